@@ -83,7 +83,7 @@ def declared() -> Iterator[Requirement]:
 
 
 def python_needed() -> Requirement:
-    """The versions of Python that will do; raises as `declared` does."""
+    """Return the versions of Python that will do; raises as `declared` does."""
     return Requirement("python", importlib.metadata.metadata("dpcli")["Requires-Python"])
 
 
@@ -115,40 +115,27 @@ def _versions() -> Iterator[Fact]:
     else:
         advice = f"pip install it again: what it is compared with are the versions that {installed} needs"
         yield Fact("dpcli", f"{__version__}, installed as {installed}", "warn", advice)
-    met = python.met(platform.python_version())
-    yield Fact(
-        "python",
-        f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})",
-        "ok" if met else "fail",
-        "" if met else f"install Python {python.conditions}",
-    )
-    for requirement in requirements:
-        yield _extra(requirement) if requirement.extra else _needed(requirement)
+    value = f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})"
+    yield _judged("python", value, not python.met(platform.python_version()), f"install Python {python.conditions}")
+    yield from map(_package, requirements)
 
 
-def _needed(requirement: Requirement) -> Fact:
-    """Without any of these some command does not run."""
-    version = _version(requirement.name)
-    if version is not None and requirement.met(version):
-        return Fact(requirement.name, version, "ok")
-    return Fact(requirement.name, version or "not installed", "fail", f"pip install '{requirement}'")
-
-
-def _extra(requirement: Requirement) -> Fact:
-    name, version = f"{requirement.name} (extra {requirement.extra})", _version(requirement.name)
-    if version is None:
-        return Fact(name, "not installed", "absent", f"pip install 'dpcli[{requirement.extra}]' where it is wanted")
-    if requirement.met(version):
-        return Fact(name, version, "ok")
-    return Fact(name, version, "warn", f"pip install '{requirement}': with other versions its commands may fail")
-
-
-def _version(name: str) -> str | None:
-    """The installed version, by its metadata: importing some of these takes seconds."""
+def _package(requirement: Requirement) -> Fact:
+    """Compare the installed version with what is needed, by its metadata: importing some of these takes seconds."""
+    extra = requirement.extra
+    name = f"{requirement.name} (extra {extra})" if extra else requirement.name
     try:
-        return importlib.metadata.version(name)
+        version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
-        return None
+        if extra:
+            return Fact(name, "not installed", "absent", f"pip install 'dpcli[{extra}]' where it is wanted")
+        return Fact(name, "not installed", "fail", f"pip install '{requirement}'")
+    also = ": with other versions its commands may fail" if extra else ""
+    return _judged(name, version, not requirement.met(version), f"pip install '{requirement}'{also}", "warn" if extra else "fail")
+
+
+def _judged(name: str, value: str, wrong: bool, advice: str, verdict: Verdict = "fail") -> Fact:
+    return Fact(name, value, verdict, advice) if wrong else Fact(name, value, "ok")
 
 
 def _randomness() -> Iterator[Fact]:
@@ -160,12 +147,8 @@ def _randomness() -> Iterator[Fact]:
         return
     source = "getrandom(2)" if hasattr(os, "getrandom") else "the operating system"
     stuck = first == second
-    yield Fact(
-        "random numbers",
-        f"{source}, by os.urandom" + (": the same bytes twice" if stuck else ""),
-        "fail" if stuck else "ok",
-        "draw no noise on this machine" if stuck else "",
-    )
+    value = f"{source}, by os.urandom" + (": the same bytes twice" if stuck else "")
+    yield _judged("random numbers", value, stuck, "draw no noise on this machine")
 
 
 def _clock() -> Iterator[Fact]:
@@ -174,12 +157,7 @@ def _clock() -> Iterator[Fact]:
 
     now = datetime.datetime.now(datetime.UTC)
     wrong = not EARLIEST <= now.timestamp() < LATEST
-    yield Fact(
-        "clock",
-        now.isoformat(timespec="seconds"),
-        "fail" if wrong else "ok",
-        "set the clock: waivers expire by it" if wrong else "",
-    )
+    yield _judged("clock", now.isoformat(timespec="seconds"), wrong, "set the clock: waivers expire by it")
     yield Fact("time zone", f"{now.astimezone().tzname()} (dates are compared in UTC)", "ok")
 
 
@@ -196,7 +174,7 @@ def healthy(facts: tuple[Fact, ...]) -> bool:
 
 
 def database() -> Iterator[Fact]:
-    """SQLite: its library, whether threads may share it, and whether it takes the ledger's settings."""
+    """Examine SQLite: its library, whether threads may share it, and whether it takes the ledger's settings."""
     try:
         import sqlite3
     except ImportError:
@@ -204,15 +182,12 @@ def database() -> Iterator[Fact]:
         return
     yield Fact("SQLite", sqlite3.sqlite_version, "ok")
     threads = sqlite3.threadsafety
-    unsafe = threads == 0
-    yield Fact(
-        "SQLite threads", THREADS[threads], "warn" if unsafe else "ok", "use a ledger from one thread only" if unsafe else ""
-    )
+    yield _judged("SQLite threads", THREADS[threads], threads == 0, "use a ledger from one thread only", "warn")
     yield _durability(sqlite3.sqlite_version_info)
 
 
 def _durability(version: tuple[int, ...]) -> Fact:
-    """The mode that ledgers use, tried on a file of its own."""
+    """Try the mode that ledgers use on a file of its own."""
     import sqlite3
 
     name, later = "ledger durability", "" if version >= WAL_SINCE else "; WAL would need SQLite 3.51.3"
@@ -235,7 +210,7 @@ def _durability(version: tuple[int, ...]) -> Fact:
 
 
 def storage(ledger: str | None) -> Iterator[Fact]:
-    """The file system of a ledger, or of the current directory. Raises InputError where its folder is not there."""
+    """Examine the file system of a ledger, or of the current directory. Raises InputError where its folder is not there."""
     if ledger is not None and ledger.startswith(POSTGRES):
         yield _server(ledger)
         return
@@ -243,12 +218,8 @@ def storage(ledger: str | None) -> Iterator[Fact]:
     where = "current directory" if ledger is None else "ledger's folder"
     yield _file_system(folder, where)
     free = shutil.disk_usage(folder).free
-    yield Fact(
-        f"free space, {where}",
-        f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB",
-        "warn" if free < ROOM else "ok",
-        "make room: a ledger that cannot write refuses every spend" if free < ROOM else "",
-    )
+    size = f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
+    yield _judged(f"free space, {where}", size, free < ROOM, "make room: a ledger that cannot write refuses every spend", "warn")
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 
@@ -282,7 +253,7 @@ def _file_system(folder: Path, where: str) -> Fact:
 
 
 def mounted(folder: Path, table: str | None = None) -> str | None:
-    """The type of the file system that holds a folder, by the longest mount point above it; None where no table tells.
+    """Return the type of the file system that holds a folder, by the longest mount point above it; None where no table tells.
 
     table: in the form of /proc/mounts, which is read where it is None.
     """

@@ -16,6 +16,19 @@ from dpcli.file.toml.shown import escaped, shown
 from dpcli.file.toml.write import commented
 
 COLUMN = 40  # where comments begin
+# What a file says in place of a key that nobody has stated.
+MISSING = {
+    "unit": '# unit = "example"  # who is protected: NOT STATED. Any other unit needs max_contributions',
+    "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
+    "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
+}
+WHOLE = "the statement is of all that one unit may change, not of each record"
+COMMENTS = {"stated_for": WHOLE}
+PART = "dpcli's part"  # of a file, in messages
+TABLES = ("privacy", "mechanism")
+WHOM = ("adjacency", "max_contributions")
+MOST_VALUES = 1_000_000  # values of the tables, each counted wherever it stands
+_SINGLE = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +44,6 @@ class Asserted:
     @property
     def table(self) -> dict[str, Any]:
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
-
-
-# What a file says in place of a key that nobody has stated.
-MISSING = {
-    "unit": '# unit = "example"  # who is protected: NOT STATED. Any other unit needs max_contributions',
-    "delta": "# delta = 1e-6  # NOT STATED: well below 1 / number of records; or account --delta",
-    "dataset_size": "# dataset_size = 60_000  # NOT STATED: number of records, if that is public",
-}
 
 
 def file_of(
@@ -183,10 +188,6 @@ def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> di
     return {**known, **asserted.table}
 
 
-WHOLE = "the statement is of all that one unit may change, not of each record"
-COMMENTS = {"stated_for": WHOLE}
-
-
 def pure_or_approximate(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
     """Return the keys of an entry that is (epsilon, delta)-DP for the unit: of pure epsilon, where delta is 0."""
     if delta == 0.0:
@@ -199,13 +200,6 @@ def concentrated(rho: float, delta: float, where: ForeignTable) -> dict[str, Any
     if delta != 0.0:
         raise where.refused(f"expected zCDP without a delta, found delta = {delta:g}: no mechanism of a file says that it may fail")
     return {"type": "zcdp", "rho": rho, "stated_for": "unit"}
-
-
-PART = "dpcli's part"  # of a file, in messages
-TABLES = ("privacy", "mechanism")
-WHOM = ("adjacency", "max_contributions")
-MOST_VALUES = 1_000_000  # values of the tables, each counted wherever it stands
-_SINGLE = (bool, int, float, str, type(None))
 
 
 def tables_carried(

@@ -65,7 +65,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
 
 
 def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
-    """The constructor that a table calls, and its arguments."""
+    """Return the constructor that a table calls, and its arguments."""
     table.only(CALL, REST, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:
@@ -85,7 +85,7 @@ def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, 
 
 
 def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
-    """The one loss that all queries together stay within."""
+    """Return the one loss that all queries together stay within."""
     call.only(("odometer", "d_in", "d_out"), (), ignored)
     name, odometer = _called(call.table("odometer"), ignored)
     if name != "make_fully_adaptive_composition":
@@ -95,7 +95,7 @@ def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable,
 
 
 def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collection[str]) -> dict[str, Any]:
-    """The keys of one loss, under its measure."""
+    """Return the keys of one loss, under its measure."""
     name, arguments = _called(measure, ignored)
     approximate = name == "approximate"
     if approximate:

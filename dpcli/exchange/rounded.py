@@ -10,7 +10,7 @@ from dpcli.mechanisms.sampling.schemes import Batched
 
 
 def above(exact: Fraction) -> float:
-    """The smallest float that is not below; infinite above the largest."""
+    """Return the smallest float that is not below; infinite above the largest."""
     try:
         near = float(exact)
     except OverflowError:
@@ -19,7 +19,7 @@ def above(exact: Fraction) -> float:
 
 
 def below(exact: Fraction) -> float:
-    """The largest float that is not above; -infinite below the smallest."""
+    """Return the largest float that is not above; -infinite below the smallest."""
     try:
         near = float(exact)
     except OverflowError:
@@ -28,7 +28,7 @@ def below(exact: Fraction) -> float:
 
 
 def rate_of(sampling: Batched, size: int | None) -> float:
-    """The sampling rate: as stated, or batch_size over the dataset size from above."""
+    """Return the sampling rate: as stated, or batch_size over the dataset size from above."""
     rate = sampling.exact_rate(size)
     assert rate is not None
     return sampling.rate if sampling.rate is not None and sampling.batch_size is None else above(rate)

@@ -23,6 +23,17 @@ UNBROKEN = "\xa0"  # a space at which no line ends
 LISTED = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines of numbers
 Number = int | float
 Stage = Mapping[str, Number]
+LARGEST = 64 * 1024 * 1024  # bytes of a csv
+Row = tuple[Number, ...]
+COLUMN_SYNONYMS = {  # as Opacus, the PRV accountant and TensorFlow Privacy call them
+    "sigma": "noise_multiplier",
+    "noise": "noise_multiplier",
+    "q": "sampling_rate",
+    "sample_rate": "sampling_rate",
+    "sampling_probability": "sampling_rate",
+    "num_steps": "steps",
+}
+SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # what [[mechanism]] sampling calls them
 
 
 def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
@@ -59,10 +70,6 @@ def wrapped(line: str) -> list[str]:
     return [part.replace(UNBROKEN, " ") for part in parts]
 
 
-LARGEST = 64 * 1024 * 1024  # bytes of a csv
-Row = tuple[Number, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class ScheduleColumn:
     """The type of a cell, and the range of its key."""
@@ -87,15 +94,6 @@ COLUMNS = {
     "batch_size": ScheduleColumn(int, COUNT),
     "steps": ScheduleColumn(int, COUNT),
 }
-COLUMN_SYNONYMS = {  # as Opacus, the PRV accountant and TensorFlow Privacy call them
-    "sigma": "noise_multiplier",
-    "noise": "noise_multiplier",
-    "q": "sampling_rate",
-    "sample_rate": "sampling_rate",
-    "sampling_probability": "sampling_rate",
-    "num_steps": "steps",
-}
-SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # what [[mechanism]] sampling calls them
 
 
 def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
@@ -119,7 +117,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
 
 
 def _table(data: bytes, ignored: Collection[str], place: str) -> tuple[list[str], Iterator[Row], dict[str, str]]:
-    """The names of the columns that count, the rows of these, and what columns of other names are read as."""
+    """Return the names of the columns that count, the rows of these, and what columns of other names are read as."""
     try:
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         head = [name.strip() for name in next(lines, [])]

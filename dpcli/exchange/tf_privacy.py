@@ -59,7 +59,7 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
 
 
 def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:
-    """The flags by name with their values, without those that are ignored."""
+    """Return the flags by name with their values, without those that are ignored."""
     fields: dict[str, Any] = {}
     for name, text in _pairs(_words(data, place), place):
         negated = name == f"no{SWITCH}"
@@ -76,7 +76,7 @@ def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:
 
 
 def _words(data: bytes, place: str) -> Sequence[str]:
-    """The words from the first flag on."""
+    """Return the words from the first flag on."""
     try:
         lines = data.decode("utf-8-sig").splitlines()
         words = shlex.split("\n".join(line for line in lines if not line.lstrip().startswith(("#", "//"))).replace("\\\n", " "))

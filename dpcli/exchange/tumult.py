@@ -35,6 +35,11 @@ CHANGES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 REFUSED = {
     "AddMaxRowsInMaxGroups": "it bounds groups, which no unit of a file does: state AddMaxRows where a unit stays within as many rows"
 }
+BUDGET_OF: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "pure-dp": lambda spec: {"type": "PureDPBudget", "epsilon": spec.epsilon},
+    "approx-dp": lambda spec: {"type": "ApproxDPBudget", "epsilon": spec.epsilon, "delta": spec.delta},
+    "zcdp": lambda spec: {"type": "RhoZCDPBudget", "rho": spec.rho},
+}
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
@@ -81,18 +86,11 @@ def _change(change: ForeignTable, ignored: Collection[str]) -> tuple[str, str, i
 
 
 def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignTable]:
-    """The class that a table names, among those that there are, and its fields."""
+    """Return the class that a table names, among those that there are, and its fields."""
     name = table.fields.get("type")
     if type(name) is not str or name not in classes:
         raise table.refused(f"expected type among {', '.join(classes)}, found {escaped(str(name)[:80])}")
     return name, ForeignTable(f"{table.name}: {name}", {field: value for field, value in table.fields.items() if field != "type"})
-
-
-BUDGET_OF: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "pure-dp": lambda spec: {"type": "PureDPBudget", "epsilon": spec.epsilon},
-    "approx-dp": lambda spec: {"type": "ApproxDPBudget", "epsilon": spec.epsilon, "delta": spec.delta},
-    "zcdp": lambda spec: {"type": "RhoZCDPBudget", "rho": spec.rho},
-}
 
 
 def session_of(pipeline: Pipeline, table: str) -> str:

@@ -22,55 +22,27 @@ PRECEDENCE: tuple[Verdict, ...] = ("error", "invalid", "unknown", "fail", "waive
 
 # By the name of a condition: its title, and what it demands.
 CONDITIONS: dict[str, tuple[str, str]] = {
-    "budget": ("cap on epsilon", "Epsilon, as an upper bound at the budget's delta, is at most the cap of flag, policy or file."),
+    "budget": ("cap on epsilon", "Epsilon, an upper bound, is at most the cap of flag, policy or file at the budget's delta."),
     "rho": ("cap on rho", "Rho of zero-concentrated differential privacy is at most its cap, which holds with that on epsilon."),
     "delta": ("delta of the budget", "A file holds its epsilon to no larger delta than the one that it promises."),
     "increase": ("rise of epsilon", "Epsilon rises over the base by no more than is allowed, at the base's delta."),
-    "statement": (
-        "changed statement",
-        "The number still means what it meant at the base, and the file holds itself to no less than before.",
-    ),
+    "statement": ("changed statement", "The number means what it meant at the base, and the file holds itself to no less."),
     "terms": ("changed terms", "The file changed other words of its statement, none of which weakens a cap that holds."),
-    "claim": (
-        "cheaper by a claim",
-        "A change lowers epsilon by what the file says of its data or program, and not by noise: check that it is true.",
-    ),
-    "data": ("other data", "The file has a command read the data that it read at the base: other data may be other people's."),
-    "restatement": (
-        "noise replaced by a stated cost",
-        "A mechanism that was priced by its noise does not come to state its own cost, which nobody can check.",
-    ),
+    "claim": ("cheaper by a claim", "Noise lowers epsilon, and no claim about data or program that nobody can check."),
+    "data": ("other data", "The file's commands read the data of the base: other data may be other people's."),
+    "restatement": ("noise replaced by a stated cost", "A mechanism that was priced by its noise does not now state its own cost."),
     "mechanism": ("removed mechanism", "A mechanism of the base is gone: what it has released stays released."),
-    "deleted": ("removed pipeline", "A pipeline of the base is gone: what it has released stays released, and nothing counts it."),
+    "deleted": ("removed pipeline", "A pipeline of the base is gone: what it released stays released, and nothing counts it."),
     "moved": ("pipeline moved out of view", "A pipeline of the base was moved to a file that was not given to the gate."),
     "missed": ("pipeline not given to the gate", "A pipeline that the change touches was not given to the gate."),
-    "workflow": (
-        "changed workflow",
-        "No workflow file that calls dpcli differs from the base: it decides whether the gate runs and counts.",
-    ),
+    "workflow": ("changed workflow", "No workflow that calls dpcli differs from the base: it decides whether the gate runs."),
     "horizon": ("cap on planned runs", "All runs of a schedule that was fixed in advance stay within their cap together."),
-    "together": (
-        "sum over a dataset",
-        "What the pipelines of the repository say of one dataset stays within the policy's cap, added up. Premise: all files were "
-        "fixed before the first of them ran.",
-    ),
-    "joined": (
-        "file added to a sum",
-        "No file came to a sum after the base: what was chosen from outputs of the others is charged to a ledger, not added up.",
-    ),
+    "together": ("sum over a dataset", "The pipelines of a dataset, all fixed before the first ran, stay within its cap together."),
+    "joined": ("file added to a sum", "No file came to a sum after the base: what outputs of others chose goes to a ledger."),
     "ledger": ("room in the ledger", "The runs of all files would still fit into what is left of the dataset's budget."),
-    "policy": (
-        "policy",
-        "The file keeps to what the policy requires and forbids; a policy's own rules and waivers match something.",
-    ),
-    "policy-change": (
-        "changed policy",
-        "The policy changed. The base's version applies; a new policy applies as written.",
-    ),
-    "waiver": (
-        "waiver",
-        "A waiver lets one condition fail until a day; one that ends soon, is not needed or does not count is listed.",
-    ),
+    "policy": ("policy", "The file keeps to what the policy requires and forbids; its rules and waivers match something."),
+    "policy-change": ("changed policy", "The policy changed. The base's version applies; a new policy applies as written."),
+    "waiver": ("waiver", "A waiver lets a condition fail until a day. One that ends soon, is not needed or void is listed."),
     "link": ("link out of the repository", "A file lies in the repository itself, where the change that is reviewed holds it."),
     "file": ("unreadable file", "A file can be read, and has a number and a cap to judge it by."),
     "files": ("nothing to judge", "There is something to judge."),

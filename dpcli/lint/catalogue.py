@@ -96,6 +96,10 @@ LEDGER_RULES: dict[str, str] = {
     "DP408": "dpcli.lint.outside:REPRICED",
     "DP409": "dpcli.lint.outside:NETWORK",
 }
+WIDTH = 100
+UNREAD = (
+    "dpcli reads no such key, so the file is also refused for that (DP002); the rule says what is wrong with what the key asks for."
+)
 
 
 def codes() -> tuple[str, ...]:
@@ -156,12 +160,6 @@ def _hint(code: str, known: list[str]) -> str:
         return f"; the manual page dpcli(1) lists them, from {min(known)} to {max(known)}"
     near = get_close_matches(code.upper(), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; the first is {known[0]}, the last {max(known)}"
-
-
-WIDTH = 100
-UNREAD = (
-    "dpcli reads no such key, so the file is also refused for that (DP002); the rule says what is wrong with what the key asks for."
-)
 
 
 def explain(code: str) -> str:

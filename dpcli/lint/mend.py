@@ -23,6 +23,12 @@ from dpcli.lint.run import findings
 
 SHORTEST = 5  # letters: shorter words are near to too many others
 SEPARATORS = str.maketrans("", "", "-_ ")
+MOST = 1_000  # repairs of one file
+EXACT = 2**53  # below which a float is every whole number
+MEANT = re.compile(r"did you mean '([^']+)'\Z")
+WRITE = re.compile(r"write (\S+)(?: without quotes)?\Z")
+T = TypeVar("T")
+FORMATS = (1, 1.0, "1")  # of the format's version, which may itself be mended
 
 
 def is_slip(word: str, meant: str) -> bool:
@@ -44,7 +50,7 @@ def is_slip(word: str, meant: str) -> bool:
 
 
 def certain(word: str, among: Iterable[str]) -> str | None:
-    """The one word that this can only be a slip for; None where there is none, or several.
+    """Return the one word that this can only be a slip for; None where there is none, or several.
 
     A word that differs in case and separators alone comes before those that differ in a letter.
     """
@@ -52,14 +58,6 @@ def certain(word: str, among: Iterable[str]) -> str | None:
     same = [one for one in near if one.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)]
     nearest = same or near
     return nearest[0] if len(nearest) == 1 else None
-
-
-MOST = 1_000  # repairs of one file
-EXACT = 2**53  # below which a float is every whole number
-MEANT = re.compile(r"did you mean '([^']+)'\Z")
-WRITE = re.compile(r"write (\S+)(?: without quotes)?\Z")
-T = TypeVar("T")
-FORMATS = (1, 1.0, "1")  # of the format's version, which may itself be mended
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
 
 
 def _text(data: bytes, path: str) -> tuple[str, str]:
-    """The text with the line ends "\\n", and its own."""
+    """Return the text with the line ends "\\n", and its own."""
     text, _, _ = faults(data, path)
     for ends in ("\n", "\r\n"):
         if text.replace("\n", ends).encode() == data:
@@ -112,7 +110,7 @@ def _text(data: bytes, path: str) -> tuple[str, str]:
 
 
 def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """The text after all repairs at once, or after the first one that holds where they do not hold together."""
+    """Return the text after all repairs at once, or after the first one that holds where they do not hold together."""
     _, tables, before = faults(text.encode(), path)
     if not before:
         return _rounded(text, path)

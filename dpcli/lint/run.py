@@ -70,7 +70,7 @@ def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple
 
 
 def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = MappingProxyType({})) -> tuple[Diagnostic, ...]:
-    """The rules' findings about a pipeline, placed in the bytes it was read from.
+    """Return the rules' findings about a pipeline, placed in the bytes it was read from.
 
     deltas: at which it is judged too, and which do not stand in the file, as of `judged_deltas`.
     """

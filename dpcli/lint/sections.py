@@ -49,7 +49,7 @@ def on(value: Any) -> bool:
 
 
 def words(value: Any) -> Iterator[str]:
-    """The words that a value consists of, spelled alike: one for text, several for a list, none for numbers and tables."""
+    """Yield the words that a value consists of, spelled alike: one for text, several for a list, none for numbers and tables."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str):
             yield spelled(item)

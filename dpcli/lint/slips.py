@@ -89,7 +89,7 @@ def _many_epochs(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _rate(entry: Entry, pipeline: Pipeline) -> Fraction | None:
-    """The share of the records in one step; None where a step takes them all, or it is not stated."""
+    """Return the share of the records in one step; None where a step takes them all, or it is not stated."""
     return entry.sampling.exact_rate(pipeline.privacy.dataset_size) if isinstance(entry.sampling, Batched) else None
 
 
@@ -104,7 +104,7 @@ def _steps(entry: Entry, rate: Fraction) -> int:
 
 
 def _noise(entry: Entry) -> float | None:
-    """The standard deviation of Gaussian noise over the sensitivity, or over one record's contribution; None of other noise."""
+    """Return the standard deviation of Gaussian noise over the sensitivity, or over one record's contribution; None of other noise."""
     spec = entry.spec
     if not spec.needs_delta:
         return None

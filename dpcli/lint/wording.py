@@ -94,7 +94,7 @@ def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _sensitivity(spec: Spec) -> tuple[str, str]:
-    """The key that says 1 of a vector, and what it would have to be for two bins; empty where there is none."""
+    """Return the key that says 1 of a vector, and what it would have to be for two bins; empty where there is none."""
     needed = "2 (L1)" if getattr(spec, "scale", None) is not None else "1.41422 (L2)"
     single = getattr(spec, "dimension", None) == 1
     keys = [key for key in ("sensitivity", "l2_sensitivity") if not single and getattr(spec, key, None) == 1]

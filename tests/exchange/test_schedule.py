@@ -98,7 +98,7 @@ def test_words_that_are_as_long_as_lists_stay_whole() -> None:
 
 @pytest.mark.long
 def test_too_long_for_a_file() -> None:
-    with pytest.raises(InputError, match="expected what fits into a pipeline file of 1,024 KiB, found"):
+    with pytest.raises(InputError, match=r"KiB do not fit into a pipeline file of 1,024 KiB"):
         imported("noise_multiplier,sampling_rate\n" + "".join(f"{1 + k / 7e9!r},0.01\n" for k in range(MOST)))
 
 

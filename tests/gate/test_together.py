@@ -18,7 +18,7 @@ from dpcli.gate.totals import at_the_change
 from dpcli.gate.verdicts import Base, Judged, JudgedTogether
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
-from tests.gate.repositories import copied, git, submodule
+from tests.gate.repositories import committed, copied, git, submodule
 from tests.gate.samples import GATE
 
 CLICKS = GATE.replace("[privacy]\n", '[privacy]\ndataset = "clicks"\n')
@@ -355,11 +355,7 @@ def test_a_sum_is_compared_with_what_it_was(folder: Path) -> None:
 @pytest.mark.long
 def test_what_is_not_checked_out_has_no_sum(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     inner, clone = tmp_path_factory.mktemp("inner"), tmp_path_factory.mktemp("clone") / "it"
-    (inner / "in.toml").write_text(CLICKS)
-    for root in (inner,):
-        git(root, "init", "-q", "-b", "main")
-        git(root, "add", ".")
-        git(root, "commit", "-qm", "inner")
+    committed(inner, **{"in": CLICKS})
     submodule(folder, inner, "vendor")
     (folder / "policy.toml").write_text(HELD)
     git(folder, "add", ".")
@@ -403,34 +399,25 @@ def test_a_sum_above_its_cap_is_shown_where_the_change_is(datasets: Path, tmp_pa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("joins", [True, False])
-def test_a_sum_is_shown_at_the_largest_rise_then_at_what_only_joins_it(folder: Path, joins: bool) -> None:
-    """Several files change: one is cheaper, one joins the dataset at the cost that it had, and one may rise."""
+@pytest.mark.parametrize(
+    ("steps", "at"),
+    [
+        ({"ads/a": "4_900", "misc/v": "5_000"}, "misc/v.toml"),
+        ({"ads/a": "4_900", "misc/v": "4_900"}, "misc/v.toml"),
+        ({"ads/a": "4_900", "misc/v": "5_000", "ads/b": "5_100", "misc/c": "5_900"}, "misc/c.toml"),
+    ],
+    ids=["one joins", "one joins at less than it cost", "others rise too"],
+)
+def test_a_sum_is_shown_at_the_largest_rise_then_at_what_only_joins_it(folder: Path, steps: dict[str, str], at: str) -> None:
+    """Several files change: one is cheaper, one joins the dataset, and others may rise."""
     (folder / "policy.toml").write_text(CAP.format(2.9))
     git(folder, "commit", "-qam", "lower")
-    (folder / "ads/a.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 4_900"))
-    (folder / "misc/v.toml").write_text(CLICKS)
-    if not joins:
-        (folder / "ads/b.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 5_100"))
-        (folder / "misc/c.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 5_900"))
+    for name, count in steps.items():
+        (folder / f"{name}.toml").write_text(CLICKS.replace("steps = 5_000", f"steps = {count}"))
     files = ["ads/a.toml", "ads/b.toml", "misc/c.toml", "misc/v.toml"]
     result = dpcli("gate", *files, "--base-ref", "HEAD", "--policy", "policy.toml", "-f", "text", folder=folder)
     (line,) = [line for line in result.out.splitlines() if " error gate/together" in line]
-    assert line.startswith("misc/v.toml" if joins else "misc/c.toml"), result.out
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("steps", ["4_900", "5_000"])
-def test_a_sum_is_shown_at_what_joins_it_whatever_else_became_cheaper(folder: Path, steps: str) -> None:
-    """Also where the file that joins the dataset costs less than it did: no other raised the sum."""
-    (folder / "policy.toml").write_text(CAP.format(2.9))
-    git(folder, "commit", "-qam", "lower")
-    (folder / "ads/a.toml").write_text(CLICKS.replace("steps = 5_000", "steps = 4_900"))
-    (folder / "misc/v.toml").write_text(CLICKS.replace("steps = 5_000", f"steps = {steps}"))
-    files = ["ads/a.toml", "ads/b.toml", "misc/c.toml", "misc/v.toml"]
-    result = dpcli("gate", *files, "--base-ref", "HEAD", "--policy", "policy.toml", "-f", "text", folder=folder)
-    (line,) = [line for line in result.out.splitlines() if " error gate/together" in line]
-    assert line.startswith("misc/v.toml"), result.out
+    assert line.startswith(at), result.out
 
 
 def judged_as(path: str, now: float | None, before: float | None, changed: bool = False) -> Judged:

@@ -74,7 +74,7 @@ def leave_made(
             click.echo(f"dpcli: {note}", err=True)
 
 
-def _leave_read(
+def _read_and_leave_made(
     output: str | None, file: str, given: Mapping[str, Any], what: str, make: Callable[..., str], *more: Any, most: int = 16 << 20
 ) -> None:
     """Read a file, of at most so many bytes, and leave what `make` makes of its data, of what is asserted, of `more` and of its name."""
@@ -178,7 +178,7 @@ def import_dp_accounting(file: str, output: str | None, **given: Any) -> None:
     """
     from dpcli.exchange.events.dp_event import file_of_json
 
-    _leave_read(output, file, given, "a DpEvent", file_of_json)
+    _read_and_leave_made(output, file, given, "a DpEvent", file_of_json)
 
 
 @click.command(short_help="Flags of tensorflow-privacy's compute_dp_sgd_privacy.")
@@ -196,7 +196,7 @@ def import_tf_privacy(file: str, sampling: str, ignored: tuple[str, ...], output
     """
     from dpcli.exchange.tf_privacy import file_of_flags
 
-    _leave_read(output, file, given, "flags", file_of_flags, sampling, ignored)
+    _read_and_leave_made(output, file, given, "flags", file_of_flags, sampling, ignored)
 
 
 @click.command(short_help="A DPKerasConfig of jax-privacy, from JSON.")
@@ -215,7 +215,7 @@ def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], outpu
     """
     from dpcli.exchange.jax_privacy import file_of_config
 
-    _leave_read(output, file, given, "a DPKerasConfig", file_of_config, sampling, ignored)
+    _read_and_leave_made(output, file, given, "a DPKerasConfig", file_of_config, sampling, ignored)
 
 
 @click.command(short_help="The budget of an OpenDP Context, as OpenDP serialises it.")
@@ -231,7 +231,7 @@ def import_opendp(file: str, ignored: tuple[str, ...], output: str | None, **giv
     """
     from dpcli.exchange.opendp import file_of_accountant
 
-    _leave_read(output, file, given, "an accountant of OpenDP", file_of_accountant, ignored)
+    _read_and_leave_made(output, file, given, "an accountant of OpenDP", file_of_accountant, ignored)
 
 
 @click.command(short_help="The budget of a Tumult Analytics Session, from JSON.")
@@ -248,7 +248,7 @@ def import_tumult(file: str, ignored: tuple[str, ...], output: str | None, **giv
     """
     from dpcli.exchange.tumult import file_of_session
 
-    _leave_read(output, file, given, "a Session", file_of_session, ignored)
+    _read_and_leave_made(output, file, given, "a Session", file_of_session, ignored)
 
 
 @click.command(short_help="The noise of each step, from a csv.")
@@ -269,4 +269,4 @@ def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: 
     """
     from dpcli.exchange.schedule_csv import LARGEST, file_of_schedule
 
-    _leave_read(output, file, given, "a csv", file_of_schedule, ignored, most=LARGEST)
+    _read_and_leave_made(output, file, given, "a csv", file_of_schedule, ignored, most=LARGEST)

@@ -31,7 +31,7 @@ COMMENTS = {"noise_multiplier": "over the bound on one record's values, as in th
 
 
 def event_json(pipeline: Pipeline) -> str:
-    """The event, the relation under which it counts, and the pipeline's own tables, as JSON."""
+    """Return the event, the relation under which it counts, and the pipeline's own tables, as JSON."""
     document = {
         "schema": SCHEMA,
         "neighboring_relation": RELATIONS[pipeline.privacy.adjacency.value],
@@ -103,7 +103,7 @@ def from_dp_event(
     max_contributions: int | None = None,
     dataset_size: int | None = None,
 ) -> Pipeline:
-    """The pipeline that says the same as a DpEvent of dp-accounting.
+    """Return the pipeline that says the same as a DpEvent of dp-accounting.
 
     Args:
         event: a DpEvent, its named tuple (to_named_tuple), or its table as JSON has it. It is known by the name of its class and of its
@@ -127,7 +127,7 @@ def from_dp_event(
 
 
 def to_dp_event(pipeline: Pipeline) -> Any:
-    """The DpEvent of dp-accounting that says the same as a pipeline, to be composed by an accountant with its neighbouring relation.
+    """Return the DpEvent of dp-accounting that says the same as a pipeline, to be composed by an accountant with its neighbouring relation.
 
     Args:
         pipeline: of one record per unit, without partitions; what it says of adjacency, delta, unit and budget is not in the event.

@@ -144,7 +144,7 @@ def _is_listed(value: Any) -> bool:
 
 
 def _one_name(names: list[Any]) -> str:
-    """The name of the class, which a table may have twice."""
+    """Return the name of the class, which a table may have twice."""
     if type(names[0]) is not str or any(name != names[0] for name in names):
         raise InputError(f"expected the name of one class of {HOME}, found {', '.join(map(shown, names))}")
     return names[0]
@@ -187,7 +187,7 @@ def _float(value: numbers.Real) -> float:
 
 
 def plain_of(tree: EventTree) -> dict[str, Any]:
-    """The tree as JSON has it, infinities as "inf"."""
+    """Return the tree as JSON has it, infinities as "inf"."""
     return {"type": tree.name, **{field: _plain(value) for field, value in tree.fields.items()}}
 
 

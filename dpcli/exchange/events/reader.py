@@ -43,7 +43,7 @@ class EventReader:
     sizes: set[int]
 
     def drafts(self, event: EventTree, count: int = 1) -> tuple[Draft, ...]:
-        """The entries of `count` runs of an event. Raises InputError for what no entry says."""
+        """Return the entries of `count` runs of an event. Raises InputError for what no entry says."""
         if event.name in REFUSED:
             raise event.refused(REFUSED[event.name])
         if event.name in NESTED:
@@ -128,7 +128,7 @@ def merged(drafts: Iterator[Draft]) -> tuple[Draft, ...]:
 
 
 def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
-    """The file that says the same as the event under the stated adjacency.
+    """Return the file that says the same as the event under the stated adjacency.
 
     Raises InputError for what no mechanism says, and where no adjacency is stated.
     """

@@ -33,7 +33,7 @@ SHAPES = {"poisson": inf, "geometric": 1.0, "logarithmic": 0.0}
 
 
 def tree_of_pipeline(pipeline: Pipeline) -> EventTree:
-    """The event of what the file charges for, under the relation of its adjacency (RELATIONS).
+    """Return the event of what the file charges for, under the relation of its adjacency (RELATIONS).
 
     Raises InputError for what no event says, and for what dpcli itself cannot account for.
     """
@@ -67,7 +67,7 @@ class EventWriter:
         return cls({entry.name: entry for entry in pipeline.mechanisms}, tables, side, privacy.dataset_size)
 
     def event(self, *names: str) -> EventTree:
-        """The event of an entry, all of its steps, or of all that share its sample."""
+        """Return the event of an entry, all of its steps, or of all that share its sample."""
         inner = tuple(map(self._event_of, names))
         try:
             once, steps = self._sampled(
@@ -78,7 +78,7 @@ class EventWriter:
         return once if steps == 1 else EventTree("SelfComposedDpEvent", {"event": once, "count": steps})
 
     def _event_of(self, name: str) -> EventTree:
-        """The event of one run of an entry on all of the data."""
+        """Return the event of one run of an entry on all of the data."""
         keys = {key: value for key, value in self.tables[name].items() if key not in SHARED}
         try:
             inner = self._inner(self.entries[name].type, keys)
@@ -89,7 +89,7 @@ class EventWriter:
         return inner
 
     def _inner(self, kind: str, keys: Keys) -> EventTree:
-        """The event of one run on all of the data; takes what it says out of the keys."""
+        """Return the event of one run on all of the data; takes what it says out of the keys."""
         if kind in OWNERS:
             return OWNERS[kind](self, keys)
         if kind == PURE.type:
@@ -101,7 +101,7 @@ class EventWriter:
         return EventTree(event, {field: value for field, value in fields.items() if value is not None})
 
     def _sampled(self, entry: Entry, inner: EventTree) -> tuple[EventTree, int]:
-        """The event of one step, and how often it runs."""
+        """Return the event of one step, and how often it runs."""
         runs = entry.runs(self.size)
         if isinstance(entry.sampling, Unsampled | None):
             return inner, runs.steps_at(None)

@@ -20,6 +20,8 @@ MAX_PICKLE = 64 * 1024 * 1024  # of values without their tensors, which stand el
 MAX_JSON = 16 * 1024 * 1024
 LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in a file of torch before 1.6; the checkpoint is the fourth
 ZIP = b"PK\x03\x04"
+MOST = 1_000_000  # values of a checkpoint that are looked at
+MOST_STEPS = 10**18
 
 
 def read_checkpoint(path: str) -> Any:
@@ -41,7 +43,7 @@ def read_checkpoint(path: str) -> Any:
 
 
 def _zipped(source: str | io.BytesIO) -> bytes:
-    """The pickle of values in a zip of torch.save."""
+    """Return the pickle of values in a zip of torch.save."""
     try:
         with zipfile.ZipFile(source) as archive:
             names = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
@@ -66,10 +68,6 @@ def _pickled(stream: io.BytesIO) -> Any:
     return value
 
 
-MOST = 1_000_000  # values of a checkpoint that are looked at
-MOST_STEPS = 10**18
-
-
 @dataclass(frozen=True, slots=True)
 class Phase:
     """Steps in a row with one noise multiplier (over max_grad_norm) and one sampling rate."""
@@ -89,7 +87,7 @@ class OpacusState:
 
 
 def state_in(checkpoint: Any) -> OpacusState:
-    """The one accountant's state in a checkpoint, wherever it is there.
+    """Return the one accountant's state in a checkpoint, wherever it is there.
 
     Raises InputError where there is none or there are several, also of equal ones, or its history is empty or has no meaning.
     """

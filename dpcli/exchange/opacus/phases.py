@@ -21,9 +21,26 @@ from dpcli.file.toml.shown import escaped, first_names, quoted
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 
+ADJACENCY = "add-remove"  # Opacus's
+ASSUMED = (
+    "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
+    "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
+)
+# By how Opacus counted: where its number and dpcli's differ.
+OTHER = {
+    "prv": "Of Poisson samples Opacus's own number is above dpcli's: it adds eps_error, 0.01 unless set.",
+    "rdp": "Of Poisson samples Opacus's own number is above dpcli's: see dpcli account -a rdp.",
+    "gdp": "Opacus's own number is an approximation (dpcli account -a all), which may be too small.",
+}
+COMMENTS = {
+    "adjacency": "the one that Opacus's accountants count with",
+    "noise_multiplier": "over max_grad_norm",
+}
+UNSAID = {"sampling": "ASSUMED: see above"}
+
 
 def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
-    """The history of an accountant that has counted this pipeline; what touches no private data is not in it.
+    """Return the history of an accountant that has counted this pipeline; what touches no private data is not in it.
 
     Raises InputError for what Opacus cannot count: anything but Gaussian noise over one record's contribution on Poisson samples.
     """
@@ -71,12 +88,12 @@ def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
 
 
 def json_text(state: OpacusState) -> str:
-    """The state as JSON."""
+    """Return the state as JSON."""
     return json.dumps(_plain(state), indent=2) + "\n"
 
 
 def torch_bytes(state: OpacusState) -> bytes:
-    """The state as a file that torch.load(PATH, weights_only=True) reads; the same state gives the same bytes."""
+    """Return the state as a file that torch.load(PATH, weights_only=True) reads; the same state gives the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in (("data.pkl", pickle.dumps(_plain(state), protocol=2)), ("byteorder", b"little"), ("version", b"3\n")):
@@ -87,24 +104,6 @@ def torch_bytes(state: OpacusState) -> bytes:
 def _plain(state: OpacusState) -> dict[str, Any]:
     history = [(phase.noise_multiplier, phase.sample_rate, phase.steps) for phase in state.phases]
     return {"history": history, "mechanism": state.mechanism, "dpcli": state.carried}
-
-
-ADJACENCY = "add-remove"  # Opacus's
-ASSUMED = (
-    "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
-    "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
-)
-# By how Opacus counted: where its number and dpcli's differ.
-OTHER = {
-    "prv": "Of Poisson samples Opacus's own number is above dpcli's: it adds eps_error, 0.01 unless set.",
-    "rdp": "Of Poisson samples Opacus's own number is above dpcli's: see dpcli account -a rdp.",
-    "gdp": "Opacus's own number is an approximation (dpcli account -a all), which may be too small.",
-}
-COMMENTS = {
-    "adjacency": "the one that Opacus's accountants count with",
-    "noise_multiplier": "over max_grad_norm",
-}
-UNSAID = {"sampling": "ASSUMED: see above"}
 
 
 def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 
 
 def render(paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None) -> str:
-    """The findings and the summary line."""
+    """Return the findings and the summary line."""
     return (render_all(tuple(diagnostics)) + "\n" if diagnostics else "") + summary(paths, diagnostics, left) + "\n"
 
 
@@ -36,7 +36,7 @@ def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
 
 
 def first_error(diagnostics: Sequence[Diagnostic]) -> str:
-    """The first error in one line, and how many more there are."""
+    """Return the first error in one line, and how many more there are."""
     first, *more = [d for d in diagnostics if d.severity == "error"]
     place = f"{first.path}:{first.line}:{first.column}" if first.line else first.path
     words = f"{place}: {first.rule}: {f'{first.key}: ' if first.key else ''}{first.message}"
