@@ -15,7 +15,7 @@ PLUGIN = Plugin(
         "exponential": "dpcli.mechanisms.choice.exponential:ExponentialSpec",
         "report-noisy-max": "dpcli.mechanisms.choice.noisy_max:ReportNoisyMaxSpec",
         "permute-and-flip": "dpcli.mechanisms.choice.noisy_max:PermuteAndFlipSpec",
-        "sparse-vector": "dpcli.mechanisms.choice.sparse_vector:SparseVectorSpec",
+        "sparse-vector": "dpcli.mechanisms.choice.noisy_max:SparseVectorSpec",
         "propose-test-release": "dpcli.mechanisms.choice.stability:ProposeTestReleaseSpec",
         "stability-histogram": "dpcli.mechanisms.choice.stability:StabilityHistogramSpec",
         "pure-dp": "dpcli.mechanisms.stated.pure_and_approx:PureSpec",

@@ -67,7 +67,7 @@ def test_the_reference_values_are_met_and_turned_round(rate: float, noise: float
     found = ExactProfile(((SampledGaussian(1.0 / noise, rate), steps),)).delta(ends[1])
     assert found.lower is not None
     assert found.lower * (1.0 - 1e-9) <= delta
-    assert found.upper == pytest.approx(delta, rel=1e-5)
+    assert found.upper == pytest.approx(delta, rel=1e-5, abs=0.0)
 
 
 def two(first: tuple[float, float], second: tuple[float, float], epsilon: float, step: float = 0.0005) -> float:
@@ -89,7 +89,7 @@ def test_two_steps_agree_with_quadrature(rate: float, noise: float, delta: float
     found = epsilon_by_jump(((loss_of(rate, noise), 2),), math.log(delta))
     assert found is not None
     assert found[1] - found[0] <= 1e-7 * found[1]
-    assert two((rate, 1.0 / noise), (rate, 1.0 / noise), found[1]) == pytest.approx(delta, rel=3e-6)
+    assert two((rate, 1.0 / noise), (rate, 1.0 / noise), found[1]) == pytest.approx(delta, rel=3e-6, abs=0.0)
 
 
 def test_two_different_steps_agree_with_quadrature() -> None:
@@ -233,7 +233,7 @@ def test_the_small_part_is_integrated_to_the_last_digits(rate: float, noise: flo
     base = np.abs(again.change(tilts)) + again.big + (tilts + 1.0) * again.gained
     assert np.all(np.abs(part.change(tilts) - again.change(tilts)) <= 1e-11 * base)
     assert float(np.exp(part.log_density).sum()) + part.big == pytest.approx(1.0, abs=1e-11)
-    assert part.gained == pytest.approx(again.gained, rel=1e-11)
+    assert part.gained == pytest.approx(again.gained, rel=1e-11, abs=0.0)
 
 
 @given(st.floats(-9.0, -1.0), st.floats(-0.4, 1.5), st.floats(-6.0, 1.0), st.floats(-90.0, -30.0))

@@ -102,7 +102,7 @@ def test_delta_and_epsilon_are_inverse(delta: float) -> None:
     there = ExactProfile(steps).delta(bound.upper)
     assert there.lower is not None
     assert there.lower <= delta * (1 + 1e-7)
-    assert there.upper == pytest.approx(delta, rel=1e-6)
+    assert there.upper == pytest.approx(delta, rel=1e-6, abs=0.0)
 
 
 @given(st.floats(-4.0, -0.5), st.floats(-0.3, 1.0), st.integers(5, 10**9), st.floats(-60.0, -2.0))

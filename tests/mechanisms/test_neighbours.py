@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.choice.exponential import ExponentialChoice, ExponentialSpec
-from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec, noisy_maximum
+from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec, SparseVectorSpec, noisy_maximum
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse, RandomizedResponseSpec
-from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
 from dpcli.mechanisms.combined.composed import BoundGroup, Composed
 from dpcli.mechanisms.combined.group import Group, grouped
 from dpcli.mechanisms.mechanism import Dominated, Mechanism

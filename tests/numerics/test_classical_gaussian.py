@@ -34,9 +34,9 @@ def test_published_values() -> None:
 @of_each("epsilon", [0.01, 0.5, 1.0, 3.0, 10.0])
 def test_the_analytic_noise_is_the_least(epsilon: float, delta: float) -> None:
     sigma = analytic_sigma(epsilon, delta)
-    assert delta_of(sigma, epsilon) == pytest.approx(delta, rel=1e-6)
+    assert delta_of(sigma, epsilon) == pytest.approx(delta, rel=1e-6, abs=0.0)
     assert delta_of(0.99 * sigma, epsilon) > delta > delta_of(1.01 * sigma, epsilon)
-    assert delta_of(classical_sigma(epsilon, delta), epsilon) == pytest.approx(classical_delta(epsilon, delta), rel=1e-6)
+    assert delta_of(classical_sigma(epsilon, delta), epsilon) == pytest.approx(classical_delta(epsilon, delta), rel=1e-6, abs=0.0)
 
 
 @pytest.mark.parametrize("delta", DELTAS)
@@ -50,7 +50,7 @@ def test_where_it_is_proved_it_is_enough_and_more(delta: float) -> None:
 def test_far_above_it_fails(delta: float) -> None:
     start = fails_from(delta)
     assert start > PROVED_BELOW
-    assert delta_of(classical_sigma(start, delta), start) == pytest.approx(delta, rel=1e-6)
+    assert delta_of(classical_sigma(start, delta), start) == pytest.approx(delta, rel=1e-6, abs=0.0)
     for factor in (1.01, 1.5, 3.0):
         assert delta_of(classical_sigma(start * factor, delta), start * factor) > delta > 0.0
         assert classical_sigma(start * factor, delta) < analytic_sigma(start * factor, delta)

@@ -1,4 +1,4 @@
-"""Report noisy max and permute-and-flip: the index of the largest noisy score.
+"""Choices by comparing noisy numbers: report noisy max, permute-and-flip (the index of the largest noisy score), above threshold.
 
 Theorem. Add to every score independent noise of one law, with density f and distribution function F, in such units that f <= 1 - F: so have
 Exp(1) and Lap(1). Let one change move the difference of any two scores by at most epsilon. Then the index of the largest noisy score is
@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from dpcli.base.fields import POSITIVE, Key
-from dpcli.base.premise import SCORES, Premises
+from dpcli.base.fields import COUNT, OPEN_UNIT, POSITIVE, Key
+from dpcli.base.premise import SCORES, SECRET, Premises, moves, of_mechanism
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.choice.exponential import ExponentialChoice
 from dpcli.mechanisms.combined.labelled import LeastOf
@@ -93,3 +93,37 @@ class PermuteAndFlipSpec(EpsilonSpec):
 
     def priced(self, epsilon: float) -> Mechanism:
         return noisy_maximum(epsilon)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseVectorSpec(EpsilonSpec):
+    """The queries of a stream that exceed a threshold, until `answers` of them have; the noisy values themselves are not released.
+
+    The whole run, however many queries there are, is epsilon-DP with noise Lap(sensitivity / eps1) on the threshold and Lap(2 answers
+    sensitivity / eps2) on each query, eps1 = threshold_share * epsilon, eps2 = epsilon - eps1. Noise on the threshold is drawn once.
+
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    says whom epsilon covers.
+
+    Bounds: upper, from pure epsilon alone. Finite at delta = 0.
+
+    Source: Lyu, Su, Li 2017, arXiv:1603.01699, standard form.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
+    premises: ClassVar[Premises] = (
+        SECRET,
+        moves("No change moves a query by more than the sensitivity that was divided out.", "release"),
+        of_mechanism(
+            "After so many answers above the threshold nothing more is asked.",
+            "test_answers_without_an_end_above_the_threshold_cost_more",
+            "release",
+        ),
+    )
+
+    epsilon: Annotated[float, Key("pure epsilon of one whole run, in nats", POSITIVE)]
+    answers: Annotated[int, Key("how many times above the threshold end the run", COUNT)] = 1
+    threshold_share: Annotated[float, Key("share of epsilon spent on the threshold's noise", OPEN_UNIT)] = 0.5
+
+    def priced(self, epsilon: float) -> Mechanism:
+        return Pure(epsilon)

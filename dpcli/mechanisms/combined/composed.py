@@ -13,7 +13,7 @@ from dpcli.base.premise import SECRET, Premises, moves
 from dpcli.base.stated import total
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.neighbours import Neighbours
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array
@@ -197,7 +197,7 @@ class BoundGroup(Spec):
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Gaussians on one sample are one Gaussian; anything else is known by its pair on a grid, and by a bound on its Renyi curve."""
         if self.contribution_form:
-            alone = Neighbours(type(neighbours.adjacency).ADD_REMOVE)
+            alone = Neighbours(Adjacency.ADD_REMOVE)
             try:
                 mu = self.resolve(alone).gdp()
             except NotRepresentable:

@@ -12,8 +12,7 @@ import pytest
 from dpcli.base.errors import InputError, InternalError
 from dpcli.base.stated import stated
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialSpec
-from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec
-from dpcli.mechanisms.choice.sparse_vector import SparseVectorSpec
+from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, SparseVectorSpec
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import scale_of, sigma_of
 from dpcli.release.noise.selection import (
