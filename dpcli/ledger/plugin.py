@@ -13,11 +13,11 @@ BLOCKS: dict[str, str] = {
 }
 
 FILTERS: dict[str, str] = {
-    "zcdp": "dpcli.ledger.filters.divergences:ZcdpFilter",
-    "rdp": "dpcli.ledger.filters.divergences:RdpFilter",
-    "gdp": "dpcli.ledger.filters.divergences:GdpFilter",
-    "approx-dp": "dpcli.ledger.filters.approx_dp:ApproxFilter",
-    "advanced": "dpcli.ledger.filters.approx_dp:AdvancedFilter",
+    "zcdp": "dpcli.ledger.filters.currencies:ZcdpFilter",
+    "rdp": "dpcli.ledger.filters.currencies:RdpFilter",
+    "gdp": "dpcli.ledger.filters.currencies:GdpFilter",
+    "approx-dp": "dpcli.ledger.filters.currencies:ApproxFilter",
+    "advanced": "dpcli.ledger.filters.currencies:AdvancedFilter",
 }
 
 # The subcommands of dpcli budget, with their short help.

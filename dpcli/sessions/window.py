@@ -200,7 +200,7 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
     """
     if ledger is None:
         if given:
-            raise InputError(f"--window: {given[0][:60]!a} names blocks of a ledger: state --ledger")
+            raise InputError(f"--window: expected --ledger with it, whose blocks {given[0][:60]!a} names")
         _require_bounded(plan, None)
         return plan
     blocks, family = ledger.stated_window(plan.pipeline, ledger.dated(given)), ledger.state().open_terms().family

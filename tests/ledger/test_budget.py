@@ -251,9 +251,9 @@ def test_a_window_is_charged_from_a_program(place: Place) -> None:
     books.spend(stating, "d")
     books.spend(stating, "e", window="2026-01-01..2026-01-02")
     for window in ((), "2026-01-01", [], "2026", [""], ["2026-01-01", "x"]):
-        with pytest.raises(InputError, match="--window: expected"):
+        with pytest.raises(InputError, match=r"--window: (expected|.* contradicts)"):
             books.spend(run() if window != "2026-01-01" else stating, "f", window=window)
-        with pytest.raises(InputError, match="--window: expected"):
+        with pytest.raises(InputError, match=r"--window: (expected|.* contradicts)"):
             books.reserve(run() if window != "2026-01-01" else stating, "f", window=window)
     with open_ledger(place.url) as ledger:
         assert {one.window for one in ledger.state().runs.values()} == {days} and len(ledger.state().runs) == 8

@@ -178,7 +178,7 @@ def test_an_anchor_of_another_history_is_found(ledger: str, run: str, tmp_path: 
 
 
 def test_a_cost_that_this_version_finds_larger_fails_verify(ledger: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.ledger.filters.approx_dp import ApproxFilter
+    from dpcli.ledger.filters.currencies import ApproxFilter
     from dpcli.ledger.filters.filter import Cost
 
     budget("spend", ledger, run, "--key", "a")
@@ -349,7 +349,7 @@ def test_lint_reads_a_ledger(ledger: str, run: str) -> None:
 
 
 def test_a_cap_that_its_epsilon_does_not_allow_fails_verify(ledger: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.ledger.filters.approx_dp import ApproxFilter
+    from dpcli.ledger.filters.currencies import ApproxFilter
 
     with monkeypatch.context() as wide:
         wide.setattr(ApproxFilter, "caps", lambda self, epsilon, delta: {"epsilon": "50", "delta": "0.1"})

@@ -335,7 +335,7 @@ def test_a_commit_without_a_start_needs_a_reason(ledger: Ledger) -> None:
     for key in ("long", "other"):
         ledger.reserve(run(0.1), key)
     for why in ("", " ", "\u3164"):
-        with unchanged(ledger), pytest.raises(DpcliError, match="--reason: expected why"):
+        with unchanged(ledger), pytest.raises(DpcliError, match="--reason: state why"):
             ledger.commit("long", why)
     ledger.commit("long", "it ran before dpcli was installed")
     ledger.start("other")

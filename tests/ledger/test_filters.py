@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.ledger import amounts
-from dpcli.ledger.filters.divergences import mu_of
+from dpcli.ledger.filters.currencies import mu_of
 from dpcli.ledger.filters.filter import filter_named, opened_filter
 from dpcli.ledger.plugin import FILTERS
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponseSpec

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts, chain
-from dpcli.ledger.filters.approx_dp import ApproxFilter
+from dpcli.ledger.filters.currencies import ApproxFilter
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores import sqlite, sqlite_file

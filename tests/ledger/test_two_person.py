@@ -203,7 +203,7 @@ def test_a_proposal_outlives_what_is_said_of_others(kind: str, made: Made) -> No
 @pytest.mark.long
 def test_a_proposal_expires(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
-        soon = later(ada.now(), seconds=3)
+        soon = later(ada.now(), 3 / 86_400)
         proposed = {kind: asked(ada, kind, expires=soon) for kind in TWO_PERSONS}
         late(eve, soon)
         for kind, seq in proposed.items():
@@ -218,7 +218,7 @@ def test_a_proposal_expires(two: Place) -> None:
 @pytest.mark.long
 def test_a_run_that_expired_is_not_given_back(two: Place) -> None:
     with by(two, "ada") as ada, by(two, "eve") as eve:
-        soon = later(ada.now(), seconds=3)
+        soon = later(ada.now(), 3 / 86_400)
         charge(ada, "brief", "0.1", "reserve", expires=soon)
         seq = number(ada.void("brief", "it never started"))
         late(eve, soon)
@@ -356,7 +356,7 @@ def test_the_server_takes_no_approval_after_its_time(proposed: Database) -> None
     import psycopg
 
     with by(proposed, "ada") as ada, by(proposed, "eve") as eve:
-        soon = later(clock(), seconds=3)
+        soon = later(clock(), 3 / 86_400)
         seq = asked(ada, "void", expires=soon)
         assert until(lambda: eve.now() >= soon)
         late = {**VOID, "why": "no data came", "proposal": seq, "approval": "fine"}

@@ -233,7 +233,7 @@ def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path
     assert found.code == 2 and "--window: expected --ledger" in found.err
     asked.states(OTHER)
     found = asked(window=WINDOW)
-    assert found.code == 2 and "expected the window of file.toml" in found.err
+    assert found.code == 2 and "contradicts the window of file.toml" in found.err
     assert asked.charged() == []
     init(str(tmp_path / "plain.db"), "visits", terms(asked.scenario.unit, blocks=False)).close()
     asked.ledger = str(tmp_path / "plain.db")
