@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.command import ROOT
 
@@ -72,3 +74,12 @@ def saved(folder: Path, table: Any = None) -> Path:
     path = folder / "votes.npy"
     np.save(path, counts() if table is None else table)
     return path
+
+
+def working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, *modules: str) -> Path:
+    """Make a folder the current one, where the user's modules are, of which none was imported yet."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    for module in modules:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return folder

@@ -31,6 +31,7 @@ from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import started
 from tests.predict.generate_files import FILE, NOTES
+from tests.predict.samples import working_folder
 from tests.waiting import until
 
 
@@ -38,10 +39,7 @@ def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the file and the user's module."""
     (tmp_path / "notes.toml").write_text(FILE)
     (tmp_path / "notes.py").write_text(NOTES)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "notes", raising=False)
-    return tmp_path
+    return working_folder(tmp_path, monkeypatch, "notes")
 
 
 @pytest.fixture

@@ -17,16 +17,14 @@ from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.predict.prompt_files import FILE, STUB
+from tests.predict.samples import working_folder
 
 
 def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the file and the user's module."""
     (tmp_path / "stub.toml").write_text(FILE)
     (tmp_path / "stub.py").write_text(STUB)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "stub", raising=False)
-    return tmp_path
+    return working_folder(tmp_path, monkeypatch, "stub")
 
 
 @pytest.fixture
