@@ -97,7 +97,7 @@ def test_the_next_letter_is_nearer_to_the_private_ones_and_as_far_from_the_secre
     private = batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
 
     def chance(contexts: list[tuple[int, ...]]) -> Array:
-        scores = writer.scores(contexts, b"a")
+        scores = writer.following(contexts, b"a", None).scores
         return np.exp(scores - np.logaddexp.reduce(scores))
 
     for batch in private:
@@ -453,7 +453,7 @@ def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_not
     private = batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
     writer = Writer(model, plan.clipping, b">", True, 8, 10)
     for batch in private:
-        moved = writer.scores(batch, b"") - writer.scores([], b"")
+        moved = writer.following(batch, b"", None).scores - writer.following([], b"", None).scores
         assert np.ptp(moved) <= 2 * len(batch) * 4.0 / 60 + 1e-9
     result = write_texts(plan, texts=1)
     assert len(result.written) == 1
@@ -479,7 +479,9 @@ def model():
     odd, _ = language_model("notes:model", None, "notes.toml", "generate")
     assert type(odd).__name__ == "Odd"
     for written in (b"", b"S", b"a"):
-        scores = [Writer(model, plan.clipping, b">", True, 8, 10).scores(contexts, written) for model in (usual, odd)]
+        scores = [
+            Writer(model, plan.clipping, b">", True, 8, 10).following(contexts, written, None).scores for model in (usual, odd)
+        ]
         assert np.array_equal(*scores)
 
 

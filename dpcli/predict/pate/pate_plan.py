@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.file.toml.diagnostics import Diagnostic
 
-
 CALLED = r"[^:\s]+:[^:\s]+"
 BUILT_IN, HELD_OUT = "digits", "held-out"
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
