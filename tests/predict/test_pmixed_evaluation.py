@@ -14,7 +14,7 @@ import pytest
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.documents.pmixed_evaluation import evaluated
+from dpcli.predict.documents.pmixed import evaluated
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.pmixed.ensemble_evaluation import ensemble_losses, evaluate, losses, perplexity
 from dpcli.predict.pmixed.model_ensemble import Sound

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.predict.prompt.labeller import labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompt_session import VoteTranscript, vote_and_teach
-from dpcli.predict.prompt.prompt_teachers import Shape, fitted, in_turn, prompt_teachers
+from dpcli.predict.prompt.prompt_teachers import Shape, fitted, in_turn, labeller_of, prompt_teachers
 from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
