@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
 from tests.command import ROOT
 
 REFERENCE: dict[str, Any] = json.loads((ROOT / "tests" / "vectors" / "pate.json").read_text())
@@ -83,3 +85,8 @@ def working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, *modules: str)
     for module in modules:
         monkeypatch.delitem(sys.modules, module, raising=False)
     return folder
+
+
+def new_ledger(folder: Path, epsilon: float) -> None:
+    """Open ledger.db for the dataset d of users, in zCDP."""
+    init(str(folder / "ledger.db"), "d", LedgerTerms("user", "add-remove", epsilon, 1e-6, filter="zcdp")).close()
