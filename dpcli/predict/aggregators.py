@@ -77,17 +77,13 @@ class VoteCosts:
         """Return upper bounds on D_a at real orders > 1, (k,)."""
         return np.asarray(sum((part.rdp(orders) for part in self.parts), np.zeros(len(orders))))
 
-    def epsilon(self, delta: float, conversion: Conversion, orders: Array | None = None) -> tuple[float, float]:
-        """Return (epsilon, order), the smallest over the real line, or over `orders`. Raises CannotCertify at delta = 0."""
+    def epsilon(self, delta: float, conversion: Conversion) -> tuple[float, float]:
+        """Return (epsilon, order), the smallest over the real line. Raises CannotCertify at delta = 0."""
         if delta <= 0.0:
             raise CannotCertify("expected delta > 0 for an epsilon that depends on the votes, found 0")
         log_delta = math.log(delta)
-        if orders is None:
-            above_one, epsilon = least_over_orders(lambda z: conversion(1.0 + z, self.rdp(1.0 + z), log_delta))
-            return epsilon, 1.0 + above_one
-        values = conversion(orders, self.rdp(orders), log_delta)
-        best = int(np.argmin(values))
-        return float(values[best]), float(orders[best])
+        above_one, epsilon = least_over_orders(lambda z: conversion(1.0 + z, self.rdp(1.0 + z), log_delta))
+        return epsilon, 1.0 + above_one
 
 
 class Aggregator(ABC):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from dpcli.base.fields import Constraint, Note
+from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.read import refuse, section, toml_document
 from dpcli.file.toml.findings import Findings
 from dpcli.sessions.priced import FilePlan
@@ -59,6 +60,11 @@ class PredictionPlan(FilePlan):
     def fingerprint(self) -> str:
         """Return the SHA-256 of everything that a session which goes on must not have changed."""
         return self.fingerprint_with(self.section, self.table, self.free)
+
+
+def with_entry(pipeline: Pipeline, entry: Entry) -> Pipeline:
+    """Return the pipeline with an entry in place of the one of its name."""
+    return replace(pipeline, mechanisms=tuple(entry if one.name == entry.name else one for one in pipeline.mechanisms))
 
 
 def table_of(data: bytes, path: str, kind: type[Table], name: str) -> Table:

@@ -1,9 +1,9 @@
 """Processes of private shards, one for each: nothing of one shard can reach what is made of another.
 
-One warmed process (warmed.py) imports the user's module and builds what is public, before any private value is read; no such value ever
-comes into it. For each shard it forks a process, which is given that shard by content, begins with fresh randomness for torch, numpy and
-`random`, and ends with what it has made. So whatever a user's code keeps, draws or seeds, one change of the data changes what is made of
-one shard: what is made of the others is a function of their own shards, of fresh entropy, and of what is public.
+One warmed process (warmed_process.py) imports the user's module and builds what is public, before any private value is read; no such value
+ever comes into it. For each shard it forks a process, which is given that shard by content, begins with fresh randomness for torch, numpy
+and `random`, and ends with its result. So whatever a user's code keeps, draws or seeds, one change of the data changes what is made of one
+shard: what is made of the others is a function of their own shards, of fresh entropy, and of what is public.
 
 Where forking is impossible (a graphics card in use, threads), each shard has a process that is started and warmed anew.
 """

@@ -51,8 +51,11 @@ def measured(plan: GenerationPlan, name: str, source: str) -> None:
     (contexts,) = batches(generate, str(FILE), plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
     writer = Writer(model, plan.clipping, frame.prompt, True, generate.tokens, vocabulary.end)
     rows: list[tuple[str, list[Next]]] = [
-        ("public alone", [cache(lambda written: normal(writer.scores([], written)))]),
-        (f"private, epsilon {plan.account.upper:.2f}", [cache(lambda written: normal(writer.scores(contexts, written)))]),
+        ("public alone", [cache(lambda written: normal(writer.following([], written, None).scores))]),
+        (
+            f"private, epsilon {plan.account.upper:.2f}",
+            [cache(lambda written: normal(writer.following(contexts, written, None).scores))],
+        ),
         ("not private, note by note", [one(model, context, plan.clipping.temperature) for context in contexts]),
     ]
     for way, ways in rows:

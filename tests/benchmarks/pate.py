@@ -61,7 +61,7 @@ def timed(work: Callable[[], float]) -> tuple[float, float]:
 
 def vectorised(counts: Counts) -> float:
     costs = ConfidentGnMax(SIGMA, THRESHOLD, THRESHOLD_SIGMA).expected(counts, counts.max(axis=1))
-    return costs.epsilon(DELTA, classic, GRID)[0]
+    return float(classic(GRID, costs.rdp(GRID), math.log(DELTA)).min())
 
 
 def one_by_one(counts: Counts) -> float:

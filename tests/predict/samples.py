@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
 from tests.command import ROOT
 
 REFERENCE: dict[str, Any] = json.loads((ROOT / "tests" / "vectors" / "pate.json").read_text())
@@ -72,3 +76,17 @@ def saved(folder: Path, table: Any = None) -> Path:
     path = folder / "votes.npy"
     np.save(path, counts() if table is None else table)
     return path
+
+
+def working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, *modules: str) -> Path:
+    """Make a folder the current one, where the user's modules are, of which none was imported yet."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    for module in modules:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return folder
+
+
+def new_ledger(folder: Path, epsilon: float) -> None:
+    """Open ledger.db for the dataset d of users, in zCDP."""
+    init(str(folder / "ledger.db"), "d", LedgerTerms("user", "add-remove", epsilon, 1e-6, filter="zcdp")).close()

@@ -10,6 +10,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from tests.command import dpcli
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import started
 from tests.predict.generate_files import FILE, NOTES
+from tests.predict.samples import new_ledger, working_folder
 from tests.waiting import until
 
 
@@ -38,10 +40,7 @@ def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the file and the user's module."""
     (tmp_path / "notes.toml").write_text(FILE)
     (tmp_path / "notes.py").write_text(NOTES)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "notes", raising=False)
-    return tmp_path
+    return working_folder(tmp_path, monkeypatch, "notes")
 
 
 @pytest.fixture
@@ -99,7 +98,7 @@ def test_the_next_letter_is_nearer_to_the_private_ones_and_as_far_from_the_secre
     private = batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
 
     def chance(contexts: list[tuple[int, ...]]) -> Array:
-        scores = writer.scores(contexts, b"a")
+        scores = writer.following(contexts, b"a", None).scores
         return np.exp(scores - np.logaddexp.reduce(scores))
 
     for batch in private:
@@ -130,52 +129,46 @@ def test_no_text_is_written_beyond_the_last(folder: Path) -> None:
         write_texts(plan, resume=True)
 
 
-@pytest.mark.parametrize("moments", [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)])
-def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder: Path) -> None:
-    """The whole command: its lock, its session, its count and its texts. A text that was being written is lost, and stays charged."""
-    plan = edited(folder, ("texts = 3", f"texts = {4 * moments}"), ("steps = 24", f"steps = {32 * moments}"))
+def killed(plan: GenerationPlan, folder: Path, moments: int) -> Iterator[int]:
+    """Kill the session some time after each next text: its lock, its session, its count and its texts. Yield the number of kills."""
     write_texts(plan, texts=1)
     chance = random.Random()
-    for moment in range(moments):
+    for moment in range(1, moments + 1):
         before = len(lines(folder))
         child = started(lambda: write_texts(plan, resume=True) and None)
         until(lambda before=before: len(lines(folder)) > before, every=0.001)  # type: ignore[misc]
         time.sleep(chance.uniform(0.0, 0.05))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        numbers = [line["number"] for line in lines(folder)]
-        assert len(set(numbers)) == len(numbers) > moment
-        budget = open_queries("out/queries.db", session_in("out", plan.fingerprint(), True, None).identity, plan.texts)
-        assert len(numbers) <= budget.taken() <= len(numbers) + moment + 1
-        assert max(map(int, numbers)) <= budget.taken()  # type: ignore[call-overload]
+        yield moment
 
 
-@pytest.mark.parametrize("moments", [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)])
+def counted(plan: GenerationPlan, name: str, total: int) -> int:
+    return open_queries(f"out/{name}.db", session_in("out", plan.fingerprint(), True, None).identity, total).taken()
+
+
+MOMENTS = [pytest.param(3, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_killed_at_any_moment_it_gives_no_text_for_nothing(moments: int, folder: Path) -> None:
+    """A text that was being written is lost, and stays charged."""
+    plan = edited(folder, ("texts = 3", f"texts = {4 * moments}"), ("steps = 24", f"steps = {32 * moments}"))
+    for kills in killed(plan, folder, moments):
+        numbers = [int(str(line["number"])) for line in lines(folder)]
+        taken = counted(plan, "queries", plan.texts)
+        assert len(set(numbers)) == len(numbers) >= kills and max(numbers) <= taken
+        assert len(numbers) <= taken <= len(numbers) + kills
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
 def test_killed_at_any_moment_it_gives_no_private_token_for_nothing(moments: int, folder: Path) -> None:
     """Each is counted before its bar is drawn: what was kept never has more of them than were charged, nor the session than were stated."""
     plan = edited(folder, SPARSE[0], ("steps = 5", f"steps = {40 * moments}"), ("texts = 3", f"texts = {40 * moments}"))
-    write_texts(plan, texts=1)
-
-    def charged(batch: int) -> int:
-        with open_queries(
-            f"out/private-{batch}.db", session_in("out", plan.fingerprint(), True, None).identity, plan.entry.steps
-        ) as result:
-            return result.taken()
-
-    chance = random.Random()
-    for _ in range(moments):
-        before = len(lines(folder))
-        child = started(lambda: write_texts(plan, resume=True) and None)
-        until(lambda before=before: len(lines(folder)) > before, every=0.001)  # type: ignore[misc]
-        time.sleep(chance.uniform(0.0, 0.05))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    for _ in killed(plan, folder, moments):
         for batch in (0, 1):
-            assert (
-                sum(int(str(line["private"])) for line in lines(folder) if line["batch"] == batch)
-                <= charged(batch)
-                <= plan.entry.steps
-            )
+            written = sum(int(str(line["private"])) for line in lines(folder) if line["batch"] == batch)
+            assert written <= counted(plan, f"private-{batch}", plan.entry.steps) <= plan.entry.steps
 
 
 def test_private_tokens_end_before_texts_do(folder: Path) -> None:
@@ -367,8 +360,7 @@ def test_contexts_are_as_long_as_the_file_says(folder: Path) -> None:
 def test_the_ledger_is_charged_for_all_of_it_before_the_first_token(folder: Path) -> None:
     from dpcli.ledger.stores.places import open_ledger
 
-    terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
-    assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "9", folder=folder).code == 0
+    new_ledger(folder, 9.0)
     assert dpcli("generate", "notes.toml", "--ledger", "ledger.db", "--texts", "1", folder=folder).code == 0
     assert dpcli("generate", "notes.toml", "--ledger", "ledger.db", "--resume", folder=folder).code == 0
     with open_ledger("ledger.db") as ledger:
@@ -455,7 +447,7 @@ def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_not
     private = batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
     writer = Writer(model, plan.clipping, b">", True, 8, 10)
     for batch in private:
-        moved = writer.scores(batch, b"") - writer.scores([], b"")
+        moved = writer.following(batch, b"", None).scores - writer.following([], b"", None).scores
         assert np.ptp(moved) <= 2 * len(batch) * 4.0 / 60 + 1e-9
     result = write_texts(plan, texts=1)
     assert len(result.written) == 1
@@ -481,7 +473,9 @@ def model():
     odd, _ = language_model("notes:model", None, "notes.toml", "generate")
     assert type(odd).__name__ == "Odd"
     for written in (b"", b"S", b"a"):
-        scores = [Writer(model, plan.clipping, b">", True, 8, 10).scores(contexts, written) for model in (usual, odd)]
+        scores = [
+            Writer(model, plan.clipping, b">", True, 8, 10).following(contexts, written, None).scores for model in (usual, odd)
+        ]
         assert np.array_equal(*scores)
 
 

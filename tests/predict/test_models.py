@@ -211,7 +211,7 @@ def test_a_transformer_answers_as_its_forward_pass_does(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a prompt is not cut"):
         require_fits(model, [1] * 30, 4)
     require_fits(model, [1] * 29, 4)
-    with pytest.raises(InputError, match="found others: the tokenizer is another model's"):
+    with pytest.raises(InputError, match="below the model's 256: the tokenizer is another model's"):
         require_fits(model, [256], 4)
     with pytest.raises(InputError, match="expected the weights of an adapter"):
         model.tuned(b"something else")

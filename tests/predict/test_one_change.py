@@ -18,6 +18,7 @@ from dpcli.predict import shard_processes as apart
 from tests.predict.leaving import ROW, left
 from tests.predict.one_change import HABITS, LEARNERS, OWN_LEARNERS, of_members, of_pate, of_pmixed
 from tests.predict.pmixed_files import HEAD
+from tests.predict.samples import working_folder
 
 ALL = [
     pytest.param(name, habit, marks=pytest.mark.needs(*NEEDED), id=f"{name}-{habit}")
@@ -29,10 +30,7 @@ ALL = [
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "own_code", raising=False)
-    return tmp_path
+    return working_folder(tmp_path, monkeypatch, "own_code")
 
 
 def again(folder: Path, name: str) -> Path:

@@ -36,15 +36,13 @@ from dpcli.random.streams import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run
 from tests.predict.pmixed_files import HEAD, written
+from tests.predict.samples import working_folder
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the user's module."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "small_texts", raising=False)
-    return tmp_path
+    return working_folder(tmp_path, monkeypatch, "small_texts")
 
 
 def run_pmixed(folder: Path, *arguments: str, stdin: bytes = b"") -> Result:

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import math
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.documents.pmixed_evaluation import evaluated
+from dpcli.predict.documents.pmixed import evaluated
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.pmixed.ensemble_evaluation import ensemble_losses, evaluate, losses, perplexity
 from dpcli.predict.pmixed.model_ensemble import Sound
@@ -25,14 +24,12 @@ from dpcli.predict.pmixed.projection import ball, clip
 from dpcli.random.streams import SeededStream
 from tests.command import ROOT, dpcli
 from tests.predict.pmixed_files import written
+from tests.predict.samples import working_folder
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "small_texts", raising=False)
-    return tmp_path
+    return working_folder(tmp_path, monkeypatch, "small_texts")
 
 
 def stream() -> SeededStream:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from dpcli.predict.pmixed.model_ensemble import Ensemble, ensemble
 from dpcli.predict.pmixed.pmixed_plan import plan_of
 from tests.command import dpcli
 from tests.predict.pmixed_files import HEAD
+from tests.predict.samples import working_folder
 
 pytestmark = pytest.mark.needs("torch", "transformers", "peft", "safetensors")
 
@@ -66,9 +66,7 @@ batch_size = 10
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "tiny_texts", raising=False)
+    working_folder(tmp_path, monkeypatch, "tiny_texts")
     (tmp_path / "tiny_texts.py").write_text(OWN)
     file = tmp_path / "tiny.toml"
     file.write_text(HEAD.partition("[pmixed]")[0].replace("shards = 6", "shards = 8") + TABLE)

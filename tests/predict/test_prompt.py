@@ -9,24 +9,21 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
-from dpcli.predict.prompt.labeller import labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompt_session import VoteTranscript, vote_and_teach
-from dpcli.predict.prompt.prompt_teachers import Shape, fitted, in_turn, prompt_teachers
+from dpcli.predict.prompt.prompt_teachers import Shape, fitted, in_turn, labeller_of, prompt_teachers
 from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.predict.prompt_files import FILE, STUB
+from tests.predict.samples import new_ledger, working_folder
 
 
 def placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with the file and the user's module."""
     (tmp_path / "stub.toml").write_text(FILE)
     (tmp_path / "stub.py").write_text(STUB)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "stub", raising=False)
-    return tmp_path
+    return working_folder(tmp_path, monkeypatch, "stub")
 
 
 @pytest.fixture
@@ -106,20 +103,10 @@ def test_a_session_of_another_file_does_not_go_on(folder: Path) -> None:
     assert vote_and_teach(edited(folder, ("teachers = 40", "teachers = 40\ncandidates = 3")), resume=True).waiting  # it is public
 
 
-def test_a_session_that_is_denied_leaves_no_folder(folder: Path) -> None:
-    before = {*folder.rglob("*")}
-    terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
-    assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "0.1", folder=folder).code == 0
-    for _ in range(2):
-        assert dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder).code == 1
-    assert {path for path in folder.rglob("*") if "__pycache__" not in path.parts} - before == {folder / "ledger.db"}
-
-
 def test_the_ledger_is_charged_before_the_first_vote(folder: Path) -> None:
     from dpcli.ledger.stores.places import open_ledger
 
-    terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
-    assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "50", folder=folder).code == 0
+    new_ledger(folder, 50.0)
     assert dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder).code == 0
     with open_ledger("ledger.db") as ledger:
         (run,) = ledger.state().runs.values()
@@ -132,16 +119,18 @@ def test_the_ledger_is_charged_before_the_first_vote(folder: Path) -> None:
         assert len(ledger.state().runs) == 1
 
 
-def test_a_ledger_or_budget_that_says_no_stops_before_the_data(folder: Path) -> None:
+def test_a_ledger_or_budget_that_says_no_stops_before_the_data_and_leaves_no_folder(folder: Path) -> None:
     import stub
 
-    terms = ("--dataset", "d", "--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--filter", "zcdp")
-    assert dpcli("budget", "init", "ledger.db", *terms, "--epsilon", "0.1", folder=folder).code == 0
-    result = dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder)
-    assert result.code == 1, result.err
+    before = {*folder.rglob("*")}
+    new_ledger(folder, 0.1)
+    for _ in range(2):
+        refused = dpcli("prompt", "stub.toml", "--ledger", "ledger.db", folder=folder)
+        assert refused.code == 1, refused.err
     with pytest.raises(Denied, match="budget: expected at most epsilon 1 "):
         vote_and_teach(edited(folder, ("[[mechanism]]", "[budget]\nepsilon = 1.0\n[[mechanism]]")))
-    assert stub.calls == [] and not (folder / "out" / "transcript.jsonl").exists()
+    assert stub.calls == []
+    assert {path for path in folder.rglob("*") if "__pycache__" not in path.parts} - before == {folder / "ledger.db"}
 
 
 def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:

@@ -165,94 +165,46 @@ def path(tmp_path: Path) -> str:
     return result
 
 
-def emptied(path: str) -> None:
-    os.truncate(path, 0)
-
-
-def cut(path: str) -> None:
-    os.truncate(path, 4096)
-
-
-def text(path: str) -> None:
-    Path(path).write_text("no count" * 1000)
-
-
-def folder(path: str) -> None:
-    os.unlink(path)
-    os.mkdir(path)
-
-
-def linked(path: str) -> None:
-    os.rename(path, f"{path}.real")
-    os.symlink(f"{path}.real", path)
-
-
-def twice(path: str) -> None:
-    os.link(path, f"{path}.too")
-
-
-def pipe(path: str) -> None:
-    os.unlink(path)
-    os.mkfifo(path)
-
-
-def open_to_all(path: str) -> None:
-    os.chmod(path, 0o666)
-
-
-def of_another_program(path: str) -> None:
-    os.unlink(path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE budget (taken)")
-    os.chmod(path, 0o600)
-
-
-def later(path: str) -> None:
-    edited(path, "PRAGMA user_version = 2")
-
-
-def with_a_log(path: str) -> None:
-    Path(f"{path}-wal").write_bytes(b"log")
-
-
 def edited(path: str, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
 
 
-def set_back(path: str) -> None:
-    edited(path, "DROP TRIGGER count_never_goes_back", "UPDATE budget SET taken = 1")
+def replaced(path: str, make: Callable[[str], object]) -> None:
+    os.unlink(path)
+    make(path)
+    os.chmod(path, 0o600)
 
 
-def row_removed(path: str) -> None:
-    edited(path, "DROP TRIGGER count_never_goes", "DELETE FROM budget")
-
-
-DAMAGES: dict[Callable[[str], None], str] = {
-    emptied: "an empty file counts nothing",
-    cut: "damaged",
-    text: "damaged",
-    folder: "found a directory",
-    linked: "found a symbolic link",
-    twice: "hard links",
-    pipe: "found a named pipe",
-    open_to_all: "chmod 600",
-    of_another_program: "not a count of queries of dpcli",
-    later: "a later version",
-    with_a_log: "-wal",
-    set_back: "damaged",
-    row_removed: "damaged",
-    os.unlink: "no count of queries here",
+DAMAGES: dict[str, tuple[Callable[[str], object], str]] = {
+    "emptied": (lambda path: os.truncate(path, 0), "an empty file counts nothing"),
+    "cut": (lambda path: os.truncate(path, 4096), "damaged"),
+    "text": (lambda path: Path(path).write_text("no count" * 1000), "damaged"),
+    "folder": (lambda path: replaced(path, os.mkdir), "found a directory"),
+    "linked": (lambda path: (os.rename(path, f"{path}.real"), os.symlink(f"{path}.real", path)), "found a symbolic link"),
+    "twice": (lambda path: os.link(path, f"{path}.too"), "hard links"),
+    "pipe": (lambda path: replaced(path, os.mkfifo), "found a named pipe"),
+    "open to all": (lambda path: os.chmod(path, 0o666), "chmod 600"),
+    "of another program": (
+        lambda path: replaced(path, lambda new: edited(new, "CREATE TABLE budget (taken)")),
+        "not a count of queries of dpcli",
+    ),
+    "later": (lambda path: edited(path, "PRAGMA user_version = 2"), "a later version"),
+    "with a log": (lambda path: Path(f"{path}-wal").write_bytes(b"log"), "-wal"),
+    "set back": (lambda path: edited(path, "DROP TRIGGER count_never_goes_back", "UPDATE budget SET taken = 1"), "damaged"),
+    "row removed": (lambda path: edited(path, "DROP TRIGGER count_never_goes", "DELETE FROM budget"), "damaged"),
+    "removed": (os.unlink, "no count of queries here"),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_file_that_cannot_be_relied_on_grants_nothing(damage: Callable[[str], None], path: str) -> None:
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_file_that_cannot_be_relied_on_grants_nothing(name: str, path: str) -> None:
+    damage, message = DAMAGES[name]
     budget = open_queries(path, IDENTITY, 5)
     damage(path)
     for ask in (budget.take, lambda: open_queries(path, IDENTITY, 5)):
-        with pytest.raises(LedgerError, match=DAMAGES[damage]) as result:
+        with pytest.raises(LedgerError, match=message) as result:
             ask()
         assert str(result.value).startswith(path)
 

@@ -151,7 +151,7 @@ def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     """A session gives as many answers as fit, fixed beforehand; one more would not."""
     from dpcli.analysis.account import account
     from dpcli.predict.aggregators import aggregator_class
-    from dpcli.predict.pate.pate_plan import _with
+    from dpcli.predict.prediction_plan import with_entry
 
     complete = planned(tmp_path, entry)
     path = tmp_path / "votes.toml"
@@ -159,7 +159,7 @@ def test_it_stops_at_the_budget(entry: str, tmp_path: Path) -> None:
     plan = plan_of(str(path))
     assert 0 < plan.answers < plan.stated and plan.account.budget is not None and plan.account.budget.verdict in ("pass", "warn")
     more = aggregator_class(plan.entry).limited(plan.entry, plan.answers + 1)
-    outcome = account(_with(plan.pipeline, more)).budget
+    outcome = account(with_entry(plan.pipeline, more)).budget
     assert outcome is not None and outcome.verdict == "fail"
     assert len(holding(plan).answered) <= plan.answers
     filed, shown = (dpcli(*command, str(path), "-f", "json", folder=tmp_path) for command in (("account",), ("pate", "account")))

@@ -160,7 +160,7 @@ def evaluate(
     The models of a fit are used where there is one; else they are made, and thrown away.
     """
     from dpcli.cli.picture import destination, show
-    from dpcli.predict.documents.pmixed_evaluation import evaluated
+    from dpcli.predict.documents.pmixed import evaluated
     from dpcli.predict.pmixed.ensemble_evaluation import evaluate
     from dpcli.predict.pmixed.model_ensemble import members_of
     from dpcli.predict.pmixed.pmixed_plan import plan_of

@@ -14,7 +14,7 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.predict.decode.private_tokens import LogitClipping, PublicTest
 from dpcli.predict.plugin import DECODING
-from dpcli.predict.prediction_plan import ALONE, SHOWING, PredictionPlan, table_of, up_to
+from dpcli.predict.prediction_plan import ALONE, SHOWING, PredictionPlan, table_of, up_to, with_entry
 from dpcli.predict.shards import SESSIONS, require_units
 from dpcli.sessions.priced import PricedSession, priced
 
@@ -136,9 +136,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
         from dpcli.analysis.account import headline
 
         steps = -(-texts // self.generate.batches) * self.generate.tokens
-        pipeline = self.pipeline
-        entries = tuple(replace(one, steps=steps) if one == self.entry else one for one in pipeline.mechanisms)
-        return headline(replace(pipeline, mechanisms=entries), delta=self.account.delta).upper
+        return headline(with_entry(self.pipeline, replace(self.entry, steps=steps)), delta=self.account.delta).upper
 
     @property
     def rho(self) -> float:

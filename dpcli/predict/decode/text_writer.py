@@ -87,10 +87,6 @@ class Writer:
             ids.append(chosen)
         return Written(tuple(ids), private, False)
 
-    def scores(self, contexts: Sequence[Tokens], written: Tokens) -> Array:
-        """Return what the next token is drawn by, where it is private. Raises as `following` does."""
-        return self.following(contexts, written, None).scores
-
     def following(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
         """Return the next token of a text.
 

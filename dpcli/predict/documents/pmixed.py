@@ -1,4 +1,4 @@
-"""An ensemble of language models as a document: its fit, its answers, and what they cost."""
+"""An ensemble of language models as a document: its fit, its answers, their costs, its evaluation, and the picture of an ablation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import math
 from dpcli.analysis.documents.account import headline
 from dpcli.analysis.rho import OVER
 from dpcli.base.rounding import up
+from dpcli.document.chart import Axis, Chart, Line, Points, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value, visible
+from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, Perplexity, Way
 from dpcli.predict.pmixed.ensemble_fit import FitOutcome
 from dpcli.predict.pmixed.model_ensemble import Answered
 from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE, PmixedPlan
@@ -19,8 +21,10 @@ COUNTED_HERE = (
 )
 PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed predict may release anything of them"
 NOT_DP = NO_GUARANTEE
-REPLACED = "what a record or a unit does that comes, goes or changes: one shard's model becomes another one"
-REMOVED = "a whole shard comes or goes: the unit of privacy is a shard"
+NOTES = (
+    "replace-shard: what a record or a unit does that comes, goes or changes: one shard's model becomes another one",
+    "remove-shard: a whole shard comes or goes: the unit of privacy is a shard",
+)
 LEDGER = 'a ledger with filter = "rdp" charges by Renyi divergences, and takes the {} of the column rdp'
 NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
 
@@ -108,30 +112,19 @@ def accounted(costs: Costs) -> Document:
 def _priced(costs: Costs) -> Document:
     best, plan = costs.best, costs.plan
     cells = [up(row.epsilon) if row.epsilon < math.inf else "-" for row in costs.rows]
-    refused = ("-: this accountant certifies no epsilon here",) if "-" in cells else ()
     text = (
         f"epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} for {plan.tokens:,} tokens of {plan.spec.shards} shards, rate "
         f"{plan.spec.model_rate:g}, radius {plan.spec.radius:.7g} ({best.change}; {NAMES[best.accountant]})"
     )
     verdict = plan.account.budget if plan.account is not None else None
     budget, rho = (None, None) if verdict is None else (verdict.epsilon, verdict.rho)
-    over = budget is not None and budget.delta == costs.delta and best.epsilon > budget.cap
-    why = f"over the budget of epsilon {budget.cap:g}" if budget is not None and over else ""
+    why = ""
     if rho is not None and rho.verdict in OVER:
-        over, why = True, f"over the budget: {rho.words()}"
-    data = {**_data(costs), "exit_code": int(over)}
-    table = _table(costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", refused)
-    return Document(
-        text,
-        data,
-        "fail" if over else "pass",
-        (table,),
-        _notes(),
-        exit_code=int(over),
-        total=repr(best.epsilon),
-        sheet=_sheet(costs),
-        why=why,
-    )
+        why = f"over the budget: {rho.words()}"
+    elif budget is not None and budget.delta == costs.delta and best.epsilon > budget.cap:
+        why = f"over the budget of epsilon {budget.cap:g}"
+    table = _table(costs, cells, f"epsilon at delta = {costs.delta!r} (rounded up)", "-: this accountant certifies no epsilon here")
+    return _costs(costs, text, table, NOTES, best.epsilon, why)
 
 
 def _solved(costs: Costs) -> Document:
@@ -142,11 +135,17 @@ def _solved(costs: Costs) -> Document:
         f"{costs.solve} = {_value(best.solved.value)}: epsilon <= {up(best.epsilon)} at delta = {costs.delta!r} (target {costs.target!r}; "
         f"{best.change}; {NAMES[best.accountant]})"
     )
-    refused = (f"-: this accountant certifies no {costs.solve} that meets the target",) if "-" in cells else ()
-    table = _table(costs, cells, f"largest {costs.solve} with epsilon <= {costs.target!r} at delta = {costs.delta!r}", refused)
-    data = {**_data(costs), "exit_code": 0}
+    title = f"largest {costs.solve} with epsilon <= {costs.target!r} at delta = {costs.delta!r}"
+    table = _table(costs, cells, title, f"-: this accountant certifies no {costs.solve} that meets the target")
+    return _costs(costs, text, table, (*NOTES, LEDGER.format(costs.solve)), best.solved.value)
+
+
+def _costs(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
+    """Return the document of costs. why: they are over the budget, if they are."""
+    code = int(why != "")
+    data = {**_data(costs), "exit_code": code}
     return Document(
-        text, data, "pass", (table,), (*_notes(), LEDGER.format(costs.solve)), total=repr(best.solved.value), sheet=_sheet(costs)
+        text, data, "fail" if why else "pass", (table,), notes, exit_code=code, total=repr(total), sheet=_sheet(costs), why=why
     )
 
 
@@ -155,18 +154,14 @@ def _value(solved: float) -> str:
     return f"{int(solved)}" if solved == int(solved) else f"{solved:.10g}"
 
 
-def _table(costs: Costs, cells: list[str], title: str, footnotes: tuple[str, ...] = ()) -> Table:
-    """Return a row for each change, a column for each accountant."""
+def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
+    """Return a row for each change, a column for each accountant. footnote: of a cell without a number."""
     by = {(row.change, row.accountant): cell for row, cell in zip(costs.rows, cells, strict=True)}
     stated = {row.change: row.stated for row in costs.rows}
     rows = tuple(
         (f"{change}{' (this file)' if own else ''}", *(by[change, name] for name in NAMES)) for change, own in stated.items()
     )
-    return Table(title, ("what one change does", *NAMES), rows, frozenset({1, 2}), footnotes)
-
-
-def _notes() -> tuple[str, ...]:
-    return f"replace-shard: {REPLACED}", f"remove-shard: {REMOVED}"
+    return Table(title, ("what one change does", *NAMES), rows, frozenset({1, 2}), (footnote,) if "-" in cells else ())
 
 
 def _data(costs: Costs) -> dict[str, object]:
@@ -226,3 +221,162 @@ def _claimed(plan: PmixedPlan) -> Document:
         why=NOT_DP,
         sheet=Sheet(("models", "radius"), tuple((count, published.radius(count)) for count in drawn)),
     )
+
+
+NOT_FOR_PUBLICATION = (
+    "every figure but the public model's was computed from the private texts without noise: the epsilon covers none of them, and they are "
+    "not for publication unless the texts are public"
+)
+INTERVALS = "95 % intervals: bootstrap over the records of the test text"
+REDRAWN = (
+    "with other shards there are other models, drawn anew for each token: the row of this file's shards differs from it by chance"
+)
+PAPER = "the published protocol, for the epsilon that it would claim: not a DP guarantee"
+LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
+ROOM = 1.1
+REFERENCES = {"public": "public model", "dp": "one model, private counts or steps", "all": "no privacy"}
+
+
+def evaluated(evaluation: Evaluation) -> Document:
+    """Return the answer of `dpcli pmixed evaluate`."""
+    sound, public, everything = evaluation.way("sound"), evaluation.way("public"), evaluation.way("all")
+    assert sound is not None and public is not None and everything is not None
+    headline = (
+        f"perplexity {sound.perplexity.value:.4g} of {sound.name} at epsilon <= {up(evaluation.epsilon)}, delta = {evaluation.delta!r}; "
+        f"public model {public.perplexity.value:.4g}, no privacy {everything.perplexity.value:.4g} ({evaluation.tokens:,} tokens of text "
+        "declared public)"
+    )
+    tables = (_ways(evaluation), *([_points(evaluation)] if evaluation.points else []))
+    data = {
+        "schema": "dpcli/pmixed-evaluate/v1",
+        "epsilon": evaluation.epsilon,
+        "delta": evaluation.delta,
+        "tokens": evaluation.tokens,
+        "private": True,
+        "ways": [_way(way) for way in evaluation.ways],
+        "axis": evaluation.axis,
+        "points": [_point(point) for point in evaluation.points],
+        "exit_code": 0,
+    }
+    redrawn = (REDRAWN,) if evaluation.axis == "shards" else ()
+    pictures = (picture(evaluation),) if len(evaluation.points) > 1 else ()
+    return Document(
+        headline,
+        data,
+        "pass",
+        tables,
+        (*_gained(evaluation), NOT_FOR_PUBLICATION, INTERVALS, *redrawn),
+        sheet=_evaluation_sheet(evaluation),
+        pictures=pictures,
+    )
+
+
+def _gained(evaluation: Evaluation) -> tuple[str, ...]:
+    """Say where the ensemble is no better than the public model."""
+    idle = [way.name for way in evaluation.ways if way.kind == "sound" and way.relative.value >= 1.0]
+    return (f"the private texts gained nothing: {' and '.join(idle)} is no better than the public model",) if idle else ()
+
+
+def _ways(evaluation: Evaluation) -> Table:
+    rows = tuple((way.name, _epsilon(way), *_cells(way.perplexity), *_cells(way.relative)) for way in evaluation.ways)
+    columns = ("way", "epsilon", "perplexity", "95 % interval", "over public", "95 % interval")
+    footnotes = (f"-: {NO_GUARANTEE}",) if any(way.epsilon is None for way in evaluation.ways) else ()
+    return Table("perplexity per token", columns, rows, frozenset({1, 2, 4}), footnotes)
+
+
+def _epsilon(way: Way) -> str:
+    return "-" if way.epsilon is None else "infinite" if math.isinf(way.epsilon) else "0" if way.epsilon == 0.0 else up(way.epsilon)
+
+
+def _cells(measured: Perplexity) -> tuple[str, str]:
+    return f"{measured.value:.2f}", f"{measured.low:.2f} to {measured.high:.2f}"
+
+
+def _points(evaluation: Evaluation) -> Table:
+    columns = (LABELS[evaluation.axis or ""], "radius", _sound(evaluation), "95 % interval", "published, no guarantee")
+    footnotes = (
+        ("-: the published protocol has no radius here: its order leaves nothing of the epsilon",)
+        if any(p.paper is None for p in evaluation.points)
+        else ()
+    )
+    rows = tuple(
+        (f"{p.value:g}", f"{p.radius:.7g}", *_cells(p.sound), "-" if p.paper is None else f"{p.paper.value:.2f}")
+        for p in evaluation.points
+    )
+    return Table(
+        f"ablation over {evaluation.axis}: the radius solved for at each", columns, rows, frozenset({0, 1, 2, 4}), footnotes
+    )
+
+
+def _sound(evaluation: Evaluation) -> str:
+    return f"PMixED, {evaluation.plan.pmixed.projection}"
+
+
+def _way(way: Way) -> dict[str, object]:
+    stated = {"name": way.name, "kind": way.kind, "epsilon": way.epsilon}
+    return {**stated, **_perplexity(way.perplexity), "relative": _perplexity(way.relative)}
+
+
+def _point(point: AblationPoint) -> dict[str, object]:
+    return {
+        "value": point.value,
+        "radius": point.radius,
+        "sound": _perplexity(point.sound),
+        "paper": None if point.paper is None else _perplexity(point.paper),
+    }
+
+
+def _perplexity(measured: Perplexity) -> dict[str, float]:
+    return {"perplexity": measured.value, "low": measured.low, "high": measured.high}
+
+
+def _evaluation_sheet(evaluation: Evaluation) -> Sheet:
+    rows: list[tuple[Value, ...]] = [
+        ("way", way.name, None, way.epsilon, way.perplexity.value, way.perplexity.low, way.perplexity.high)
+        for way in evaluation.ways
+    ]
+    for point in evaluation.points:
+        for name, measured in (("sound", point.sound), ("paper", point.paper)):
+            if measured is not None:
+                rows.append((evaluation.axis or "", name, point.value, None, measured.value, measured.low, measured.high))
+    return Sheet(("kind", "name", "value", "epsilon", "perplexity", "low", "high"), tuple(rows))
+
+
+def picture(evaluation: Evaluation) -> Chart:
+    """Draw perplexity over what was varied, with the public model and what there is without privacy as lines across."""
+    assert evaluation.axis is not None and evaluation.plan.account is not None
+    values = [point.value for point in evaluation.points]
+    xs = log_span(values, ROOM)
+    sound: Points = tuple(sorted((p.value, p.sound.value) for p in evaluation.points))
+    paper: Points = tuple(sorted((p.value, p.paper.value) for p in evaluation.points if p.paper is not None))
+    across = [way for way in evaluation.ways if way.kind in REFERENCES and (way.kind != "dp" or evaluation.axis != "epsilon")]
+    heights = [end for p in evaluation.points for end in (p.sound.low, p.sound.high)] + [y for _, y in paper]
+    ys = log_span([*heights, *(way.perplexity.value for way in across)], ROOM)
+    return Chart(
+        kind="pmixed",
+        title=f"{evaluation.plan.pipeline.name or 'PMixED'}: perplexity against {LABELS[evaluation.axis]}",
+        subtitle=_setting(evaluation),
+        x=Axis(LABELS[evaluation.axis], *xs, scale="log"),
+        y=Axis("perplexity per token", *ys, scale="log"),
+        lines=(
+            Line(_sound(evaluation), sound),
+            *([Line("published, no guarantee", paper, Tone.SECOND, True)] if len(paper) > 1 else []),
+            *(Line(REFERENCES[way.kind], tuple((x, way.perplexity.value) for x in xs), Tone.MUTED, True) for way in across),
+        ),
+        spans=tuple(Span("95 % interval", p.value, p.sound.low, p.sound.high) for p in evaluation.points),
+        notes=(NOT_FOR_PUBLICATION, f"bars: {INTERVALS}", PAPER),
+    )
+
+
+def _setting(evaluation: Evaluation) -> str:
+    """Return everything that the points share."""
+    plan, privacy = evaluation.plan, evaluation.plan.pipeline.privacy
+    fixed = {
+        "epsilon": f"epsilon <= {up(evaluation.epsilon)}",
+        "delta": f"delta = {evaluation.delta!r}",
+        "steps": f"{plan.tokens:,} tokens",
+        "shards": f"{plan.spec.shards} shards",
+        "rate": f"rate {plan.spec.model_rate:g}",
+    }
+    stated = [words for name, words in fixed.items() if name != evaluation.axis]
+    return ", ".join([f"per {privacy.unit or 'record'}", privacy.adjacency.value, *stated])

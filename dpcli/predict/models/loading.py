@@ -23,8 +23,8 @@ def language_model(
     """Return the public model that a table of a file names, and its vocabulary.
 
     Args:
-        name: a folder, a name that transformers knows, or module:function of the user's own: it returns a language model (see port.py),
-            a torch module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
+        name: a folder, a name that transformers knows, or module:function of the user's own: it returns a LanguageModel, a torch module
+            that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
         tokenizer: bytes, a folder, a name, or module:function; None: the model's own.
         path, table: of the file, and of its table with the keys `model` and `tokenizer`.
         tuning: how a torch module is fine-tuned, where it is to be.

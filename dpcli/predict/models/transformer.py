@@ -25,7 +25,6 @@ from dpcli.train.tasks.lm_models import logits, lora
 if TYPE_CHECKING:
     from dpcli.train.plan.settings_language import Lora
 
-
 ROOM = 2 * 2**30  # bytes that a pass takes at most on top of the model
 PADDING = -100
 Adapter = Mapping[str, Tensor]  # the low-rank matrices by their parameters' names

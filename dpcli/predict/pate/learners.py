@@ -17,15 +17,12 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import on_private
 from dpcli.predict.pate.pate_plan import LEARNERS
 from dpcli.predict.pate.records import Records, queries_digest, query_inputs, test_records
-from dpcli.predict.pate.transcript import read_transcript
+from dpcli.predict.pate.transcript import Transcript, read_transcript
 from dpcli.sessions.folder import replaced
 from dpcli.train.tasks.user_code import user
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
-    from dpcli.predict.pate.records import Records
-    from dpcli.predict.pate.transcript import Transcript
-
 
 ROUNDS = 200  # passes of an mlp, as scikit-learn counts them
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from dpcli.base.errors import Denied, InputError
@@ -20,14 +20,13 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.predict.aggregators import Aggregator, aggregator_class, require_one_session
 from dpcli.predict.plugin import AGGREGATORS
-from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to
+from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to, with_entry
 from dpcli.predict.shards import PREMISES, refuse_replaced_units
 from dpcli.sessions.priced import PricedSession, fingerprint, one_entry, priced_file
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.file.toml.findings import Diagnostic
-
 
 CALLED = r"[^:\s]+:[^:\s]+"
 BUILT_IN, HELD_OUT = "digits", "held-out"
@@ -262,7 +261,7 @@ class VotingPlan(PredictionPlan, PricedSession):
 
     def with_limits(self, queries: int, answers: int) -> Pipeline:
         """Return the pipeline with so many queries and answers."""
-        return _with(self.pipeline, aggregator_class(self.entry).limited(self.entry, answers, queries))
+        return with_entry(self.pipeline, aggregator_class(self.entry).limited(self.entry, answers, queries))
 
     def teaching(self) -> str:
         """Return the SHA-256 of what decides which votes there are."""
@@ -298,7 +297,7 @@ def plan_of(path: str) -> VotingPlan:
     answers = _affordable(pipeline, entry, as_filed)
     if answers < stated:
         entry = kind.limited(entry, answers)
-        pipeline = _with(pipeline, entry)
+        pipeline = with_entry(pipeline, entry)
         priced = account(pipeline)
     return VotingPlan(path, pipeline, priced, entry, pate, kind.most_queries(entry), answers, stated, as_filed, diagnostics)
 
@@ -323,11 +322,6 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
             refuse_replaced_units(f"pate.{key}", pipeline.privacy.adjacency, path)
 
 
-def _with(pipeline: Pipeline, entry: Entry) -> Pipeline:
-    entries = tuple(entry if one.name == entry.name else one for one in pipeline.mechanisms)
-    return replace(pipeline, mechanisms=entries)
-
-
 def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
     """Return the most answers, up to those that the file asks for, with which the whole file is within its budget.
 
@@ -341,7 +335,7 @@ def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
     fits, fails = 0, most
     while fails - fits > 1:
         middle = (fits + fails) // 2
-        verdict = account(_with(pipeline, aggregator_class(entry).limited(entry, middle))).budget
+        verdict = account(with_entry(pipeline, aggregator_class(entry).limited(entry, middle))).budget
         assert verdict is not None
         fits, fails = (middle, fails) if verdict.verdict in ("pass", "warn") else (fits, middle)
     if not fits:

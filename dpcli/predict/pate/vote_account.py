@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
     from dpcli.predict.vote_counts import VoteCounts
 
-
 ROUNDED = 1e-9  # relative, by which S is raised: more than it loses, as it is computed
 DIGITS = 6  # of the released number
 SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of the release: the file states it rounded

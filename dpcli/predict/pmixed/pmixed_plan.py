@@ -18,7 +18,7 @@ from dpcli.file.toml.findings import Findings, InvalidFile, Problem
 from dpcli.file.toml.limits import read_bytes
 from dpcli.mechanisms.prediction.ensemble import EnsembleMixtureSpec
 from dpcli.predict.pmixed.published_protocol import Published
-from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to
+from dpcli.predict.prediction_plan import PredictionPlan, same_source, table_of, up_to, with_entry
 from dpcli.predict.shards import PREMISES, refuse_replaced_units
 from dpcli.sessions.priced import one_entry, priced_file, require_budget
 from dpcli.train.plan.settings import DEVICE
@@ -215,8 +215,7 @@ class PmixedPlan(PredictionPlan):
 
     def with_entry(self, entry: Entry) -> Self:
         """Return the plan with another entry in place of its own."""
-        entries = tuple(entry if one.name == self.entry.name else one for one in self.pipeline.mechanisms)
-        return replace(self, entry=entry, pipeline=replace(self.pipeline, mechanisms=entries))
+        return replace(self, entry=entry, pipeline=with_entry(self.pipeline, entry))
 
 
 def plan_of(path: str) -> PmixedPlan:

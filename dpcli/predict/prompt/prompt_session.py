@@ -25,14 +25,15 @@ from dpcli.predict.prediction_session import (
     require_count_of,
     whole_lines,
 )
-from dpcli.predict.prompt.labeller import Labeller, labeller_of
 from dpcli.predict.prompt.prompt_plan import PromptPlan
 from dpcli.predict.prompt.prompt_teachers import (
     Demonstration,
+    Labeller,
     Shape,
     Student,
     fitted,
     labelled,
+    labeller_of,
     prompt_teachers,
     shape_of,
     student,

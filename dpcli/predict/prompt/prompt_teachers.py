@@ -1,6 +1,7 @@
 """Teachers that are prompts with private demonstrations, each in a process of its own, and the student's prompt, which is public.
 
-No message quotes a text.
+A prompt is answered by a language model, by the first token of each label's word, or by a function of the user's own. No message quotes a
+text.
 """
 
 from __future__ import annotations
@@ -9,15 +10,24 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from dpcli.audit.user_code import FAILURES
+from dpcli.audit.user_code import FAILURES, called, raised_at
 from dpcli.base.errors import InputError
+from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.models.model_answers import require_same_content, unless_it_fails
+from dpcli.numerics.arrays import np
+from dpcli.predict.models.model_answers import (
+    LanguageModel,
+    Vocabulary,
+    content_of,
+    next_token,
+    require_same_content,
+    tokens,
+    unless_it_fails,
+)
 from dpcli.predict.models.texts import READERS, TextSource, read_columns, require_owners, require_texts
-from dpcli.predict.prompt.labeller import Labeller, labeller_of
 from dpcli.predict.prompt.prompt_plan import Prompt, PromptPlan
 from dpcli.predict.shard_processes import Apart, cores
 from dpcli.predict.shards import shards_of, spread_names
@@ -25,6 +35,99 @@ from dpcli.predict.vote_counts import VoteCounts
 from dpcli.predict.vote_counts import counted as counted_votes
 from dpcli.predict.warmed_process import Preparation
 from dpcli.sessions.priced import fingerprint
+from dpcli.train.tasks.user_code import user
+
+
+class Labeller(Protocol):
+    """A way of labelling prompts. content: of the model, where it is one; empty of a function, which may ask a service."""
+
+    @property
+    def content(self) -> str: ...
+
+    def label(self, prompt: str) -> int:
+        """Return the number of a label."""
+        ...
+
+    def fits(self, prompt: str) -> bool:
+        """Return whether the prompt is short enough; a longer one is never cut."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLabeller:
+    """A language model that labels. words: the token of each label. place: where messages begin."""
+
+    model: LanguageModel
+    vocabulary: Vocabulary
+    words: tuple[int, ...]
+    place: str
+    content: str
+
+    def label(self, prompt: str) -> int:
+        scores = next_token(self.model, self._ids(prompt), self.place)
+        return int(np.argmax(scores[list(self.words)]))
+
+    def fits(self, prompt: str) -> bool:
+        return 1 <= len(self._ids(prompt)) <= self.model.context
+
+    def _ids(self, prompt: str) -> list[int]:
+        return tokens(self.vocabulary, prompt, self.model.vocabulary, f"{self.place}: tokenizer")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLabeller:
+    """A function of one prompt, which returns a label or a score for each label."""
+
+    target: str
+    function: Callable[[str], Any]
+    labels: tuple[str, ...]
+    content: str = ""
+
+    def label(self, prompt: str) -> int:
+        """Return the label. Raises InputError for what the function raises, without its words, and for any other result."""
+        try:  # also of what it returns, which may be an object of the user's own
+            label = self._read(self.function(prompt))
+        except InputError:
+            raise
+        except FAILURES as error:
+            raise InputError(f"{self.target}: raised {raised_at(error)}") from error
+        if label is None:
+            raise InputError(f"{self.target}: expected one of the labels, or a score for each of {len(self.labels)}")
+        return label
+
+    def fits(self, prompt: str) -> bool:
+        return True
+
+    def _read(self, answer: Any) -> int | None:
+        if isinstance(answer, str):
+            return self.labels.index(answer) if answer in self.labels else None
+        scores = np.asarray(answer)
+        if scores.shape != (len(self.labels),) or scores.dtype.kind not in "iuf" or np.isnan(scores).any():
+            return None
+        return int(np.argmax(scores))
+
+
+def labeller_of(prompt: Prompt, path: str) -> Labeller:
+    """Return the labeller that [prompt] names. Raises InputError where it cannot be loaded, or has no token for a label."""
+    if prompt.labeller is not None:
+        return OwnLabeller(prompt.labeller, user(prompt.labeller, path), prompt.labels)
+    from dpcli.predict.models.loading import language_model
+
+    assert prompt.model is not None
+    model, vocabulary = language_model(prompt.model, prompt.tokenizer, path, "prompt")
+    words = _first_tokens(prompt.words, model, vocabulary, path)
+    return ModelLabeller(model, vocabulary, words, f"{path}: prompt.model", content_of(model, vocabulary))
+
+
+def _first_tokens(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:
+    """Return the token of each label. Raises InputError where two labels share one, or the model does not know it."""
+    ids = [next(iter(called(f"{path}: prompt.tokenizer", vocabulary.ids, word)), -1) for word in words]
+    if len(set(ids)) < len(ids):
+        raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
+    if not all(0 <= token < model.vocabulary for token in ids):
+        raise InputError(f"{path}: prompt.verbalizers: expected words that the model has tokens for, found {first_names(words)}")
+    return tuple(ids)
+
 
 Demonstration = tuple[str, int]  # a text, and the number of its label
 
