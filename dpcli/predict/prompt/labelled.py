@@ -16,7 +16,7 @@ from dpcli.predict.models.texts import TextSource, owned_texts
 from dpcli.predict.prompt.settings import Prompt
 from dpcli.sessions.plan import fingerprint
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
-from dpcli.train.tasks.user_code import beside, private_result
+from dpcli.train.tasks.user_code import private_result, relative_to_file
 
 ColumnReader = Callable[[str, str, list[str], str, RowWindow | None], list[list[Any]]]
 
@@ -99,7 +99,7 @@ def _rows(rows: list[Any], names: list[str], place: str) -> list[list[Any]]:
 
 def _file(read: Callable[[str, RowWindow | None], list[Any]]) -> ColumnReader:
     def columns(source: str, path: str, names: list[str], place: str, only: RowWindow | None) -> list[list[Any]]:
-        file = beside(source, path)
+        file = relative_to_file(source, path)
         if not os.path.isfile(file):
             raise InputError(f"{place}: expected a file, found none at {source}")
         return _rows(read(file, only), names, place)

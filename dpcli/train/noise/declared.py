@@ -46,9 +46,9 @@ def optimised(steps: int, bands: int) -> Reals:
 
     def closure() -> torch.Tensor:
         search.zero_grad()
-        found = error(unit(free))
-        found.backward()  # type: ignore[no-untyped-call]
-        return found
+        loss = error(unit(free))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
 
     search.step(closure)  # type: ignore[no-untyped-call]
     with torch.no_grad():
@@ -67,10 +67,10 @@ def unit(columns: torch.Tensor) -> torch.Tensor:
 def matrix(columns: torch.Tensor) -> torch.Tensor:
     """C of its columns."""
     steps, bands = columns.shape
-    found = columns.new_zeros(steps, steps)
+    encoder = columns.new_zeros(steps, steps)
     for lag in range(bands):
-        found += columns[: steps - lag, lag].diag(-lag)
-    return found
+        encoder += columns[: steps - lag, lag].diag(-lag)
+    return encoder
 
 
 def error(columns: torch.Tensor) -> torch.Tensor:
@@ -85,8 +85,8 @@ def error(columns: torch.Tensor) -> torch.Tensor:
 
 def judged(columns: torch.Tensor) -> float:
     """The error; infinite where the columns are of no encoder."""
-    found = float(error(columns))
-    return found if bool((columns[:, 0] > 0.0).all()) and math.isfinite(found) else math.inf
+    value = float(error(columns))
+    return value if bool((columns[:, 0] > 0.0).all()) and math.isfinite(value) else math.inf
 
 
 def noise_of(spec: Spec, bound: float, stream: Stream, runs: int = 1, run: int = 0) -> Noise:
