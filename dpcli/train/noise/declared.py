@@ -18,7 +18,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream
-from dpcli.train.noise.decoders import Banded, BandedToeplitz, BufferedToeplitz, Tree
+from dpcli.train.noise.decoders import Banded, BufferedToeplitz, Tree
 from dpcli.train.noise.step import Independent, Noise
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ def _tree(spec: TreeSpec, bound: float, stream: Stream, runs: int, run: int) -> 
 
 def _banded(spec: ToeplitzSpec, bound: float, stream: Stream, runs: int, run: int) -> Noise:
     column = np.array(spec.coefficients) if spec.coefficients is not None else square_root(spec.bands or 1)
-    return BandedToeplitz(column[: spec.iterations], spec.noise_multiplier * bound, stream, spec.iterations, runs, run)
+    column = column[: spec.iterations]
+    columns = np.broadcast_to(column, (spec.iterations, len(column)))
+    return Banded(columns, spec.noise_multiplier * bound, stream, runs, run)
 
 
 def _matrix(spec: BandedSpec, bound: float, stream: Stream, runs: int, run: int) -> Noise:

@@ -18,7 +18,7 @@ from dpcli.file.toml.columns import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.encoding import encoded, known_columns, label_codes
-from dpcli.train.tasks.files import csv_table, in_blocks, parquet_table
+from dpcli.train.tasks.files import csv_table, held_out, in_blocks, parquet_table
 from dpcli.train.tasks.user_code import private_result, relative_to_file
 
 if TYPE_CHECKING:
@@ -222,15 +222,7 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
                 "which are read by their names"
             )
         return Arrays(table.inputs, table.labels, public.inputs, public.labels, classes, table.units)
-    if table.units is not None:
-        raise InputError(
-            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
-        )
-    # Fixed in advance and the same for every run: every k-th record, by its place in the file.
-    every = round(1.0 / train.held_out)
-    if every < 2:
-        raise InputError(f"{path}: train.held_out: expected at most half of the records, found {train.held_out:g}")
-    public_rows = np.arange(len(table.labels)) % every == 0
+    public_rows = held_out(len(table.labels), train.held_out, table.units, path)
     return Arrays(
         table.inputs[~public_rows], table.labels[~public_rows], table.inputs[public_rows], table.labels[public_rows], classes
     )

@@ -19,10 +19,10 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm
-from dpcli.train.tasks.files import whose
+from dpcli.train.tasks.files import held_out, whose
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, held_out, records, tokens_of
+from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, records, tokens_of
 
 
 def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:
@@ -32,7 +32,7 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
     tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
     public = None
     if train.public == "held-out":
-        chosen = held_out(len(tokens_of_records), train, units, path)
+        chosen = held_out(len(tokens_of_records), train.held_out, units, path)
         tokens_of_records, public = tokens_of_records[~chosen], tokens_of_records[chosen]
     elif train.public is not None:
         public = public_records(train, tokens, words, path)
@@ -48,7 +48,7 @@ def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str
     """The records declared public, of these rows where they are held out. Raises InputError where there are none."""
     if train.public == "held-out":
         tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
-        return tokens_of_records[held_out(len(tokens_of_records), train, units, path)]
+        return tokens_of_records[held_out(len(tokens_of_records), train.held_out, units, path)]
     return records(train.public or "", replace(train, units=None), tokens, words, path)[0]
 
 

@@ -27,10 +27,7 @@ from dpcli.train.tasks.user_code import built, code_of
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
     """The model that [train] names, for inputs of one example's `shape`. Raises InputError for one that is not known."""
     if ":" in train.model:
-        model = built(train.model, train.data, path)
-        if not isinstance(model, nn.Module):
-            raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
-        return model
+        return built(train.model, train.data, path)
     if train.model not in MODELS:
         raise InputError(f"train.model: expected one of {', '.join(MODELS)}, or module:function, found {train.model!r}")
     return MODELS[train.model](train, shape, classes)

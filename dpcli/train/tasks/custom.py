@@ -34,8 +34,6 @@ def build(train: Custom, path: str) -> Learning:
         InputError: a function cannot be imported, raises, or returns something else.
     """
     model = built(train.model, train.data, path)
-    if not isinstance(model, nn.Module):
-        raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
     records, units = _data(train, path, model)
     loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path, model)
     measure = measure_of(train, path, model, records)

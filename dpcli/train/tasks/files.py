@@ -250,3 +250,18 @@ def _listed(units: Any, path: str) -> list[Any]:
 
 def _refusal(path: str, problem: str) -> InputError:
     return InputError(f"{path}: train.units: expected the owner of each record, found {problem}")
+
+
+def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
+    """Return which records are declared public: every k-th by its place in the file, the same in every run.
+
+    Raises InputError where records have owners, or the share is over one half.
+    """
+    if units is not None:
+        raise InputError(
+            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
+        )
+    every = round(1.0 / share)
+    if every < 2:
+        raise InputError(f"{path}: train.held_out: expected at most half of the records, found {share:g}")
+    return np.arange(count) % every == 0  # type: ignore[no-any-return]

@@ -65,10 +65,7 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
 def _base(train: Language, path: str) -> nn.Module:
     if ":" not in train.model:
         return _pretrained(train, path)
-    own = built(train.model, train.data, path)
-    if not isinstance(own, nn.Module):
-        raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(own).__name__}")
-    return own.eval()
+    return built(train.model, train.data, path).eval()
 
 
 def _pretrained(train: Language, path: str) -> nn.Module:

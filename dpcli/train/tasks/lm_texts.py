@@ -265,19 +265,6 @@ def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
     return torch.from_numpy(ids)
 
 
-def held_out(count: int, train: Language, units: object, path: str) -> NDArray[np.bool_]:
-    """Return which records are declared public: every k-th by its place, the same in every run."""
-    every = round(1.0 / train.held_out)
-    if units is not None:
-        raise InputError(
-            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
-        )
-    if every < 2:
-        raise InputError(f"{path}: train.held_out: expected at most half of the records, found {train.held_out:g}")
-    chosen: NDArray[np.bool_] = np.arange(count) % every == 0
-    return chosen
-
-
 def drawn(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:
     """Records of uniformly random tokens, (count, length)."""
     words = stream.words(count * length) % np.uint64(vocabulary)

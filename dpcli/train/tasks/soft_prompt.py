@@ -20,10 +20,10 @@ from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
-from dpcli.train.tasks.files import whose
+from dpcli.train.tasks.files import held_out, whose
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, held_out, needed, padded, texts_of, tokens_of
+from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, needed, padded, texts_of, tokens_of
 
 if TYPE_CHECKING:
     from dpcli.random.streams import Stream
@@ -38,7 +38,7 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
     records = labelled(private, train, tokens, words, path)
     public = None
     if train.public == "held-out":
-        chosen = torch.from_numpy(held_out(len(records[0]), train, private.units, path))
+        chosen = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
         records, public = picked(records, ~chosen), picked(records, chosen)
     elif train.public is not None:
         public = public_records(train, tokens, words, path)
@@ -56,7 +56,7 @@ def public_records(
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
         records = labelled(private, train, tokens, words, path)
-        return picked(records, torch.from_numpy(held_out(len(records[0]), train, private.units, path)))
+        return picked(records, torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path)))
     return labelled(texts_of(train.public or "", replace(train, units=None), path), train, tokens, words, path)
 
 

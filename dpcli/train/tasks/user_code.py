@@ -7,10 +7,13 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcli.audit.user_code import FAILURES, called, module_file, raised_at, user_function
 from dpcli.base.errors import DpcliError, InputError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Raised(DpcliError, RuntimeError):
@@ -31,7 +34,7 @@ def result(target: str, path: str) -> Any:
     return called(target, user(target, path))
 
 
-def built(target: str, data: str, path: str) -> Any:
+def built(target: str, data: str, path: str) -> nn.Module:
     """Call a model's function with nothing. Raises as `result` does, and where it calls that of the private data.
 
     Weights and constants that were made from records would be released without noise.
@@ -49,6 +52,10 @@ def built(target: str, data: str, path: str) -> Any:
             f"{path}: train.model: expected a model that is made without the private records, found that {target} calls {data}: what it "
             "takes from them has no noise; state a shape or a number of classes in the code"
         )
+    from torch import nn  # a function of texts does without
+
+    if not isinstance(model_made, nn.Module):
+        raise InputError(f"{path}: train.model: expected a torch module from {target}, found {type(model_made).__name__}")
     return model_made
 
 
