@@ -1,4 +1,4 @@
-"""Where random numbers come from: three separate streams, and Gaussian noise drawn from one of them.
+"""Sources of random numbers: three separate streams, and Gaussian noise drawn from one of them.
 
 The private stream mixes what the operating system gives into OpenSSL's generator each time and keeps nothing itself, so there is no
 state that a checkpoint could save, a fork could copy or a resumed run could replay. A seed exists only as `insecure_seed`, and what
@@ -98,7 +98,7 @@ class SeededStream:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """One stream for each purpose, so that none tells anything about another."""
+    """A stream for each purpose, so that none tells anything about another."""
 
     sampling: Stream
     noise: Stream
@@ -106,7 +106,7 @@ class Streams:
 
     @property
     def private(self) -> bool:
-        """Whether the run may be called private: batches and noise are unpredictable. Initial weights do not depend on the data."""
+        """True where the run may be called private: batches and noise are unpredictable. Initial weights do not depend on the data."""
         return self.sampling.private and self.noise.private
 
 
@@ -126,7 +126,7 @@ def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
 
 
 def normals(count: int, stream: Stream) -> Callable[[int], Reals]:
-    """What draws from N(0, 1) in float64, where `count` numbers are wanted in all.
+    """Return a function that draws from N(0, 1) in float64, where `count` numbers are wanted in all.
 
     Up to CRYPTOGRAPHIC_LIMIT: from the stream's own words. Above: a fresh generator for these numbers alone (Philox under a key of 128
     bits from the stream; torch's own generator on the CPU takes 32 bits of its seed).
@@ -135,12 +135,12 @@ def normals(count: int, stream: Stream) -> Callable[[int], Reals]:
 
 
 def cryptographic(count: int, stream: Stream) -> bool:
-    """Whether `count` numbers come from the system's cryptographic generator throughout; for the privacy statement."""
+    """Return whether `count` numbers come from the system's cryptographic generator throughout; for the privacy statement."""
     return stream.private and cryptographic_size(count)
 
 
 def cryptographic_size(count: int) -> bool:
-    """Whether so many numbers are drawn from a stream's own words."""
+    """Return whether so many numbers are drawn from a stream's own words."""
     return count <= CRYPTOGRAPHIC_LIMIT
 
 

@@ -67,10 +67,10 @@ def order(stream: Stream, size: int) -> Indices:
     """A uniform order of the integers 0 .. size - 1: sorted by independent words, all drawn again where two are equal."""
     while True:
         words = stream.words(size)
-        found = np.argsort(words, kind="stable")
-        ranked = words[found]
+        ranks = np.argsort(words, kind="stable")
+        ranked = words[ranks]
         if not np.any(ranked[1:] == ranked[:-1]):
-            return np.asarray(found, np.int64)
+            return np.asarray(ranks, np.int64)
 
 
 def different(stream: Stream, limit: int, count: int, rows: int) -> Indices:
@@ -129,14 +129,14 @@ class Binomial:
         self._tables: dict[int, BinomialTable] = {}
 
     def draw(self, stream: Stream) -> int:
-        """One draw."""
+        """Return one draw."""
         if not 0 < self._rate < 1 or self._trials == 0:
             return self._trials if self._rate == 1 else 0
         bits, u = PRECISION, _bits(stream, PRECISION)
-        while (found := self._table(bits).decide(u)) is None:
+        while (count := self._table(bits).decide(u)) is None:
             u = u << bits | _bits(stream, bits)
             bits *= 2
-        return found
+        return count
 
     def _table(self, bits: int) -> BinomialTable:
         if bits not in self._tables:

@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "an owner who is not a number": (
         {"owner": np.full(300, np.nan)},
         {"units": "owner"},
-        "pate.units: expected whose each record is",
+        "pate.units: expected the owner of each record",
     ),
     "no such column": ({}, {"units": "who"}, "expected arrays named"),
     "labels beyond the last": (

@@ -1,10 +1,8 @@
-"""More models and losses that mix records: by views, transforms, hooks, modes, caches, generators and files."""
+"""More models and losses that mix records: by views, transforms, hooks and caches."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +10,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs the train extra")
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
-from torch.overrides import TorchFunctionMode  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from tests.train.mixing_models import LABELS, WIDTH, Net, data, loss  # noqa: E402
@@ -64,62 +60,6 @@ def by_default(x: Tensor, seen: list[Tensor] = []) -> Tensor:  # noqa: B006
     return x - 0.1 * seen[0]
 
 
-def in_the_environment(x: Tensor) -> Tensor:
-    before = float(os.environ.get("DPCLI_TEST_MEAN", "0"))
-    os.environ["DPCLI_TEST_MEAN"] = str(float(x.detach().mean()))
-    return x - before
-
-
-def in_a_file(x: Tensor) -> Tensor:
-    file = Path("mean.txt")
-    before = float(file.read_text()) if file.exists() else 0.0
-    file.write_text(str(float(x.detach().mean())))
-    return x - before
-
-
-def remembering() -> Iterator[Tensor]:
-    mean, x = torch.zeros(WIDTH), torch.zeros(1, WIDTH)
-    while True:
-        x = yield x - 0.1 * mean
-        mean = x.detach().mean(0)
-
-
-def of_a_generator() -> Callable[[Tensor], Tensor]:
-    one = remembering()
-    next(one)
-    return one.send
-
-
-SENT = of_a_generator()
-
-
-class Centring(TorchFunctionMode):
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keys: Any = None) -> Any:
-        found = function(*arguments, **(keys or {}))
-        return found - found.mean(0) if function is torch.tanh else found
-
-
-class Below(TorchDispatchMode):
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keys: Any = None) -> Any:
-        found = function(*arguments, **(keys or {}))
-        return found - found.mean(0) if function is torch.ops.aten.tanh.default else found
-
-
-class Mixed(Tensor):
-    @classmethod
-    def __torch_function__(cls, function: Any, types: Any, arguments: Any = (), keys: Any = None) -> Any:
-        found = super().__torch_function__(function, types, arguments, keys or {})
-        return found - found.mean(0) if function is torch.tanh else found
-
-
-def under(mode: Callable[[], Any]) -> Callable[[Tensor], Tensor]:
-    def done(x: Tensor) -> Tensor:
-        with mode():
-            return torch.tanh(x)
-
-    return done
-
-
 @torch.library.custom_op("dpcli_tests::centred", mutates_args=())
 def opaque(x: Tensor) -> Tensor:
     return x - x.mean(0)
@@ -151,12 +91,6 @@ DONE: dict[str, Callable[[Tensor], Tensor]] = {
     "seeded_by_the_batch": seeded_by_the_batch,
     "more_numbers_now_and_then": more_numbers_now_and_then,
     "default_argument": by_default,
-    "environment": in_the_environment,
-    "file": in_a_file,
-    "generator": lambda x: SENT(x),
-    "function_mode": under(Centring),
-    "dispatch_mode": under(Below),
-    "subclass": lambda x: torch.tanh(x.as_subclass(Mixed)).as_subclass(Tensor),
     "opaque_operator": lambda x: opaque(x),
     "quantile": lambda x: x.clamp(max=float(x.detach().quantile(0.9))),
     "quantile_of_columns": lambda x: torch.minimum(x, x.quantile(0.9, dim=0)),

@@ -33,7 +33,7 @@ from dpcli.train.noise.declared import (  # noqa: E402
     optimised,
 )
 from dpcli.train.noise.decoders import (  # noqa: E402
-    BandedToeplitz,
+    Banded,
     BufferedToeplitz,
     Tree,
 )
@@ -223,7 +223,7 @@ def test_a_whole_tree_has_the_variance_of_estimates_from_below() -> None:
 
 @pytest.mark.long
 def test_buffers_are_few() -> None:
-    tree, banded = Tree(1.0, SeededStream(1), 4_095), BandedToeplitz(np.ones(5), 1.0, SeededStream(1), 4_095)
+    tree, banded = Tree(1.0, SeededStream(1), 4_095), Banded(np.ones((4_095, 5)), 1.0, SeededStream(1))
     buffered = BufferedToeplitz(np.array([0.9, 0.5]), np.array([0.2, 0.1]), 1.0, SeededStream(1), 4_095)
     for noise in (tree, banded, buffered):
         for _ in range(4_095):

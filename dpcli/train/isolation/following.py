@@ -68,15 +68,15 @@ OURS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is known of a program that keeps records apart.
+    """A program that keeps records apart, as far as is known.
 
-    doubt: why the rules do not prove it, if they do not: its records are then taken one at a time. whole: followed to its end. coarsest:
+    doubt: why the rules do not prove it, if they do not: its records are then taken one at a time. complete: followed to its end. coarsest:
     machine epsilon of its coarsest numbers. random: it draws random numbers. mapped: every operator is torch's, so that vmap keeps its
     records apart.
     """
 
     doubt: str | None
-    whole: bool
+    complete: bool
     coarsest: float
     random: bool
     mapped: bool
@@ -84,7 +84,7 @@ class Program:
 
 @dataclass(slots=True)
 class Seen:
-    """What following a program has shown.
+    """Findings of following a program.
 
     refusal: the first place where records meet. unknown: operators without a rule whose results the losses may be made of. doubts: why the
     program is not proven. own_rules: an operator is not torch's, and somebody else says what it does under vmap.
@@ -116,7 +116,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
     seen, stack = Seen(), ["loss"]
     environment = Shapes(seen)
     follower = Following(seen, symbol(environment), lambda: stack[-1], names(model))
-    errors, whole = Reads(seen), True
+    errors, complete = Reads(seen), True
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     try:
         with dense(model), named(model, stack), fake, enable_python_dispatcher(), errors, follower:
@@ -124,13 +124,13 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
     except Exception as problem:
         if seen.refusal is not None or not follower.left:
             raise seen.refusal or refusal(problem, stack[-1]) from problem
-        whole = False
+        complete = False
     if seen.refusal is not None:
         raise seen.refusal
     environment.require_any_size()
-    seen.doubts.extend(f"an error of {name} that the model catches" for name in errors.names if whole)
+    seen.doubts.extend(f"an error of {name} that the model catches" for name in errors.names if complete)
     doubt = seen.doubts[0] if seen.doubts else None
-    return Program(doubt, whole, seen.coarsest, seen.random or not whole, not (seen.own_rules or own_rules()))
+    return Program(doubt, complete, seen.coarsest, seen.random or not complete, not (seen.own_rules or own_rules()))
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following) -> None:
@@ -380,7 +380,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def left(self) -> bool:
-        """Whether the program was left at something that cannot be followed."""
+        """True where the program was left at something that cannot be followed."""
         return bool(self.seen.doubts)
 
     def give(self, tensor: Tensor, kind: Kind) -> None:

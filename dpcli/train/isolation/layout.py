@@ -1,4 +1,4 @@
-"""Where a tensor holds the records of a batch, as far as that can be followed, and one call of an operator on such tensors.
+"""Layouts: where a tensor holds the records of a batch, as far as that can be followed; and calls of operators on such tensors.
 
 A length counts records where it is a multiple of the symbol that stands for the batch's size.
 """

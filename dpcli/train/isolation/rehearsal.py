@@ -1,4 +1,4 @@
-"""Whether a program keeps records apart: followed on none, tried on made-up ones, and one of each real step taken alone as well."""
+"""The check of a program: followed without records, tried on made-up ones, and one record of each real step taken alone as well."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tried(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
         loss(model, draw(2))
         before.require_same(state(model, loss))  # the seed of torch's numbers, too, which a check sets itself
         for seed in range(SEEDS):
-            count = SEVERAL if seed == 1 and not program.whole else RECORDS
+            count = SEVERAL if seed == 1 and not program.complete else RECORDS
             for scale in SCALES if has_numbers(draw(1)) else SCALES[:1]:
                 check(model, loss, scaled(draw(count), scale), secrets.randbits(40), tolerance)
                 before.require_same(state(model, loss))

@@ -17,7 +17,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import Stream
-from dpcli.train.noise.decoders import Banded, BandedToeplitz, BufferedToeplitz, Tree
+from dpcli.train.noise.decoders import Banded, BufferedToeplitz, Tree
 from dpcli.train.noise.step import Independent, Noise
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def optimised(steps: int, bands: int) -> Reals:
 
     def closure() -> torch.Tensor:
         search.zero_grad()
-        found = error(unit(free))
-        found.backward()  # type: ignore[no-untyped-call]
-        return found
+        loss = error(unit(free))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
 
     search.step(closure)  # type: ignore[no-untyped-call]
     with torch.no_grad():
@@ -66,10 +66,10 @@ def unit(columns: torch.Tensor) -> torch.Tensor:
 def matrix(columns: torch.Tensor) -> torch.Tensor:
     """C of its columns."""
     steps, bands = columns.shape
-    found = columns.new_zeros(steps, steps)
+    encoder = columns.new_zeros(steps, steps)
     for lag in range(bands):
-        found += columns[: steps - lag, lag].diag(-lag)
-    return found
+        encoder += columns[: steps - lag, lag].diag(-lag)
+    return encoder
 
 
 def error(columns: torch.Tensor) -> torch.Tensor:
@@ -84,8 +84,8 @@ def error(columns: torch.Tensor) -> torch.Tensor:
 
 def judged(columns: torch.Tensor) -> float:
     """The error; infinite where the columns are of no encoder."""
-    found = float(error(columns))
-    return found if bool((columns[:, 0] > 0.0).all()) and math.isfinite(found) else math.inf
+    value = float(error(columns))
+    return value if bool((columns[:, 0] > 0.0).all()) and math.isfinite(value) else math.inf
 
 
 def noise_of(spec: Spec, bound: float, stream: Stream, runs: int = 1, run: int = 0) -> Noise:
@@ -120,7 +120,9 @@ def _tree(spec: TreeSpec, bound: float, stream: Stream, runs: int, run: int) -> 
 
 def _banded(spec: ToeplitzSpec, bound: float, stream: Stream, runs: int, run: int) -> Noise:
     column = np.array(spec.coefficients) if spec.coefficients is not None else square_root(spec.bands or 1)
-    return BandedToeplitz(column[: spec.iterations], spec.noise_multiplier * bound, stream, spec.iterations, runs, run)
+    column = column[: spec.iterations]
+    columns = np.broadcast_to(column, (spec.iterations, len(column)))
+    return Banded(columns, spec.noise_multiplier * bound, stream, runs, run)
 
 
 def _matrix(spec: BandedSpec, bound: float, stream: Stream, runs: int, run: int) -> Noise:

@@ -20,7 +20,7 @@ class Banded(Correlated):
     """w_t = (z_t - C[t, t-1] w_{t-1} - ... - C[t, t-b+1] w_{t-b+1}) / C[t, t]: keeps b - 1 steps.
 
     Args:
-        columns: (iterations, bands), row t has C[t, t], C[t + 1, t], ...
+        columns: (iterations, bands), row t has C[t, t], C[t + 1, t], ...; of a Toeplitz encoder every row is the same.
 
     Source: Choquette-Choo et al. 2023, arXiv:2306.08153.
     """
@@ -41,31 +41,6 @@ class Banded(Correlated):
             noise -= self._columns[number - 1 - lag, lag] * past
         noise /= self._columns[number - 1, 0]
         self._past.appendleft(np.asarray(noise))
-        return noise
-
-
-class BandedToeplitz(Correlated):
-    """w_t = (z_t - c_1 w_{t-1} - ... - c_{b-1} w_{t-b+1}) / c_0: keeps b - 1 steps.
-
-    Source: Choquette-Choo et al. 2023, arXiv:2306.08153.
-    """
-
-    __slots__ = ("_coefficients", "_past", "_size")
-
-    def __init__(self, coefficients: Reals, std: float, stream: Stream, iterations: int, runs: int = 1, run: int = 0) -> None:
-        super().__init__(std, stream, iterations, runs, run)
-        self._coefficients = coefficients
-
-    def restart(self, size: int) -> None:
-        self._size = size
-        self._past: deque[Reals] = deque(maxlen=len(self._coefficients) - 1)  # the latest first
-
-    def step(self, number: int) -> Reals:
-        noise = self.fresh(self._size)
-        for weight, past in zip(self._coefficients[1:], self._past, strict=False):  # the first steps have fewer before them
-            noise -= weight * past
-        noise /= self._coefficients[0]
-        self._past.appendleft(noise)
         return noise
 
 

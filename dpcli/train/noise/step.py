@@ -34,11 +34,11 @@ def tensor(values: Reals | Singles, shape: Sequence[int]) -> torch.Tensor:
 
 
 class Noise(Protocol):
-    """What is added to the sums of clipped gradients."""
+    """Noise that is added to the sums of clipped gradients."""
 
     @property
     def private(self) -> bool:
-        """Whether nobody can know or repeat it."""
+        """True where nobody can know or repeat it."""
         ...
 
     @property
@@ -150,7 +150,7 @@ class Correlated:
 
 
 def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
-    """One vector as tensors of these shapes, in order."""
+    """Cut one vector into tensors of these shapes, in order."""
     if len(values) != total(shapes):
         raise InternalError(f"expected parameters of {len(values)} numbers as in the step before, found {total(shapes)}")
     parts = tensor(values, (len(values),)).split_with_sizes([shape.numel() for shape in shapes.values()])
@@ -158,7 +158,7 @@ def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
 
 
 def total(shapes: Shapes) -> int:
-    """How many numbers the parameters have."""
+    """Return how many numbers the parameters have."""
     return sum(shape.numel() for shape in shapes.values())
 
 

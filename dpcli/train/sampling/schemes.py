@@ -1,4 +1,4 @@
-"""Which records a step sees: exactly the scheme that the accountant was told, drawn from a stream that nobody can predict.
+"""Samples of records: exactly the scheme that the accountant was given, drawn from a stream that nobody can predict.
 
 Rates come from what the file declares, never from the number of records: a rate of batch_size / len(data) would itself depend on
 the record whose absence is to be hidden. Nothing here is saved; a resumed run draws afresh, and a pass that was cut short counts as one.
@@ -77,7 +77,7 @@ def participations(spec: CorrelatedSpec, dataset_size: int | None, stream: Strea
 
 
 def slots(spec: CorrelatedSpec) -> int:
-    """How many batches a run of correlated noise goes through again and again."""
+    """Return how many batches a run of correlated noise goes through again and again."""
     return min(max(spec.min_separation, ceil(Fraction(spec.iterations, spec.max_participations))), spec.iterations)
 
 
@@ -121,7 +121,7 @@ def _shuffle(scheme: Batched, population: Population, stream: Stream) -> Iterato
 
 
 def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
-    """One order for all passes. It is drawn: in the order of a file, an absent record would move all records after it up by a place."""
+    """Draw one order for all passes: in the order of a file, an absent record would move all records after it up by a place."""
     places, slots = _places(population, "scheme = cyclic"), pass_length(scheme, population.declared)
     return cycle(_batches(order(stream, places)[: population.records] * slots // places, 1, slots))
 
@@ -137,7 +137,7 @@ def _population(dataset_size: int | None, records: int | None) -> Population:
     return Population(count, dataset_size)
 
 
-def _places(population: Population, beside: str) -> int:
+def _places(population: Population, scheme: str) -> int:
     """Places of the order, as many as records are declared.
 
     A record that is absent leaves its place empty, which is what counting a pass as one unsampled run rests on: no other record's
@@ -145,11 +145,11 @@ def _places(population: Population, beside: str) -> int:
     """
     if population.declared is None or population.records > population.declared:
         raise InputError(
-            f"expected privacy.dataset_size, and at most as many records, with {beside}: each record has a place in the order, which "
+            f"expected privacy.dataset_size, and at most as many records, with {scheme}: each record has a place in the order, which "
             "stays empty where it is absent"
         )
     if population.declared > PLACES:
-        raise InputError(f"expected privacy.dataset_size of at most {PLACES:,} with {beside}, found {population.declared:,}")
+        raise InputError(f"expected privacy.dataset_size of at most {PLACES:,} with {scheme}, found {population.declared:,}")
     return population.declared
 
 

@@ -69,7 +69,7 @@ class Units:
         return np.asarray(self.records[np.arange(len(shift)) + shift])
 
     def sizes(self, chosen: Indices) -> Indices:
-        """How many records each of some units has: where `members` passes from one to the next."""
+        """Return how many records each of some units has: where `members` passes from one to the next."""
         return np.asarray(self.starts[chosen + 1] - self.starts[chosen])
 
     def batches(self, scheme: Scheme, dataset_size: int | None, stream: Stream) -> Iterator[Indices]:
@@ -116,11 +116,11 @@ def by_unit(problem: Learning, units: NDArray[np.generic], most: int, stream: St
 
 def padded(units: NDArray[np.generic], most: int, stream: Stream) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Record indices (U, most), unit by unit, and which of them are not copies."""
-    found = grouped(units, most, stream)
-    sizes = np.diff(found.starts)
+    units_of = grouped(units, most, stream)
+    sizes = np.diff(units_of.starts)
     places = np.arange(most)
     real = places < sizes[:, None]
-    return found.records[found.starts[:-1, None] + np.where(real, places, 0)], real
+    return units_of.records[units_of.starts[:-1, None] + np.where(real, places, 0)], real
 
 
 def mean_over_units(loss: Loss) -> Loss:

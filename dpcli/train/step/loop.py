@@ -81,7 +81,7 @@ class Quantile:
     stream: Stream
 
     def follow(self, norms: torch.Tensor, ranks: Ranks) -> None:
-        """One geometric step on the noised share of unclipped examples; drawn once per step, whatever the batch held."""
+        """Move C by a geometric step on the noised share of unclipped examples; drawn once per step, whatever the batch held."""
         count = ranks.number(self.clip.centred_count(norms))
         noised = count + float(gaussian((1,), self.count_noise, self.stream)[0])
         self.clip.update(0.5 + ranks.same(noised) / self.expected_batch)
@@ -107,7 +107,7 @@ Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
 class Gradients(Protocol):
-    """What computes clipped sums."""
+    """An engine that computes clipped sums."""
 
     @property
     def clip(self) -> Clip: ...
@@ -116,18 +116,18 @@ class Gradients(Protocol):
         """The sum over a batch of gradients of which none is longer than clip.bound."""
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """The same, after one record's gradient was computed alone as well. Raises InputError where it is another there."""
+        """Return the sum, after one record's gradient was computed alone as well. Raises InputError where the two differ."""
 
     def rehearse(self, draw: Draw) -> None:
         """On records that nobody owns. Raises InputError where records are not kept apart."""
 
     def describe(self) -> str:
-        """By which method."""
+        """Return the name of the method."""
 
 
 @dataclass(slots=True)
 class Trainer:
-    """One run over records.
+    """A run over records.
 
     records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative;
     None where somebody else sets it.
@@ -161,7 +161,7 @@ class Trainer:
         noise: Noise,
         expected_batch: float,
         after: Callable[[int], None],
-        asked: Callable[[], bool] = lambda: False,
+        stop_asked: Callable[[], bool] = lambda: False,
     ) -> None:
         """Take steps up to number `until`.
 
@@ -175,14 +175,14 @@ class Trainer:
             Stopped: it was asked to.
         """
         while self.step < until:
-            self.backward(self.draw(batches, asked), noise, expected_batch)
+            self.backward(self.draw(batches, stop_asked), noise, expected_batch)
             self.apply()
             self.count()
             after(self.step)
 
-    def draw(self, batches: Indices, asked: Callable[[], bool] = lambda: False) -> Tensor:
+    def draw(self, batches: Indices, stop_asked: Callable[[], bool] = lambda: False) -> Tensor:
         """The next sample, which may be empty. Raises Stopped where that is asked for."""
-        batch, stop = self.ranks.same((next(batches), asked()) if self.ranks.first else None)
+        batch, stop = self.ranks.same((next(batches), stop_asked()) if self.ranks.first else None)
         if stop:
             raise Stopped
         return torch.from_numpy(np.ascontiguousarray(batch))
@@ -206,14 +206,14 @@ class Trainer:
             self.quantile.follow(sums.norms, self.ranks)
 
     def apply(self) -> None:
-        """One step of the optimizer: post-processing."""
+        """Take a step of the optimizer: post-processing."""
         if self.rate is not None:
             for group, base in zip(self.optimizer.param_groups, self.base, strict=True):
                 group["lr"] = base * self.rate(self.step)
         self.optimizer.step()
 
     def count(self) -> None:
-        """One more step is done."""
+        """Count a step that is done."""
         self.step += 1
         if self.average is not None:
             self.average.follow(self.step)
@@ -231,8 +231,8 @@ class Trainer:
         return sums
 
     def _part(self, part: Tensor, row: int) -> Sums:
-        """One micro-batch; the row is checked where it is in it. Raises Raised for what is no error of ours, without its words."""
+        """Return a micro-batch's sum; the row is checked where it is in it. Raises Raised, without its words, for errors of the user's."""
         records = take(self.records, part)
         checked = (self.gradients.checked, records, row) if 0 <= row < len(part) else (self.gradients, records)
-        found: Sums = called_on_records("a step", *checked)
-        return found
+        sums: Sums = called_on_records("a step", *checked)
+        return sums

@@ -84,7 +84,7 @@ Parameters = Iterable[nn.Parameter]
 
 
 def optimizer_of(train: Train, model: nn.Module) -> torch.optim.Optimizer:
-    """Of the parameters that are trained."""
+    """Return the optimizer of the parameters that are trained."""
     return OPTIMIZERS[train.optimizer](train, [p for p in model.parameters() if p.requires_grad])
 
 

@@ -58,9 +58,9 @@ class Prepared:
     buffers: dict[str, Tensor]
     constants: list[str] = field(default_factory=list)
 
-    def stage(self, stage: Stage, after: Callable[[int], None], asked: Callable[[], bool]) -> None:
+    def stage(self, stage: Stage, after: Callable[[int], None], stop_asked: Callable[[], bool]) -> None:
         """Take the stage's steps that are not yet taken, with fresh noise and a fresh sample. Raises Stopped where asked to."""
-        self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, asked)
+        self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, stop_asked)
 
     def few(self) -> Batch:
         """Made-up records, as many as are in memory at once: of a step that is measured and thrown away."""
@@ -131,12 +131,12 @@ class Prepared:
         return 4.0 * float(torch.finfo(torch.float32).eps) * self.plan.train.physical_batch_size
 
     def weights(self) -> dict[str, Tensor]:
-        """What was trained, where some of the model was not; else all of the model, tied tensors once."""
+        """Return what was trained, where some of the model was not; else all of the model, tied tensors once."""
         self.require_buffers()
         return {name: value.detach().cpu().contiguous() for name, value in trained(self.problem.model).items()}
 
     def noise_source(self) -> str:
-        """Where the noise comes from, in words."""
+        """Return where the noise comes from, in words."""
         if not self.streams.noise.private:
             return "a seed that somebody knows"
         if cryptographic(total(self.trainer.shapes), self.streams.noise):
@@ -156,19 +156,19 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
 
 
 class Optimization(Protocol):
-    """How the noisy gradient is used."""
+    """The use of the noisy gradient."""
 
     @property
     def rate(self) -> Callable[[int], float] | None:
         """The learning rate of step 0, 1, ... over the first one; None where somebody else sets it."""
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Of the parameters that are trained."""
+        """Return the optimizer of the parameters that are trained."""
 
 
 @dataclass(frozen=True, slots=True)
 class FromFile:
-    """As [train] says, over so many steps."""
+    """The optimization that [train] states, over a number of steps."""
 
     train: Train
     steps: int
@@ -223,9 +223,9 @@ def _bounded_and_few(plan: TrainingPlan, problem: Learning, streams: Streams, ra
     if plan.train.units is not None:
         problem = _bounded(plan, problem, streams, ranks)
     if problem.count + plan.canaries > plan.size:
-        beside = f" and {plan.canaries} canaries" if plan.canaries else ""
+        with_canaries = f" and {plan.canaries} canaries" if plan.canaries else ""
         raise InputError(
-            f"{plan.path}: privacy.dataset_size: expected at least the number of private records{beside}, found {plan.size}"
+            f"{plan.path}: privacy.dataset_size: expected at least the number of private records{with_canaries}, found {plan.size}"
         )
     return problem
 
@@ -248,7 +248,7 @@ def _laid_open(plan: TrainingPlan, problem: Learning, clip: Clip, streams: Strea
 def _bounded(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
     """Each unit with a bounded number of records: drawn together and clipped as one, or each for itself."""
     if problem.units is None or len(problem.units) != problem.count:
-        raise InputError(f"{plan.path}: train.units: expected whose each record is, found another number of them, or none")
+        raise InputError(f"{plan.path}: train.units: expected an owner for each record, but their numbers differ")
     if plan.train.records_per_unit is not None:
         return by_unit(problem, problem.units, plan.train.records_per_unit, streams.initialisation, ranks)
     return fewer(problem, problem.units, plan.pipeline.privacy.max_contributions or 1, streams.initialisation, ranks)
@@ -266,8 +266,8 @@ def _restore(before: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimi
         model.load_state_dict(before.model)
         optimizer.load_state_dict(before.optimizer)
     except (RuntimeError, ValueError, KeyError) as problem:
-        said = str(problem).strip().splitlines()[0]
-        raise InputError(f"--resume: expected the model that the run was started with, found another: {said}") from None
+        message = str(problem).strip().splitlines()[0]
+        raise InputError(f"--resume: expected the model that the run was started with: {message}") from None
 
 
 def _same_start(model: nn.Module, ranks: Ranks) -> None:
@@ -289,7 +289,7 @@ def _rate(chosen: Train, steps: int) -> Callable[[int], float]:
 
 
 def _quantile(plan: TrainingPlan, clip: object, streams: Streams, before: Checkpoint | None) -> Quantile | None:
-    """What moves C, under adaptive clipping alone."""
+    """Return what moves C, under adaptive clipping alone."""
     noise = plan.train.clipping.count_noise
     if not isinstance(clip, Adaptive) or noise is None:
         return None

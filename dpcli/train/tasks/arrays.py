@@ -18,8 +18,8 @@ from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.encoding import encoded, known_columns, label_codes
-from dpcli.train.tasks.files import csv_table, in_blocks, parquet_table
-from dpcli.train.tasks.user_code import beside, private_result
+from dpcli.train.tasks.files import csv_table, held_out, in_blocks, parquet_table
+from dpcli.train.tasks.user_code import private_result, relative_to_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,8 +53,8 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
     if not member.file_size > start:
         return np.zeros(shape, kind)
     offset = _content(place, member) + start
-    found = np.memmap(place, kind, "c", offset, shape, "F" if by_columns else "C").view(np.ndarray)
-    return np.require(found, requirements="A")  # a copy where numbers do not lie on multiples of their size
+    array = np.memmap(place, kind, "c", offset, shape, "F" if by_columns else "C").view(np.ndarray)
+    return np.require(array, requirements="A")  # a copy where numbers do not lie on multiples of their size
 
 
 def _content(place: str, member: zipfile.ZipInfo) -> int:
@@ -81,14 +81,14 @@ class Parts(NamedTuple):
 def _npz(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
-        found = arrays_in(place, names)
+        columns = arrays_in(place, names)
     except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
         raise InputError(
             f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
         ) from None
-    if found is None:
+    if columns is None:
         raise InputError(f"{place}: expected arrays named {' and '.join(names)}, found none of some name")
-    return Parts(*found)
+    return Parts(*columns)
 
 
 def _csv(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
@@ -110,8 +110,8 @@ def _columns(
     label = train.label or next((name for name in reversed(names) if name not in (train.units, apart)), "label")
     for name in (label, *([train.units] if train.units else [])):
         if name not in columns:
-            there = instead_of(name, names, known_columns(train))
-            raise InputError(f"{place}: expected a column {name!r}, found {there}")
+            columns_of_file = instead_of(name, names, known_columns(train))
+            raise InputError(f"{place}: expected a column {name!r}, found {columns_of_file}")
     # By its place where the training file does not name it: a file without a line of names has a record there.
     shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
     blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
@@ -133,12 +133,12 @@ def _columns(
 
 def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
     try:
-        found = np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
-        found = np.zeros((0, 0))
-    if found.ndim != 1:
+        numbers = np.zeros((0, 0))
+    if numbers.ndim != 1:
         raise InputError(f"{place}: expected numbers in {column}, found a value that is not a number")
-    return found
+    return numbers
 
 
 ArrayReader = Callable[
@@ -154,7 +154,7 @@ def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64
     """
     library = find_spec("sklearn")
     if library is None or library.origin is None:
-        raise Unavailable(f"{place}: expected scikit-learn for its digits, found none: pip install 'dpcli[train]'")
+        raise Unavailable(f"{place}: the digits come with scikit-learn: pip install 'dpcli[train]'")
     rows = _rows(os.path.join(os.path.dirname(library.origin), "datasets", "data", "digits.csv.gz"))
     return rows[:, :-1].reshape(-1, 8, 8) / 16.0, rows[:, -1].astype(np.int64)
 
@@ -166,8 +166,8 @@ def _rows(path: str) -> NDArray[np.float64]:
             return np.array([line.split(",") for line in lines], dtype=np.float64)
     from sklearn.datasets import load_digits  # a version that keeps them elsewhere
 
-    found: Any = load_digits()
-    return np.column_stack([found.data, found.target])
+    digits: Any = load_digits()
+    return np.column_stack([digits.data, digits.target])
 
 
 if TYPE_CHECKING:
@@ -215,23 +215,17 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
     if train.public != "held-out":
         public = _loaded(train.public, "public", train, classes, path, rows)
         if public.inputs.shape[1:] != table.inputs.shape[1:]:
-            raise InputError(f"{path}: train.public: expected records of the shape of the private ones, found another")
+            raise InputError(f"{path}: train.public: expected records of the shape of the private ones")
         if table.names and public.names and table.names != public.names:
             raise InputError(
-                f"{path}: train.public: expected the columns of the private records in their order, found others: declare train.columns, "
+                f"{path}: train.public: expected the columns of the private records in their order: declare train.columns, "
                 "which are read by their names"
             )
         return Arrays(table.inputs, table.labels, public.inputs, public.labels, classes, table.units)
-    if table.units is not None:
-        raise InputError(
-            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
-        )
-    # Fixed in advance and the same for every run: every k-th record, by its place in the file.
-    every = round(1.0 / train.held_out)
-    if every < 2:
-        raise InputError(f"{path}: train.held_out: expected at most half of the records, found {train.held_out:g}")
-    held = np.arange(len(table.labels)) % every == 0
-    return Arrays(table.inputs[~held], table.labels[~held], table.inputs[held], table.labels[held], classes)
+    public_rows = held_out(len(table.labels), train.held_out, table.units, path)
+    return Arrays(
+        table.inputs[~public_rows], table.labels[~public_rows], table.inputs[public_rows], table.labels[public_rows], classes
+    )
 
 
 def _classes(train: Classification, path: str) -> int:
@@ -255,16 +249,16 @@ def _loaded(source: str, key: str, train: Classification, classes: int, path: st
     return _table(_read(source, key, train, path, place, rows), key, train, classes, path, place)
 
 
-def _table(found: Parts, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
-    inputs, labels = inputs_of(found.inputs, train.shift, place), labels_of(found.labels, classes, place, path)
+def _table(parts: Parts, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
+    inputs, labels = inputs_of(parts.inputs, train.shift, place), labels_of(parts.labels, classes, place, path)
     if len(inputs) != len(labels):
-        raise InputError(f"{place}: expected one label for each record, found another number of them")
+        raise InputError(f"{place}: expected one label for each record, but their numbers differ")
     if not len(labels):
         raise InputError(f"{place}: expected records, found none")
-    units = in_blocks(found.units, found.blocks, path) if found.units is not None and key == "data" else None
+    units = in_blocks(parts.units, parts.blocks, path) if parts.units is not None and key == "data" else None
     if units is not None and units.shape != labels.shape:
-        raise InputError(f"{path}: train.units: expected whose each record is, found another number of them")
-    return ArrayTable(inputs, labels, units, found.names)
+        raise InputError(f"{path}: train.units: expected an owner for each record, but their numbers differ")
+    return ArrayTable(inputs, labels, units, parts.names)
 
 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
@@ -273,11 +267,11 @@ def inputs_of(values: Any, shift: float, place: str) -> Array:
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
         raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found shape {_shape(numbers)}")
     with np.errstate(over="ignore", invalid="ignore"):
-        found: Array = numbers.astype(np.float32, copy=False)
-        found = np.subtract(found, np.float32(shift)) if shift else found
-    if not all(np.isfinite(found[start : start + PART]).all() for start in range(0, len(found), PART)):
+        inputs: Array = numbers.astype(np.float32, copy=False)
+        inputs = np.subtract(inputs, np.float32(shift)) if shift else inputs
+    if not all(np.isfinite(inputs[start : start + PART]).all() for start in range(0, len(inputs), PART)):
         raise InputError(f"{place}: expected finite inputs, found some that are not: replace them by a declared constant first")
-    return found
+    return inputs
 
 
 def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
@@ -286,21 +280,21 @@ def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
     if numbers.ndim != 1:
         raise InputError(f"{place}: expected one label for each record, found labels of shape {_shape(numbers)}")
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
-        raise InputError(f"{place}: expected whole numbers as labels, found others")
+        raise InputError(f"{place}: expected whole numbers as labels (a label is not)")
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= classes):
         raise InputError(f"{path}: train.classes: expected labels from 0 to {classes - 1}, found another")
     return numbers.astype(np.int64)
 
 
 def _numbers(values: Any, what: str, place: str) -> Array:
-    """As an array. The messages of what makes one quote values."""
+    """Return an array, without the messages of what makes one, which quote values."""
     try:
-        found = np.asarray(values)
+        numbers = np.asarray(values)
     except Exception:  # lists of different lengths, tensors of another device, whatever calls itself an array
-        raise InputError(f"{place}: expected {what} as an array of numbers, found something else") from None
-    if found.dtype.kind not in "biuf":
-        raise InputError(f"{place}: expected {what} as an array of numbers, found one of {found.dtype.type.__name__}")
-    return found.astype(np.uint8) if found.dtype.kind == "b" else found
+        raise InputError(f"{place}: expected {what} as an array of numbers, found what is no array") from None
+    if numbers.dtype.kind not in "biuf":
+        raise InputError(f"{place}: expected {what} as an array of numbers, found one of {numbers.dtype.type.__name__}")
+    return numbers.astype(np.uint8) if numbers.dtype.kind == "b" else numbers
 
 
 def _shape(array: Array) -> str:
@@ -314,7 +308,7 @@ def _read(source: str, key: str, train: Classification, path: str, named: str, r
     if source == "digits":
         return digits(path)
     if ending in READERS:
-        place = beside(source, path)
+        place = relative_to_file(source, path)
         if not os.path.isfile(place):
             raise InputError(f"{named}: expected a file, found none at {source}")
         return READERS[ending](place, train, rows if key == "data" else None, None if rows is None else rows.column)
@@ -323,14 +317,14 @@ def _read(source: str, key: str, train: Classification, path: str, named: str, r
     raise InputError(f"{named}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
-def _returned(found: Any, key: str, train: Classification, place: str) -> Parts:
-    """What a function returns; public records need no owners."""
+def _returned(parts: Any, key: str, train: Classification, place: str) -> Parts:
+    """Return the parts that a function returns; public records need no owners."""
     owned = train.units is not None
     counts = {2 + owned} if key == "data" else {2, 2 + owned}
-    if not isinstance(found, tuple | list) or len(found) not in counts:
-        said = "another number of parts" if isinstance(found, tuple | list) else type(found).__name__
-        raise InputError(f"{place}: expected (inputs, labels{', units' if owned and key == 'data' else ''}), found {said}")
-    return Parts(found[0], found[1], found[2] if owned and key == "data" else None)
+    if not isinstance(parts, tuple | list) or len(parts) not in counts:
+        shape = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
+        raise InputError(f"{place}: expected (inputs, labels{', units' if owned and key == 'data' else ''}), found {shape}")
+    return Parts(parts[0], parts[1], parts[2] if owned and key == "data" else None)
 
 
 def digits(path: str) -> Parts:

@@ -28,7 +28,7 @@ def augmented(problem: Learning, train: Images, path: str) -> Learning:
     if train.augmentations is None or train.augment is None:
         return problem
     if all(leaf.dim() != IMAGE for leaf in tree_leaves(problem.records)):
-        raise InputError(f"{path}: train.augment: expected records with an image (channels, height, width), found none")
+        raise InputError(f"{path}: train.augment: no record has an image (channels, height, width)")
     return replace(problem, loss=mean_over_views(problem.loss, train.augmentations, train.augment))
 
 

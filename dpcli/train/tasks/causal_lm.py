@@ -19,41 +19,41 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm
-from dpcli.train.tasks.files import whose
+from dpcli.train.tasks.files import held_out, whose
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, held_out, records, tokens_of
+from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, records, tokens_of
 
 
 def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:
     """The language model and the records that [train] names. Raises InputError where they cannot be had."""
     model, tokens = language_model(train, path, train.lora), tokens_of(train, path)
     words = vocabulary(model, path)
-    found, units = records(train.data, train, tokens, words, path, rows)
+    tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
     public = None
     if train.public == "held-out":
-        chosen = held_out(len(found), train, units, path)
-        found, public = found[~chosen], found[chosen]
+        chosen = held_out(len(tokens_of_records), train.held_out, units, path)
+        tokens_of_records, public = tokens_of_records[~chosen], tokens_of_records[chosen]
     elif train.public is not None:
         public = public_records(train, tokens, words, path)
-    if found.shape[1] < 2:
-        raise InputError(f"{path}: train.data: expected a record of two tokens or more, found none")
-    draw = partial(drawn, found.shape[1], words)
+    if tokens_of_records.shape[1] < 2:
+        raise InputError(f"{path}: train.data: no record has two tokens or more")
+    draw = partial(drawn, tokens_of_records.shape[1], words)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
     owners = None if units is None else whose(units, path)
-    return Learning(model, LOSSES[train.token_loss], found, measure, owners, draw, facts(train, words, path))
+    return Learning(model, LOSSES[train.token_loss], tokens_of_records, measure, owners, draw, facts(train, words, path))
 
 
 def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str, rows: RowWindow | None = None) -> Tensor:
     """The records declared public, of these rows where they are held out. Raises InputError where there are none."""
     if train.public == "held-out":
-        found, units = records(train.data, train, tokens, words, path, rows)
-        return found[held_out(len(found), train, units, path)]
+        tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
+        return tokens_of_records[held_out(len(tokens_of_records), train.held_out, units, path)]
     return records(train.public or "", replace(train, units=None), tokens, words, path)[0]
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Of the token behind each place, (B, T), zero where there is none; and how many each record has, (B,)."""
+    """Return the loss of the token behind each place, (B, T), zero where there is none; and how many each record has, (B,)."""
     assert isinstance(batch, Tensor)
     following = functional.pad(batch[:, 1:], (0, 1), value=PADDING).long()
     scores = logits(model, batch)[:, -batch.shape[1] :]  # without the places of a prompt

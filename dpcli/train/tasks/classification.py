@@ -27,10 +27,7 @@ from dpcli.train.tasks.user_code import built, code_of
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
     """The model that [train] names, for inputs of one example's `shape`. Raises InputError for one that is not known."""
     if ":" in train.model:
-        found = built(train.model, train.data, path)
-        if not isinstance(found, nn.Module):
-            raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(found).__name__}")
-        return found
+        return built(train.model, train.data, path)
     if train.model not in MODELS:
         raise InputError(f"train.model: expected one of {', '.join(MODELS)}, or module:function, found {train.model!r}")
     return MODELS[train.model](train, shape, classes)
@@ -81,7 +78,7 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
-    """What the model's inputs and outputs are."""
+    """Return what the model's inputs and outputs are."""
     named = {} if train.columns is None else {"input_names": input_names(train)}
     labels = {} if train.labels is None else {"labels": list(train.labels)}
     return {"inputs": list(shape), "classes": classes, "shift": train.shift, **named, **labels, **code_of(train.model, path)}
@@ -92,13 +89,13 @@ def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path:
     expected = f"{path}: train.model: expected scores (B, {classes}) from float32 inputs (B, {', '.join(map(str, shape))})"
     try:
         with evaluating(model) as device:
-            found = model(torch.zeros(2, *shape, device=device))
+            scores = model(torch.zeros(2, *shape, device=device))
     except FAILURES as problem:
         raise InputError(f"{expected}: {error_text(problem)}") from None
-    if not torch.is_tensor(found) or found.shape != (2, classes):
-        raise InputError(f"{expected}, found {tuple(found.shape) if torch.is_tensor(found) else type(found).__name__}")
-    if found.dtype != torch.float32:
-        raise InputError(f"{expected} in float32, found {found.dtype}")
+    if not torch.is_tensor(scores) or scores.shape != (2, classes):
+        raise InputError(f"{expected}, found {tuple(scores.shape) if torch.is_tensor(scores) else type(scores).__name__}")
+    if scores.dtype != torch.float32:
+        raise InputError(f"{expected} in float32, found {scores.dtype}")
 
 
 def pair(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -27,14 +27,12 @@ if TYPE_CHECKING:
 
 
 def build(train: Custom, path: str) -> Learning:
-    """What the functions of [train] return: model() -> nn.Module, data() -> records (and whose they are, with train.units).
+    """Build the problem from the functions of [train]: model() -> nn.Module, data() -> records (and whose they are, with train.units).
 
     Raises:
         InputError: a function cannot be imported, raises, or returns something else.
     """
     model = built(train.model, train.data, path)
-    if not isinstance(model, nn.Module):
-        raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(model).__name__}")
     records, units = _data(train, path, model)
     loss, draw = own_loss(train.loss, user(train.loss, path)), _draw(train, records, path, model)
     measure = measure_of(train, path, model, records)
@@ -43,12 +41,12 @@ def build(train: Custom, path: str) -> Learning:
 
 
 def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np.generic] | None]:
-    found = private_result(train.data, path)
+    returned = private_result(train.data, path)
     if train.units is None:
-        return checked(found, train.data, path, model), None
-    if not isinstance(found, tuple | list) or len(found) != 2:
+        return checked(returned, train.data, path, model), None
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
         raise InputError(f"{path}: {train.data}: expected (records, units), found something else")
-    return checked(found[0], train.data, path, model), whose(found[1], path)
+    return checked(returned[0], train.data, path, model), whose(returned[1], path)
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
@@ -69,9 +67,7 @@ def checked(records: Any, source: str, path: str, model: nn.Module) -> Batch:
         batch = tensors(records, model)
         size(batch)
     except Exception:  # of whatever is no array; the message may quote a value
-        raise InputError(
-            f"{path}: {source}: expected arrays or tensors whose first dimension counts records, found others"
-        ) from None
+        raise InputError(f"{path}: {source}: expected arrays or tensors whose first dimension counts records") from None
     return batch
 
 
@@ -81,22 +77,22 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
     source, function = train.canary, user(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
-        found = checked(called(source, function, count, stream.bulk()), source, path, model)
-        if size(found) != count or _form(found) != _form(records):
-            raise InputError(f"{path}: {source}: expected {count} records of the form of the data's, found something else")
-        return found
+        records_drawn = checked(called(source, function, count, stream.bulk()), source, path, model)
+        if size(records_drawn) != count or _form(records_drawn) != _form(records):
+            raise InputError(f"{path}: {source}: expected {count} records of the form of the data's")
+        return records_drawn
 
     return draw
 
 
 def _form(records: Batch) -> object:
-    """How tensors are arranged, and what shape and type each has."""
+    """Return how tensors are arranged, and what shape and type each has."""
     leaves, arranged = tree_flatten(records)
     return arranged, [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
 
 
 def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None = None) -> Callable[[], Metrics]:
-    """What `metric` says of the records declared public; nothing where there are none. records: the private ones, which are others."""
+    """Return what measures the records declared public by `metric`; nothing where there are none. records: the private ones."""
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, user(train.metric, path)
@@ -112,17 +108,17 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
 
 
 def alike(public: Batch, private: Batch) -> bool:
-    """Whether they hold the same numbers."""
+    """Return whether two batches hold the same numbers."""
     one, other = tree_leaves(public), tree_leaves(private)
     return len(one) == len(other) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(one, other, strict=True))
 
 
-def metrics(found: Any, source: str) -> Metrics:
-    """What a metric function returned. Raises InputError where it is no mapping to numbers."""
+def metrics(result: Any, source: str) -> Metrics:
+    """Return metrics as numbers. Raises InputError where they are no mapping to numbers."""
     try:
-        return {str(name): float(value) for name, value in found.items()}
+        return {str(name): float(value) for name, value in result.items()}
     except (AttributeError, TypeError, ValueError, RuntimeError):
-        raise InputError(f"{source}: expected metrics, numbers by name, found {type(found).__name__}") from None
+        raise InputError(f"{source}: expected metrics, numbers by name, found {type(result).__name__}") from None
 
 
 def refuse(train: Loop, path: str) -> NoReturn:
@@ -143,16 +139,16 @@ def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, pat
         )
     if not callable(loss):
         raise InputError(f"loss: expected a function (model, batch) -> one loss per record, found {type(loss).__name__}")
-    found = Learning(
+    problem = Learning(
         model,
         own_loss(getattr(loss, "__qualname__", "loss"), loss),
         records_of(data, path, model),
         dict,
         None if units is None else whose(units, path),
     )
-    if not found.count:
+    if not problem.count:
         raise InputError("data: expected records, found none")
-    return found
+    return problem
 
 
 def records_of(data: Any, path: str, model: nn.Module) -> Batch:

@@ -31,7 +31,7 @@ def known_columns(train: Classification) -> tuple[str, ...]:
 
 
 def input_names(train: Classification) -> list[str]:
-    """Of the model's inputs, in their order, where [train.columns] declares the columns."""
+    """Return the names of the model's inputs, in their order, where [train.columns] declares the columns."""
     return [name for column, feature in train.features for name in feature.inputs(column)]
 
 
@@ -43,8 +43,8 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str, only
     """
     absent = [name for name, _ in train.features if name not in table]
     if absent:
-        there = instead_of(absent[0], list(table), known_columns(train))
-        raise InputError(f"{place}: expected a column {absent[0]!r}, as train.columns declares, found {there}")
+        columns = instead_of(absent[0], list(table), known_columns(train))
+        raise InputError(f"{place}: expected a column {absent[0]!r}, as train.columns declares, found {columns}")
     counts = {len(table[name]) for name, _ in train.features}
     if len(counts) > 1:
         raise InputError(f"{place}: expected columns of one length, found several lengths")
@@ -66,10 +66,10 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
     """
     codes = {plain(label): code for code, label in enumerate(labels)}
     cells = _Cells(values, column, place, MISSING, only)
-    found = [codes.get(text, -1) for text in cells.texts()]
-    if -1 in found:
-        raise cells.refusal(found.index(-1), "one of the declared labels", "another, or none: declare it in train.labels")
-    return np.asarray(found, dtype=np.int64)
+    codes_of_rows = [codes.get(text, -1) for text in cells.texts()]
+    if -1 in codes_of_rows:
+        raise cells.refusal(codes_of_rows.index(-1), "one of the declared labels", "another, or none: declare it in train.labels")
+    return np.asarray(codes_of_rows, dtype=np.int64)
 
 
 class _Cells:
@@ -81,8 +81,8 @@ class _Cells:
     def texts(self) -> list[str]:
         return [text_of(value) for value in self.values]
 
-    def refusal(self, row: int, expected: str, found: str) -> InputError:
-        return InputError(f"{row_place(self.place, row, self.only)}: {self.column}: expected {expected}, found {found}")
+    def refusal(self, row: int, expected: str, problem: str) -> InputError:
+        return InputError(f"{row_place(self.place, row, self.only)}: {self.column}: expected {expected}, found {problem}")
 
 
 def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
@@ -105,16 +105,16 @@ def _numbers(cells: _Cells) -> NDArray[np.float64]:
     """NaN where a value is missing."""
     if cells.missing == MISSING and (quick := _plain_numbers(cells.values)) is not None:
         return quick
-    found = np.full(len(cells.values), math.nan)
+    numbers = np.full(len(cells.values), math.nan)
     for row, (text, value) in enumerate(zip(cells.texts(), cells.values, strict=True)):
         if text not in cells.missing:
             try:
-                found[row] = _as_float(value, text)
+                numbers[row] = _as_float(value, text)
             except (ValueError, TypeError):
                 raise cells.refusal(
                     row, "a number", "something else: write missing values in train.missing_words, or declare a domain"
                 ) from None
-    return found
+    return numbers
 
 
 def _as_float(value: Any, text: str) -> float:
@@ -130,10 +130,10 @@ def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
     if not {*map(type, values)} <= PLAIN:
         return None
     try:
-        found = np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         return None
-    return found.copy() if found.ndim == 1 else None
+    return numbers.copy() if numbers.ndim == 1 else None
 
 
 def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
@@ -152,9 +152,9 @@ def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 def text_of(value: Any) -> str:
     """A value as a .csv file has it, whichever kind of file it comes from; "" for None."""
-    found = value.item() if isinstance(value, np.generic) else value
-    if found is None:
+    plain_value = value.item() if isinstance(value, np.generic) else value
+    if plain_value is None:
         return ""
-    if type(found) is float and found.is_integer():
-        return str(int(found))
-    return plain(found.decode(errors="replace") if type(found) is bytes else str(found))
+    if type(plain_value) is float and plain_value.is_integer():
+        return str(int(plain_value))
+    return plain(plain_value.decode(errors="replace") if type(plain_value) is bytes else str(plain_value))

@@ -31,7 +31,7 @@ def text_of(place: str) -> str:
         with open(place, encoding="utf-8-sig") as file:
             return file.read()
     except UnicodeDecodeError:
-        raise InputError(f"{place}: expected text in UTF-8, found another encoding") from None
+        raise InputError(f"{place}: expected text in UTF-8") from None
 
 
 def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
@@ -47,19 +47,19 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
     if all(_is_number(name) for name in names):
         raise InputError(f"{place}: expected the names of the columns in the first line, found numbers only")
     if any(len(row) != len(names) for row in rows):
-        raise InputError(f"{place}: expected as many values in each line as in the first, found another number")
+        raise InputError(f"{place}: expected as many values in each line as in the first; one has more or fewer")
     require_distinct(names, place)
     if only is None:
         return names, rows
-    at, held = _deciding(names, only, place), only.judge()
-    return names, some([row for row in rows if held(row[at])], only, place)
+    at, in_window = _deciding(names, only, place), only.judge()
+    return names, some([row for row in rows if in_window(row[at])], only, place)
 
 
 def _deciding(names: list[str], only: RowWindow, place: str) -> int:
-    """Where the column is that decides a row's block."""
+    """Return the place of the column that decides a row's block."""
     if only.column not in names:
-        there = instead_of(only.column, names)
-        raise InputError(f'{place}: expected a column "{only.column}", by which the ledger\'s blocks are cut, found {there}')
+        columns = instead_of(only.column, names)
+        raise InputError(f'{place}: expected a column "{only.column}", by which the ledger\'s blocks are cut, found {columns}')
     return names.index(only.column)
 
 
@@ -75,12 +75,12 @@ def _csv_lines(place: str) -> list[list[str]]:
         with open(place, newline="", encoding="utf-8-sig") as file:
             return list(csv.reader(file, strict=True))  # else an open quote takes in the records below it
     except UnicodeDecodeError:
-        raise InputError(f"{place}: expected text in UTF-8, found another encoding") from None
+        raise InputError(f"{place}: expected text in UTF-8") from None
     except csv.Error:
         longest = csv.field_size_limit()
         raise InputError(
             f"{place}: expected comma-separated values of at most {longest} characters, where a value that begins with a quote ends with "
-            "one and has those within it twice, found something else: .jsonl has no such limit"
+            "one and has those within it twice: .jsonl has no such limit"
         ) from None
 
 
@@ -93,7 +93,7 @@ def _is_number(text: str) -> bool:
 
 
 def require_distinct(names: list[str], place: str) -> None:
-    """Of two columns of one name one would silently be lost."""
+    """Refuse two columns of one name, of which one would silently be lost."""
     if len(set(names)) < len(names):
         raise InputError(f"{place}: expected columns of different names, found two of the same")
 
@@ -103,7 +103,7 @@ def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str],
     try:
         import pyarrow.parquet
     except ImportError:
-        raise Unavailable(f"{place}: expected pyarrow, which reads .parquet files, found none: pip install pyarrow") from None
+        raise Unavailable(f"{place}: .parquet files need pyarrow: pip install pyarrow") from None
     try:
         table = pyarrow.parquet.read_table(place)
         require_distinct(list(table.column_names), place)
@@ -114,12 +114,12 @@ def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str],
         raise
     except Exception:  # whatever pyarrow raises for a file that is none
         raise InputError(f"{place}: expected a .parquet file, found one that cannot be read as such") from None
-    found = [list(row) for row in zip(*columns, strict=True)]
-    return names, found if only is None else some(found, only, place)
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return names, rows if only is None else some(rows, only, place)
 
 
 def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
-    """Whether each row of an arrow table is one of these, (n,). Raises InputError for a column that holds values of another kind."""
+    """Return whether each row of an arrow table is one of these, (n,). Raises InputError for a column that holds values of another kind."""
     import pyarrow
 
     column = table.column(_deciding(list(table.column_names), only, place))
@@ -127,8 +127,8 @@ def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
     kind = kind.value_type if types.is_dictionary(kind) else kind
     dated = only.type == "date"
     if dated and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None)):
-        held = cache(lambda day: held_day(day, only))
-        return [held(day) for day in days(column, kind)]
+        in_window = cache(lambda day: held_day(day, only))
+        return [in_window(day) for day in days(column, kind)]
     text = types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)
     if not text and (dated or not types.is_integer(kind)):
         raise InputError(f'{place}: expected values of type {only.type} in the column "{only.column}", found {kind}')
@@ -136,7 +136,7 @@ def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
 
 
 def days(column: Any, kind: Any) -> list[int | None]:
-    """Of dates and times, the days from 1970-01-01 on: also those that no calendar of Python's has."""
+    """Return the days from 1970-01-01 on of dates and times, also those that no calendar of Python's has."""
     import pyarrow
 
     if not pyarrow.types.is_timestamp(kind):
@@ -146,13 +146,13 @@ def days(column: Any, kind: Any) -> list[int | None]:
 
 
 def held_day(day: int | None, only: RowWindow) -> bool:
-    """Whether a day, counted from 1970-01-01, is in the window."""
+    """Return whether a day, counted from 1970-01-01, is in the window."""
     number = 0 if day is None else day + EPOCH
     return 1 <= number <= date.max.toordinal() and only.holds(date.fromordinal(number))
 
 
 def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
-    """Where a row of a table is, counted from 0: the line of a .csv file that it begins on, else its number from 1.
+    """Return where a row of a table is, counted from 0: the line of a .csv file that it begins on, else its number from 1.
 
     only: the rows that are counted, where those are not all.
     """
@@ -161,11 +161,11 @@ def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
     if not place.endswith(".csv"):
         return f"{place}: row {row + 1:,}"
     with open(place, newline="", encoding="utf-8-sig") as file:
-        reader, before, found = csv.reader(file, strict=True), 0, -1  # row -1 is the line of names
+        reader, before, counted = csv.reader(file, strict=True), 0, -1  # row -1 is the line of names
         for line in reader:
-            if line and found == row:
+            if line and counted == row:
                 break
-            found, before = found + bool(line), reader.line_num
+            counted, before = counted + bool(line), reader.line_num
     return f"{place}:{before + 1}"
 
 
@@ -173,30 +173,30 @@ def _nth(place: str, row: int, only: RowWindow) -> int:
     """Among all rows, the place of one that is counted among these."""
     if place.endswith(".csv"):
         names, rows = csv_table(place)
-        held = [only.holds(line[_deciding(names, only, place)]) for line in rows]
+        in_window = [only.holds(line[_deciding(names, only, place)]) for line in rows]
     else:
         import pyarrow.parquet
 
-        held = rows_held(pyarrow.parquet.read_table(place), only, place)
-    counted = [number for number, one in enumerate(held) if one]
+        in_window = rows_held(pyarrow.parquet.read_table(place), only, place)
+    counted = [number for number, one in enumerate(in_window) if one]
     if row >= len(counted):
         raise InputError(f"{place}: expected a file that nobody writes to, found fewer rows than were read before")
     return counted[row]
 
 
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
-    """What stands on each line that is not empty; of these rows alone, where they are given."""
-    found = []
+    """Return the value on each line that is not empty; of these rows alone, where they are given."""
+    result = []
     for line in text_of(place).split("\n"):
         if line.strip():
             try:
-                found.append(json.loads(line))
+                result.append(json.loads(line))
             except (ValueError, RecursionError):
-                raise InputError(f"{place}: expected a JSON object on each line, found something else (where is private)") from None
+                raise InputError(f"{place}: a line is no JSON (which one is private)") from None
     if only is None:
-        return found
-    held = only.judge()
-    return some([row for row in found if isinstance(row, dict) and held(row.get(only.column))], only, place)
+        return result
+    in_window = only.judge()
+    return some([row for row in result if isinstance(row, dict) and in_window(row.get(only.column))], only, place)
 
 
 UNITS = ({int}, {str}, {bytes}, {float})  # types whose values are equal where they are the same
@@ -218,29 +218,29 @@ def whose(units: Any, path: str) -> NDArray[np.generic]:
         raise _refusal(path, "values of type " + " and ".join(sorted(one.__name__ for one in types)))
     if types == {float} and not all(math.isfinite(value) for value in values):
         raise _refusal(path, "some that are not finite")
-    found = np.asarray(values)
+    owners = np.asarray(values)
     # Whole numbers beyond 64 bits: numpy would round them.
-    return found if types != {int} or found.dtype.kind in "iu" else np.asarray([str(value) for value in values])
+    return owners if types != {int} or owners.dtype.kind in "iu" else np.asarray([str(value) for value in values])
 
 
 def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np.generic]:
-    """What one unit has in one block of a ledger as a unit of its own, (n,): whole numbers, one for each pair that occurs.
+    """Make what one unit has in one block of a ledger a unit of its own, (n,): whole numbers, one for each pair that occurs.
 
     Which of its records a unit keeps would otherwise depend on those of its other blocks: where the records of one block are gone, others
     take their place, which is a second change. blocks: of each record; None where a unit is bounded in the whole window, and the units are
     as `whose` has them. Raises InputError as `whose` does, and where there is another number of blocks.
     """
-    found = whose(units, path)
+    owners = whose(units, path)
     if blocks is None:
-        return found
-    if found.shape != (len(blocks),):
+        return owners
+    if owners.shape != (len(blocks),):
         raise _refusal(path, "another number of them")
-    owners, parts = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (found, np.asarray(blocks)))
+    owners, parts = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (owners, np.asarray(blocks)))
     return owners * (int(parts.max(initial=0)) + 1) + parts
 
 
 def _listed(units: Any, path: str) -> list[Any]:
-    """As values of Python's own types."""
+    """Return values of Python's own types."""
     try:
         values = list(units.tolist() if hasattr(units, "tolist") else units)
         return [value.item() if hasattr(value, "item") else value for value in values]
@@ -248,5 +248,20 @@ def _listed(units: Any, path: str) -> list[Any]:
         raise _refusal(path, f"a value of type {type(units).__name__}") from None
 
 
-def _refusal(path: str, found: str) -> InputError:
-    return InputError(f"{path}: train.units: expected whose each record is, found {found}")
+def _refusal(path: str, problem: str) -> InputError:
+    return InputError(f"{path}: train.units: expected the owner of each record, found {problem}")
+
+
+def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
+    """Return which records are declared public: every k-th by its place in the file, the same in every run.
+
+    Raises InputError where records have owners, or the share is over one half.
+    """
+    if units is not None:
+        raise InputError(
+            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
+        )
+    every = round(1.0 / share)
+    if every < 2:
+        raise InputError(f"{path}: train.held_out: expected at most half of the records, found {share:g}")
+    return np.arange(count) % every == 0  # type: ignore[no-any-return]

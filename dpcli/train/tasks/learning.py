@@ -1,4 +1,4 @@
-"""What a task is to the trainer: a model, records, a loss for each, and what is measured in public."""
+"""Learning problems: a model, records, a loss for each, and what is measured in public."""
 
 from __future__ import annotations
 
@@ -74,8 +74,7 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
 
 
 def moved(batch: Batch, device: str | torch.device) -> Batch:
-    found: Batch = tree_map(lambda leaf: leaf.to(device), batch)
-    return found
+    return tree_map(lambda leaf: leaf.to(device), batch)  # type: ignore[no-any-return]
 
 
 def tensors(values: Any, model: nn.Module) -> Batch:
@@ -95,7 +94,7 @@ def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = N
     # Initial weights show nothing of the data: torch's own generator may draw them.
     torch.manual_seed(int(stream.words(1)[0]) >> 32)
     build: Callable[..., Learning] = load(train.build)
-    found = build(train, path) if rows is None else build(train, path, rows)
-    if not found.count:
+    problem = build(train, path) if rows is None else build(train, path, rows)
+    if not problem.count:
         raise InputError(f"{path}: train.data: expected records, found none")
-    return found
+    return problem

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.train.tasks.user_code import beside
+from dpcli.train.tasks.user_code import relative_to_file
 
 CACHED_ONLY = ContextVar("CACHED_ONLY", default=False)
 UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError)
@@ -27,7 +27,7 @@ def library(name: str) -> Any:
 
 
 def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table: str = "train") -> Any:
-    """What a folder or a name stands for; only what is not a folder, was written down as a name and is not cached is downloaded.
+    """Load a model or tokenizer from a folder or by a name; only a name that is neither a folder nor cached is downloaded.
 
     Args:
         load: a from_pretrained function of transformers.
@@ -36,7 +36,7 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table
     Raises:
         InputError: there is no such folder; the name is not cached and cannot be downloaded; what is there cannot be read.
     """
-    place, stated = beside(source, path), f"{path}: {table}.{key}"
+    place, stated = relative_to_file(source, path), f"{path}: {table}.{key}"
     local = os.path.isdir(place)
     if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):
         raise InputError(f"{stated}: expected a folder, found none at {source}")
@@ -55,9 +55,9 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table
         raise _unread(source, stated, "a name that is not cached here and cannot be downloaded", problem) from None
 
 
-def _unread(source: str, stated: str, found: str, problem: Exception) -> InputError:
-    said = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    return InputError(f"{stated}: expected a folder, or a name that transformers knows, found {source!r}, {found} ({said})")
+def _unread(source: str, stated: str, what: str, problem: Exception) -> InputError:
+    message = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    return InputError(f"{stated}: expected a folder, or a name that transformers knows, found {source!r}, {what} ({message})")
 
 
 @contextmanager

@@ -65,19 +65,16 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
 def _base(train: Language, path: str) -> nn.Module:
     if ":" not in train.model:
         return _pretrained(train, path)
-    own = built(train.model, train.data, path)
-    if not isinstance(own, nn.Module):
-        raise InputError(f"{path}: train.model: expected a torch module from {train.model}, found {type(own).__name__}")
-    return own.eval()
+    return built(train.model, train.data, path).eval()
 
 
 def _pretrained(train: Language, path: str) -> nn.Module:
     load = library("transformers").AutoModelForCausalLM.from_pretrained
-    found, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
+    loaded, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
     if report["missing_keys"]:
         absent = ", ".join(sorted(report["missing_keys"])[:3])
-        raise InputError(f"{path}: train.model: expected the weights of a causal language model, found none for {absent}")
-    model: nn.Module = found
+        raise InputError(f"{path}: train.model: expected the weights of a causal language model, but they lack {absent}")
+    model: nn.Module = loaded
     return model.eval()
 
 
@@ -88,12 +85,10 @@ def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
     try:
         with quiet():
             settings = peft.LoraConfig(r=chosen.rank, lora_alpha=chosen.alpha, target_modules=targets, lora_dropout=0.0)
-            found: nn.Module = peft.get_peft_model(model, settings)
+            adapted: nn.Module = peft.get_peft_model(model, settings)
     except (ValueError, TypeError, AttributeError) as problem:
-        raise InputError(
-            f"{path}: train.lora.targets: expected names of layers that PEFT can adapt, found something else: {problem}"
-        ) from None
-    return found
+        raise InputError(f"{path}: train.lora.targets: expected names of layers that PEFT can adapt: {problem}") from None
+    return adapted
 
 
 def logits(model: nn.Module, ids: Tensor) -> Tensor:
@@ -102,30 +97,30 @@ def logits(model: nn.Module, ids: Tensor) -> Tensor:
     Texts are padded behind their end, and a causal model looks back only: what stands there reaches no logit before it.
     """
     known = ids.clamp_min(0).long()
-    found = model(input_ids=known, **FLAGS) if hasattr(model, "config") else model(known)
-    logits_: Tensor = getattr(found, "logits", found)
+    output = model(input_ids=known, **FLAGS) if hasattr(model, "config") else model(known)
+    logits_: Tensor = getattr(output, "logits", output)
     return logits_
 
 
 @torch.no_grad()
 def vocabulary(model: nn.Module, path: str) -> int:
-    """How many tokens the model tells apart.
+    """Return how many tokens the model tells apart.
 
     Raises:
         InputError: it does not give logits for each token.
     """
     try:
-        found = logits(model, torch.zeros(1, 2, dtype=torch.int32))
-        rows, places, width = found.shape
+        scores = logits(model, torch.zeros(1, 2, dtype=torch.int32))
+        rows, places, width = scores.shape
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as problem:
         raise InputError(f"{path}: train.model: expected logits (B, T, vocabulary) from ids (B, T) ({problem})") from None
     if rows != 1 or places < 2:
-        raise InputError(f"{path}: train.model: expected logits (B, T, vocabulary) from ids (B, T), found {tuple(found.shape)}")
+        raise InputError(f"{path}: train.model: expected logits (B, T, vocabulary) from ids (B, T), found {tuple(scores.shape)}")
     return width
 
 
 def facts(train: Language, words: int, path: str) -> dict[str, Any]:
-    """What the model reads."""
+    """Return facts about the texts that the model reads."""
     tokenizer = train.tokenizer or (None if ":" in train.model else train.model)
     return {"tokenizer": tokenizer, "vocabulary": words, "context": train.context, **code_of(train.model, path)}
 
@@ -149,7 +144,7 @@ def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
 
 
 def _save_prompt(model: Prompted, base: str, folder: str) -> None:
-    """As prompt tuning: the vectors stand before the text's embeddings there too."""
+    """Save the vectors as prompt tuning: they stand before the text's embeddings there too."""
     from safetensors.torch import save_file
 
     peft, vectors = library("peft"), model.prompt.weight.detach().cpu().contiguous()

@@ -22,7 +22,7 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import CausalLm, Language
 from dpcli.train.tasks.files import csv_table, in_blocks, json_lines, parquet_table, text_of
 from dpcli.train.tasks.lm_library import library, pretrained
-from dpcli.train.tasks.user_code import beside, private_result
+from dpcli.train.tasks.user_code import private_result, relative_to_file
 
 Text = str | Sequence[int]  # or its token ids
 
@@ -44,14 +44,14 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
         InputError: they cannot be read, or are none.
     """
     ending = os.path.splitext(source)[1]
-    place = beside(source, path)
+    place = relative_to_file(source, path)
     if ending in READERS:
         if not os.path.isfile(place):
             raise InputError(f"{path}: train.data: expected a file, found none at {source}")
-        found = _checked(READERS[ending](place, train, rows), source, path)
-        if found.units is None or found.blocks is None:
-            return found
-        return replace(found, units=in_blocks(found.units, found.blocks, path).tolist())
+        texts = _checked(READERS[ending](place, train, rows), source, path)
+        if texts.units is None or texts.blocks is None:
+            return texts
+        return replace(texts, units=in_blocks(texts.units, texts.blocks, path).tolist())
     if ":" not in source:
         raise InputError(f"{path}: train.data: expected a {', '.join(READERS)} file, or module:function, found {source!r}")
     return _checked(_returned(private_result(source, path), train, source, path), source, path)
@@ -60,17 +60,17 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
 def _checked(texts: Texts, source: str, path: str) -> Texts:
     for name, values in (("labels", texts.labels), ("units", texts.units)):
         if values is not None and len(values) != len(texts.texts):
-            raise InputError(f"{path}: {source}: expected as many {name} as texts, found another number of them")
+            raise InputError(f"{path}: {source}: expected as many {name} as texts, but their numbers differ")
     if not texts.texts:
         raise InputError(f"{path}: {source}: expected texts, found none")
     return texts
 
 
-def _returned(found: Any, train: Language, source: str, path: str) -> Texts:
-    """What a function returns: texts, then labels where the task has some, then units with train.units."""
+def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
+    """Return the texts that a function returns: texts, then labels where the task has some, then units with train.units."""
     labelled = train.label_column is not None
     count = 1 + labelled + (train.units is not None)
-    parts = (found,) if count == 1 else found if isinstance(found, tuple | list) else ()
+    parts = (parts,) if count == 1 else parts if isinstance(parts, tuple | list) else ()
     if len(parts) != count:
         raise InputError(f"{path}: {source}: expected {count} lists, texts first, found something else")
     texts, *rest = (_listed(part, f"{path}: {source}") for part in parts)
@@ -79,12 +79,12 @@ def _returned(found: Any, train: Language, source: str, path: str) -> Texts:
 
 def _listed(part: Any, place: str) -> list[Any]:
     try:
-        found = np.asarray(part).tolist() if hasattr(part, "dtype") else part
+        values = np.asarray(part).tolist() if hasattr(part, "dtype") else part
     except Exception:  # a tensor of another device, whatever calls itself an array
-        found = None
-    if not isinstance(found, tuple | list):
+        values = None
+    if not isinstance(values, tuple | list):
         raise InputError(f"{place}: expected lists or arrays, found {type(part).__name__}")
-    return list(found)
+    return list(values)
 
 
 def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
@@ -94,9 +94,9 @@ def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
         raise InputError(f"{place}: expected a file with labels, .csv, .jsonl or .parquet, found plain text")
     if train.units is not None and (train.cut_by != "window" or train.units not in cuts):
         raise InputError(f'{place}: train.units: expected line or paragraph with record = "window", found {train.units!r}')
-    whole = text_of(place)
+    content = text_of(place)
     pattern = cuts.get(train.units or train.cut_by)
-    texts = [part for part in re.split(pattern, whole) if part.strip()] if pattern else [whole]
+    texts = [part for part in re.split(pattern, content) if part.strip()] if pattern else [content]
     return Texts(list(texts), None, list(range(len(texts))) if train.units is not None else None)
 
 
@@ -147,11 +147,11 @@ class Tokens(Protocol):
     def end(self) -> int | None: ...
 
     def ids(self, text: str) -> list[int]:
-        """Of one text, without anything added before or after it."""
+        """Return the ids of one text, without anything added before or after it."""
         ...
 
     def text(self, ids: list[int]) -> str:
-        """What token ids say."""
+        """Return the text of token ids."""
         ...
 
 
@@ -176,8 +176,8 @@ class Pretrained:
 
     @property
     def end(self) -> int | None:
-        found: int | None = self.tokenizer.eos_token_id
-        return found
+        token: int | None = self.tokenizer.eos_token_id
+        return token
 
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
@@ -204,7 +204,7 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
 def needed(tokens: Tokens | None, path: str) -> Tokens:
     """Text cannot do without one."""
     if tokens is None:
-        raise InputError(f"{path}: train.tokenizer: expected bytes, a path or a name for a model of your own, found none")
+        raise InputError(f"{path}: train.tokenizer: a model of your own needs one: bytes, a path or a name")
     return tokens
 
 
@@ -221,18 +221,18 @@ PADDING = -100  # what torch's cross entropy passes over
 def records(
     source: str, train: CausalLm, tokens: Tokens | None, vocabulary: int, path: str, rows: RowWindow | None = None
 ) -> tuple[Tensor, list[object] | None]:
-    """Of the texts of these rows, or of all: (n, T) ids, int32, T at most train.context, and whose each record is where the file asks.
+    """Return ids (n, T), int32, of the texts of these rows, or of all, T at most train.context; and the owner of each where the file asks.
 
     A text that is longer than train.context is cut off, or, with record = "window", is that many records: each of them is then protected
     for itself, and the whole text only where train.units says which belong together.
     """
-    found = texts_of(source, train, path, rows)
+    texts = texts_of(source, train, path, rows)
     cuts, units = [], []
-    for number, text in enumerate(found.texts):
+    for number, text in enumerate(texts.texts):
         pieces = list(cut(text, train, tokens, path))
         cuts += pieces
-        units += [found.units[number] if found.units is not None else None] * len(pieces)
-    return padded(cuts, vocabulary, path), units if found.units is not None else None
+        units += [texts.units[number] if texts.units is not None else None] * len(pieces)
+    return padded(cuts, vocabulary, path), units if texts.units is not None else None
 
 
 def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:
@@ -247,14 +247,12 @@ def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequen
 def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
     """Token ids, of a text or as given."""
     try:
-        found = np.asarray(needed(tokens, path).ids(text) if isinstance(text, str) else text)
+        ids = np.asarray(needed(tokens, path).ids(text) if isinstance(text, str) else text)
     except (ValueError, TypeError, OverflowError):  # lone surrogates, lists in lists; the message would quote them
-        raise InputError(
-            f"{path}: train.data: expected texts or one-dimensional arrays of token ids, found something else"
-        ) from None
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-        raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids, found something else")
-    return found.astype(np.int64)
+        raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids") from None
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids")
+    return ids.astype(np.int64)
 
 
 def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
@@ -265,19 +263,6 @@ def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
             raise InputError(f"{path}: train.tokenizer: expected token ids below the model's {vocabulary}, found others")
         place[: len(row)] = row
     return torch.from_numpy(ids)
-
-
-def held_out(count: int, train: Language, units: object, path: str) -> NDArray[np.bool_]:
-    """Which records are declared public: every k-th by its place, the same in every run."""
-    every = round(1.0 / train.held_out)
-    if units is not None:
-        raise InputError(
-            f"{path}: train.public: expected a file of its own with units, found held-out, which would split a unit's records"
-        )
-    if every < 2:
-        raise InputError(f"{path}: train.held_out: expected at most half of the records, found {train.held_out:g}")
-    found: NDArray[np.bool_] = np.arange(count) % every == 0
-    return found
 
 
 def drawn(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:

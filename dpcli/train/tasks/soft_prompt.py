@@ -20,10 +20,10 @@ from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
-from dpcli.train.tasks.files import whose
+from dpcli.train.tasks.files import held_out, whose
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, held_out, needed, padded, texts_of, tokens_of
+from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, needed, padded, texts_of, tokens_of
 
 if TYPE_CHECKING:
     from dpcli.random.streams import Stream
@@ -35,18 +35,18 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
     words = vocabulary(model, path)
     spoken = verbalizers(train, tokens, words, path)
     private = texts_of(train.data, train, path, rows)
-    found = labelled(private, train, tokens, words, path)
+    records = labelled(private, train, tokens, words, path)
     public = None
     if train.public == "held-out":
-        chosen = torch.from_numpy(held_out(len(found[0]), train, private.units, path))
-        found, public = picked(found, ~chosen), picked(found, chosen)
+        chosen = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
+        records, public = picked(records, ~chosen), picked(records, chosen)
     elif train.public is not None:
         public = public_records(train, tokens, words, path)
     measure = dict if public is None else partial(accuracy, model, spoken, public, train.physical_batch_size)
     units = None if private.units is None else whose(private.units, path)
-    draw = partial(drawn_labelled, found[0].shape[1], words, len(spoken))
+    draw = partial(drawn_labelled, records[0].shape[1], words, len(spoken))
     known = {**facts(train, words, path), "labels": list(train.labels)}
-    return Learning(model, partial(loss, spoken), found, measure, units, draw, known)
+    return Learning(model, partial(loss, spoken), records, measure, units, draw, known)
 
 
 def public_records(
@@ -55,20 +55,20 @@ def public_records(
     """The labelled texts declared public, of these rows where they are held out. Raises InputError where there are none."""
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
-        found = labelled(private, train, tokens, words, path)
-        return picked(found, torch.from_numpy(held_out(len(found[0]), train, private.units, path)))
+        records = labelled(private, train, tokens, words, path)
+        return picked(records, torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path)))
     return labelled(texts_of(train.public or "", replace(train, units=None), path), train, tokens, words, path)
 
 
 def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
     """The token that stands for each label, (labels,). Raises InputError where two labels share one, or the model does not know it."""
     chosen = train.verbalizers or train.labels
-    found = [next(iter(tokens.ids(word)), -1) for word in chosen]
-    if len(set(found)) < len(found):
+    first_tokens = [next(iter(tokens.ids(word)), -1) for word in chosen]
+    if len(set(first_tokens)) < len(first_tokens):
         raise InputError(f"{path}: train.verbalizers: expected words that begin with different tokens, found {first_names(chosen)}")
-    if not all(0 <= token < words for token in found):
+    if not all(0 <= token < words for token in first_tokens):
         raise InputError(f"{path}: train.verbalizers: expected words that the model has tokens for, found {first_names(chosen)}")
-    return torch.tensor(found)
+    return torch.tensor(first_tokens)
 
 
 def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
@@ -82,7 +82,7 @@ def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int
     before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(before) - len(after)
     if room < 1:
-        raise InputError(f"{path}: train.context: expected room for the text after the template's tokens, found none")
+        raise InputError(f"{path}: train.context: the template leaves no room for the text")
     rows = [np.concatenate([before, encoded(text, tokens, path)[:room], after]) for text in texts]
     return padded(rows, words, path)
 
@@ -95,19 +95,19 @@ def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int
     try:
         return [places[str(label).strip()] for label in labels]
     except KeyError:
-        raise InputError(f"{path}: train.labels: expected every label of the data among them, found another") from None
+        raise InputError(f"{path}: train.labels: a label of the data is not among them") from None
 
 
 def picked(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """These texts and their labels."""
+    """Return these texts and their labels."""
     return batch[0][chosen], batch[1][chosen]
 
 
 def scores(model: nn.Module, spoken: Tensor, ids: Tensor) -> Tensor:
-    """Of each label's word behind each text's last token, (B, labels)."""
-    found = logits(model, ids)
-    last = found.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # an empty text: the prompt's last place
-    behind = found.gather(1, last[:, None, None].expand(-1, 1, found.shape[2]))[:, 0]
+    """Return the score of each label's word behind each text's last token, (B, labels)."""
+    all_scores = logits(model, ids)
+    last = all_scores.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # an empty text: the prompt's last place
+    behind = all_scores.gather(1, last[:, None, None].expand(-1, 1, all_scores.shape[2]))[:, 0]
     return behind[:, spoken.to(ids.device)]
 
 

@@ -7,10 +7,13 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcli.audit.user_code import FAILURES, called, module_file, raised_at, user_function
 from dpcli.base.errors import DpcliError, InputError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Raised(DpcliError, RuntimeError):
@@ -27,19 +30,19 @@ def _folders(path: str) -> tuple[str, ...]:
 
 
 def result(target: str, path: str) -> Any:
-    """What it returns, called with nothing. Raises InputError for what it raises, whose words are shown: not for private data."""
+    """Call a function with nothing. Raises InputError for what it raises, whose words are shown: not for private data."""
     return called(target, user(target, path))
 
 
-def built(target: str, data: str, path: str) -> Any:
-    """What a model's function returns, called with nothing. Raises as `result` does, and where it calls that of the private data.
+def built(target: str, data: str, path: str) -> nn.Module:
+    """Call a model's function with nothing. Raises as `result` does, and where it calls that of the private data.
 
     Weights and constants that were made from records would be released without noise.
     """
     function, seen, before = user(target, path), set[object](), sys.getprofile()
     sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code) if event == "call" else None)
     try:
-        found = called(target, function)
+        model_made = called(target, function)
     finally:
         sys.setprofile(before)
     module, _, name = data.partition(":")
@@ -49,7 +52,11 @@ def built(target: str, data: str, path: str) -> Any:
             f"{path}: train.model: expected a model that is made without the private records, found that {target} calls {data}: what it "
             "takes from them has no noise; state a shape or a number of classes in the code"
         )
-    return found
+    from torch import nn  # a function of texts does without
+
+    if not isinstance(model_made, nn.Module):
+        raise InputError(f"{path}: train.model: expected a torch module from {target}, found {type(model_made).__name__}")
+    return model_made
 
 
 def code_of(target: str, path: str) -> dict[str, str]:
@@ -64,7 +71,7 @@ def code_of(target: str, path: str) -> dict[str, str]:
 
 
 def private_result(target: str, path: str) -> Any:
-    """What it returns, called with nothing. Raises InputError for what it raises, without its words, which may quote a record."""
+    """Call a function with nothing. Raises InputError for what it raises, without its words, which may quote a record."""
     function = user(target, path)
     try:
         return function()
@@ -75,7 +82,7 @@ def private_result(target: str, path: str) -> Any:
 
 
 def called_on_records(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns.
+    """Call a function on records.
 
     Raises:
         Raised: for what it raises, without its words, which may quote a record.
@@ -91,6 +98,6 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
         raise Raised(f"{target}: raised {raised_at(error)}") from error
 
 
-def beside(source: str, path: str) -> str:
+def relative_to_file(source: str, path: str) -> str:
     """A path that a file mentions, which is relative to the file."""
     return source if os.path.isabs(source) else os.path.join(os.path.dirname(os.path.abspath(path)), source)

@@ -194,7 +194,7 @@ def test_the_statement_is_that_of_train(begin: Begin, folder: Path, monkeypatch:
 
 def test_units_are_bounded_as_in_train(begin: Begin) -> None:
     text = FILE.replace('unit = "example"', 'unit = "user"\nmax_contributions = 2').replace('"loop"', '"loop"\nunits = "owner"')
-    with pytest.raises(InputError, match=r"train\.units: expected whose each record is"):
+    with pytest.raises(InputError, match=r"train\.units: expected an owner for each record"):
         begin(text=text)
     private = begin(text=text, units=torch.arange(COUNT) // 6)
     assert len(private._steps.run.prepared.trainer.records[0]) == COUNT // 3

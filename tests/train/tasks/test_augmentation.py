@@ -226,5 +226,5 @@ def test_tensors_that_are_no_images_go_with_each_view(monkeypatch: pytest.Monkey
 def test_records_without_an_image_are_refused() -> None:
     Path("own_images.py").write_text(OWN)
     Path("run.toml").write_text(own("rows"))
-    with pytest.raises(InputError, match=r"augment: expected records with an image \(channels, height, width\), found none"):
+    with pytest.raises(InputError, match=r"augment: no record has an image \(channels, height, width\)"):
         prepare(plan_of("run.toml"), system_entropy(), Alone(), None, ".")

@@ -173,14 +173,14 @@ def test_refusals(place: str) -> None:
         [
             ({"data": "absent.txt"}, "train.data: expected a file, found none at absent.txt"),
             ({"data": "digits"}, "train.data: expected a .txt, .jsonl, .csv, .parquet file, or module:function, found 'digits'"),
-            ({"tokenizer": None}, "train.tokenizer: expected bytes, a path or a name for a model of your own, found none"),
+            ({"tokenizer": None}, "train.tokenizer: a model of your own needs one: bytes, a path or a name"),
             ({"model": "own_language:narrow"}, "train.tokenizer: expected token ids below the model's 50, found others"),
             ({"context": 33}, "train.context: expected at most the model's 32 tokens, prompt included, found more"),
             (
                 {"context": 30, "soft_prompt": 3},
                 "train.context: expected at most the model's 32 tokens, prompt included, found more",
             ),
-            ({"context": 1}, "train.data: expected a record of two tokens or more, found none"),
+            ({"context": 1}, "train.data: no record has two tokens or more"),
             ({"model": "own_language:arrays"}, "train.model: expected a torch module from own_language:arrays, found ndarray"),
             (
                 {"model": "own_language:bag", "soft_prompt": 2},
@@ -215,10 +215,10 @@ def test_refusals_of_labels(place: str) -> None:
                 {"labels": ("pos", "positive")},
                 "train.verbalizers: expected words that begin with different tokens, found pos, positive",
             ),
-            ({"labels": ("good", "bad")}, "train.labels: expected every label of the data among them, found another"),
+            ({"labels": ("good", "bad")}, "train.labels: a label of the data is not among them"),
             (
                 {"template": "0123456789abcdef{text}"},
-                "train.context: expected room for the text after the template's tokens, found none",
+                "train.context: the template leaves no room for the text",
             ),
             (
                 {"model": "own_language:narrow"},
@@ -238,7 +238,7 @@ def test_a_model_that_gives_no_logits_is_refused(place: str) -> None:
 
 def test_layers_that_are_not_there_are_refused(place: str) -> None:
     said = refusal(table(lora=Lora(2, targets=("nowhere",))), place)
-    assert said.startswith("train.lora.targets: expected names of layers that PEFT can adapt, found something else: ")
+    assert said.startswith("train.lora.targets: expected names of layers that PEFT can adapt: ")
 
 
 def test_a_name_that_is_not_cached_is_refused_in_plain_words(place: str) -> None:
@@ -258,7 +258,7 @@ def test_weights_that_are_missing_are_not_made_up(place: str) -> None:
     half.config.tie_word_embeddings = False
     half.transformer.save_pretrained(Path(place).with_name("half"))
     said = refusal(table(model="half"), place)
-    assert said == "train.model: expected the weights of a causal language model, found none for lm_head.weight"
+    assert said == "train.model: expected the weights of a causal language model, but they lack lm_head.weight"
 
 
 def test_a_cached_name_needs_no_network(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
