@@ -1,4 +1,4 @@
-"""What several pipelines on one dataset cost together: the mechanisms of all, added up as if one file held them."""
+"""The joint cost of several pipelines on one dataset: all their mechanisms, added up as if one file held them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def together(
 
 
 def _whole(pipelines: Sequence[Pipeline]) -> Pipeline:
-    """What can be said of all files at once; what they state differently is not stated."""
+    """Return the statement that covers all files; what they state differently is not stated."""
     first = pipelines[0].privacy
     stated = [pipeline.privacy for pipeline in pipelines]
     privacy = Privacy(

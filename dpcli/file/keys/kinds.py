@@ -26,7 +26,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KeyPlace:
-    """Where a value stands, by which rule it is judged, and who wants to know."""
+    """The place of a value, the rule that it must obey, and the list for its findings."""
 
     path: Path
     findings: Findings
@@ -42,16 +42,16 @@ class KeyPlace:
 
 
 class Kind(Protocol):
-    """One kind of value. `read` gives the value, or raises Refused once it has added its findings."""
+    """A kind of value. `read` returns the value, or raises Refused after adding its findings."""
 
     @property
     def text(self) -> str:
-        """What completes "expected ..." where no rule says more."""
+        """Words that complete "expected ..." where no rule says more."""
         ...
 
     @property
     def takes(self) -> str:
-        """The same in a word or two, for a manual page."""
+        """A word or two for a manual page."""
         ...
 
     def read(self, value: Any, place: KeyPlace) -> Any: ...

@@ -21,12 +21,12 @@ SILENT = ("not", "stated")  # the first words of what a report says of a key tha
 
 
 def has_words(text: str) -> bool:
-    """Whether a reader sees at least one letter or digit, of any script."""
+    """Return whether a reader sees at least one letter or digit, of any script."""
     return any(character.isalnum() and character not in BLANK_LETTERS for character in text)
 
 
 def is_silent(text: str) -> bool:
-    """Whether it begins as a report does where nothing is stated."""
+    """Return whether a text begins as a report does where nothing is stated."""
     return tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())[: len(SILENT)]) == SILENT
 
 
@@ -120,7 +120,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who answers for something: a name with a letter or digit to be seen."""
+    """The name of an accountable person, with a visible letter or digit."""
 
     text: str = "text in quotes"
 
@@ -142,7 +142,7 @@ _BREAKS = str.maketrans("\n\t", "  ")
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One word out of a fixed set, and the value that each stands for."""
+    """A word out of a fixed set, each with the value that it stands for."""
 
     values: Mapping[str, Any]
 

@@ -30,7 +30,7 @@ COLUMN = 30  # where comments begin
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What the flags say; None where one is absent.
+    """The values of the flags; None for an absent one.
 
     noise_multiplier: of Gaussian noise, of Laplace noise with `laplace`. pure: epsilon of one step that is known to be pure.
     sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or epochs: how often; once where neither is given and
@@ -54,7 +54,7 @@ class Stated:
 
     @property
     def sampled(self) -> bool:
-        """Whether a step sees a sample only."""
+        """Return whether a step sees only a sample."""
         return self.sampling_rate is not None or self.batch_size is not None
 
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def escaped(text: str) -> str:
 
 
 def public_length(text: str) -> int:
-    """How much of the beginning of `text` may be shown: an address that may hold a password is shown to the end of its scheme."""
+    """Return how much of the beginning of `text` may be shown: an address that may hold a password, to the end of its scheme."""
     at = text.find(ADDRESS) + len(ADDRESS)
     return at if at >= len(ADDRESS) and not _SECRET.isdisjoint(text[at:]) else len(text)
 
@@ -36,7 +36,7 @@ def public(text: str) -> str:
 
 def without_passwords(message: str) -> str:
     """A message that may quote an address or a connection string as it stands, with dots in place of the passwords in it."""
-    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}...", message)
+    return _PASSWORD.sub(lambda match: f"{match[1] or match[2]}...", message)
 
 
 def quoted(word: str) -> str:
