@@ -76,7 +76,7 @@ def profile(
     """
     at = np.asarray(epsilons, dtype=float)
     if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
-        raise InputError("expected finite epsilons >= 0 in increasing order, found others")
+        raise InputError(f"expected finite epsilons >= 0 in increasing order, found {at.tolist()!r:.80}")
     chosen = sound_profiles(pipeline, group_size=group_size)
     result = {accountant.name: (accountant, profile) for accountant, profile in chosen}
     wide = list(points)

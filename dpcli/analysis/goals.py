@@ -191,4 +191,4 @@ def require_idle(delta: float | None, accountants: Sequence[str]) -> None:
     """Raises InputError for flags that only an epsilon reads."""
     for name, stated in (("delta", delta is not None), ("accountant", bool(accountants))):
         if stated:
-            raise InputError(f"--{name}: expected --target-epsilon, which alone it is about, found another target")
+            raise InputError(f"--{name} belongs to --target-epsilon: no other target has one")

@@ -48,7 +48,8 @@ def together(
     """
     pipelines = [pipeline for pipeline, _ in parts]
     if len(by_dataset(pipelines)) != 1 or any(pipeline.privacy.dataset is None for pipeline in pipelines):
-        raise InputError("expected pipelines of one dataset, found others")
+        datasets = ", ".join(sorted({pipeline.privacy.dataset or "none" for pipeline in pipelines}))
+        raise InputError(f"expected pipelines of one dataset, found {datasets}")
     for name in accountants or ():
         require_known(name)
     quick = accountants is None and tolerance is None

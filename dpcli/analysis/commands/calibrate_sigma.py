@@ -60,7 +60,9 @@ def command(
         require_idle(delta, accountants)
     if file is None:
         if goal is not None and write is not None:
-            raise InputError("--write: expected --target-epsilon, whose file states a budget, or FILE; found another target")
+            raise InputError(
+                "--write needs FILE with this target: only of --target-epsilon can flags make a file, whose [budget] states it"
+            )
         result = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
         text = _written(result, flags)
         diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))
