@@ -157,13 +157,13 @@ def answered(inquiry: Inquiry, panel: Panel) -> Answers:
             row = named(row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE), inquiry.told)
             first.append(row)
             if settles(row.bound):
-                rows = _beside(inquiry, panel, row, tuple(first)) if panel.rows else tuple(first)
+                rows = _with_cheap(inquiry, panel, row, tuple(first)) if panel.rows else tuple(first)
                 cross_check(rows)
                 return Answers(rows, row, profile)
     return _everybody(inquiry, panel, {row.accountant.name: row for row in first})
 
 
-def _beside(inquiry: Inquiry, panel: Panel, settling: AccountRow, first: tuple[AccountRow, ...]) -> tuple[AccountRow, ...]:
+def _with_cheap(inquiry: Inquiry, panel: Panel, settling: AccountRow, first: tuple[AccountRow, ...]) -> tuple[AccountRow, ...]:
     """A row for each accountant: those at hand, those that are cheap, and the reason why the rest are left out."""
     result = {row.accountant.name: row for row in first}
     others = [accountant_named(name) for name in panel.names if name not in result]

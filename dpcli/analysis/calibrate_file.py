@@ -123,13 +123,13 @@ def calibrate_file(
         # Sections are held against the answer, and not against a number on the way to it.
         result = calibrate(replace(pipeline, sections=()), budget.epsilon, at, parameter, chosen, accountants, group_size)
         if budget.rho is None or settled(total_rho(resolve(result.pipeline, group_size)).value, budget.rho) <= budget.rho:
-            return _held(result, pipeline)
+            return _checked_by_sections(result, pipeline)
     # Beside a cap on epsilon this is with more noise, so that epsilon holds too.
     assert budget.rho is not None  # a [budget] has one of the two
     return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size)
 
 
-def _held(calibration: Calibration, pipeline: Pipeline) -> Calibration:
+def _checked_by_sections(calibration: Calibration, pipeline: Pipeline) -> Calibration:
     """The answer for a file with the sections that it has. Raises InputError where one contradicts it."""
     answer = replace(calibration.pipeline, sections=pipeline.sections)
     refuse_contradicted(answer)

@@ -54,7 +54,7 @@ def together(
         require_known(name)
     quick = accountants is None and tolerance is None
     panel = Panel(tuple(dict.fromkeys(accountants or ACCOUNTANTS)), quick, tolerance, rows)
-    whole = replace(_whole(pipelines), budget=budget)
+    whole = replace(_joint(pipelines), budget=budget)
     at = budget.delta if delta is None and epsilon is None and budget is not None else delta
     charges = tuple(
         replace(charge, name=f"{pipeline.path}: {charge.name}")
@@ -64,7 +64,7 @@ def together(
     return priced(whole, charges, panel, at, epsilon, group_size)
 
 
-def _whole(pipelines: Sequence[Pipeline]) -> Pipeline:
+def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
     """Return the statement that covers all files; what they state differently is not stated."""
     first = pipelines[0].privacy
     stated = [pipeline.privacy for pipeline in pipelines]

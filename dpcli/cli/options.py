@@ -305,7 +305,7 @@ def tell(
         if (judges(name) or not stays) and (place := os.path.realpath(path)) not in places:
             places.add(place)
             with suppress(DpcliError):  # the first error is the one to be told
-                write(path, _told(document, name), appended(name), inputs)
+                write(path, _error_text(document, name), appended(name), inputs)
     if judges(format_):
         show(_render(document, format_, None))
 
@@ -323,7 +323,7 @@ def _stopped(error: BaseException, words: str, path: str) -> Document:
     return stopped(words, path, said or type(error).__name__, code, places)
 
 
-def _told(document: Document, name: str) -> str:
+def _error_text(document: Document, name: str) -> str:
     """An error in a format; in plain words where the format has none for it."""
     try:
         return _render(document, name, None)

@@ -183,13 +183,13 @@ def table_paths() -> tuple[str, ...]:
 def of_table(path: str) -> str:
     """The tables with this dotted key: their own keys in full, those that a word selects by name; "" where there are none."""
     places = [place for place in every_table() if place.path == path]
-    plain = [_whole(place) for place in places if not place.word]
+    plain = [_complete(place) for place in places if not place.word]
     return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
 
 
 def of_word(word: str) -> str:
     """Return the meaning of a word that selects the keys of a table, its keys, and the premises of a mechanism or a sampling scheme."""
-    return "\n\n".join([*(_whole(place) for place in every_table() if place.word == word), *_premises(word)])
+    return "\n\n".join([*(_complete(place) for place in every_table() if place.word == word), *_premises(word)])
 
 
 def _premises(word: str) -> Iterator[str]:
@@ -204,7 +204,7 @@ def of_key(name: str) -> str:
     return "\n".join([f"{name}: a key of the file", "", *map(hanging, lines)]) if lines else ""
 
 
-def _whole(place: TablePlace) -> str:
+def _complete(place: TablePlace) -> str:
     keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys of its own"]
     return "\n".join([place.title, "", filled(place.doc), "", *keys])
 

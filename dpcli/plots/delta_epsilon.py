@@ -32,7 +32,7 @@ def chart(question: Question) -> Chart:
         y=Axis("delta", low, 1.0, scale="log"),
         lines=tuple(_line(curve) for curve in result),
         bands=tuple(band for curve in result for band in curve.bands(_across)),
-        markers=_here(account),
+        markers=_own_point(account),
         notes=(
             *([GUARANTEES] if any(curve.sound for curve in result) else []),
             *certificates(result),
@@ -53,7 +53,7 @@ def _across(delta: float, epsilon: float) -> tuple[float, float]:
     return epsilon, delta
 
 
-def _here(account: Account) -> tuple[Marker, ...]:
+def _own_point(account: Account) -> tuple[Marker, ...]:
     if not account.delta or not math.isfinite(account.upper):
         return ()
     return (Marker(f"{epsilon_at_most(account)} at delta = {account.delta!r}", account.upper, account.delta),)

@@ -36,7 +36,7 @@ def chart(
         y=Axis("epsilon", low, high, scale="log"),
         lines=(*lines, *_budget(account, xs, low, high)),
         bands=tuple(band for curve in result for band in curve.bands(_upright) if all(y > 0.0 for _, y in band.lower)),
-        markers=_here(account, result, key, own),
+        markers=_own_point(account, result, key, own),
         notes=(*certificates(result), *not_a_bound(account, question.accountants or ())),
     )
 
@@ -51,7 +51,7 @@ def _positive(curve: EpsilonCurve) -> Line:
     return Line(line.label, tuple((x, y) for x, y in line.points if y > 0.0), line.tone, line.dashed)
 
 
-def _here(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, own: float) -> tuple[Marker, ...]:
+def _own_point(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, own: float) -> tuple[Marker, ...]:
     """The headline at the file's own value, unless the lines say otherwise there: then the value is not what the file runs at."""
     drawn = min((e.upper for curve in epsilon_curves for value, e in curve.epsilons if value == own), default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):

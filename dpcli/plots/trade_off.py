@@ -25,7 +25,7 @@ READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the
 def chart(question: Question) -> Chart:
     """The curve of all guarantees together, that of the headline alone, and no information. Raises InputError, CannotCertify."""
     account = question.headline()
-    result = _named(question, account) if question.accountants else ((WHOLE, _whole(question, account)),)
+    result = _named(question, account) if question.accountants else ((WHOLE, _complete(question, account)),)
     return picture(account, result, question.accountants)
 
 
@@ -59,7 +59,7 @@ def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
     )
 
 
-def _whole(question: Question, account: Account) -> ProfileCurve:
+def _complete(question: Question, account: Account) -> ProfileCurve:
     """The privacy profile, closely spaced where e^epsilon still bends the curve."""
     reach = 1.25 * min(row.upper for row in account.rows) + 1e-3
     epsilons = sorted({*np.linspace(0.0, min(reach, 8.0), POINTS).tolist(), *np.linspace(0.0, reach, 9).tolist()})

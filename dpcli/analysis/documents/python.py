@@ -21,15 +21,15 @@ def account(account: Account) -> Document:
     """Return what `dpcli account` prints, with the findings about the deltas at which it is printed."""
     at = account.at if account.quantity == "epsilon" else None
     cap = None if account.budget is None or account.budget.epsilon is None else account.budget.epsilon.delta
-    return account_report.document(account, _told(account.pipeline, {"delta": at, "budget.delta": None if cap == at else cap}))
+    return account_report.document(account, _findings(account.pipeline, {"delta": at, "budget.delta": None if cap == at else cap}))
 
 
 def calibration(calibration: Calibration) -> Document:
     """Return what `dpcli calibrate` prints, with the findings about its delta."""
-    return calibration_report.document(calibration, _told(calibration.pipeline, {"delta": calibration.delta}))
+    return calibration_report.document(calibration, _findings(calibration.pipeline, {"delta": calibration.delta}))
 
 
-def _told(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diagnostic, ...]:
+def _findings(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diagnostic, ...]:
     return judged_deltas(deltas, pipeline.privacy.dataset_size, pipeline.path or "<pipeline>")
 
 

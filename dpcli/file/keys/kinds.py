@@ -69,10 +69,7 @@ class Number:
     """A finite real number; a whole number will do."""
 
     text: str = "a number"
-
-    @property
-    def takes(self) -> str:
-        return "number"
+    takes: str = "number"
 
     def read(self, value: Any, place: KeyPlace) -> float:
         if type(value) not in (int, float):
@@ -91,10 +88,7 @@ class WholeNumber:
     """A whole number, written as one: 1e18 is refused with the digits to write instead."""
 
     text: str = "a whole number"
-
-    @property
-    def takes(self) -> str:
-        return "whole number"
+    takes: str = "whole number"
 
     def read(self, value: Any, place: KeyPlace) -> int:
         if type(value) is float and not math.isfinite(value):
@@ -114,10 +108,7 @@ class Flag:
     """true or false."""
 
     text: str = "true or false"
-
-    @property
-    def takes(self) -> str:
-        return self.text
+    takes: str = "true or false"
 
     def read(self, value: Any, place: KeyPlace) -> bool:
         if type(value) is not bool:
@@ -134,10 +125,7 @@ class Day:
     """A date without a time."""
 
     text: str = "a date (2030-12-31, without quotes)"
-
-    @property
-    def takes(self) -> str:
-        return "date"
+    takes: str = "date"
 
     def read(self, value: Any, place: KeyPlace) -> datetime.date:
         if type(value) is not datetime.date:
@@ -274,10 +262,7 @@ class Opaque:
     """A table that another command reads."""
 
     text: str = "a table"
-
-    @property
-    def takes(self) -> str:
-        return "table"
+    takes: str = "table"
 
     def read(self, value: Any, place: KeyPlace) -> dict[str, Any]:
         if type(value) is not dict:

@@ -89,6 +89,7 @@ class KeyTable:
 
     cls: type
     members_of: Callable[[type], Members]
+    takes: str = "table"
 
     @property
     def members(self) -> Members:
@@ -98,10 +99,6 @@ class KeyTable:
     def text(self) -> str:
         stated = [name for name, member in self.members.items() if member.required] or list(self.members)[:2]
         return "a table { " + ", ".join(f"{name} = ..." for name in stated) + " }"
-
-    @property
-    def takes(self) -> str:
-        return "table"
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
@@ -130,6 +127,7 @@ class SelectedTable:
     members_of: Callable[[type], Members]
     default: str | None = None
     doc: str = ""
+    takes: str = "table"
 
     @classmethod
     def by(cls, selection: Selection, members_of: Callable[[type], Members], doc: str = "") -> SelectedTable:
@@ -139,10 +137,6 @@ class SelectedTable:
     @property
     def text(self) -> str:
         return f"a table {{ {self.selector} = ..., ... }}"
-
-    @property
-    def takes(self) -> str:
-        return "table"
 
     @property
     def choice(self) -> OneOf:
@@ -215,10 +209,7 @@ class Unjudged:
     """A value whose rule depends on a word that could not be read."""
 
     text: str = "a value"
-
-    @property
-    def takes(self) -> str:
-        return "value"
+    takes: str = "value"
 
     def read(self, value: Any, place: KeyPlace) -> None:
         return None

@@ -45,10 +45,7 @@ class Remark:
     """Free text, blank or over several lines, without what a terminal would act on."""
 
     text: str = "text in quotes"
-
-    @property
-    def takes(self) -> str:
-        return "text"
+    takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
@@ -72,10 +69,7 @@ class Text:
     """A name: one line, printable throughout, as it goes into tables, terminals and logs."""
 
     text: str = "text in quotes"
-
-    @property
-    def takes(self) -> str:
-        return "text"
+    takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
@@ -99,10 +93,7 @@ class Paragraph:
     """A sentence or more, over several lines if need be; never blank, nor NOT STATED, since either would count as stated."""
 
     text: str = "text in quotes"
-
-    @property
-    def takes(self) -> str:
-        return "text"
+    takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
@@ -123,10 +114,7 @@ class Signature:
     """The name of an accountable person, with a visible letter or digit."""
 
     text: str = "text in quotes"
-
-    @property
-    def takes(self) -> str:
-        return "text"
+    takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         name = Text(self.text).read(value, place)

@@ -27,10 +27,7 @@ class MechanismTable:
     """A [[mechanism]] table: the keys that every entry shares, and those of its type."""
 
     text: str = "a table { name = ..., type = ..., ... }"
-
-    @property
-    def takes(self) -> str:
-        return "table"
+    takes: str = "table"
 
     def members(self, name: str | None) -> Members:
         """The keys of an entry of type `name`; None where that cannot be read."""
@@ -67,10 +64,7 @@ class Mechanisms:
 
     text: str = "at least one [[mechanism]] table"
     item: MechanismTable = MechanismTable()
-
-    @property
-    def takes(self) -> str:
-        return "array of table"
+    takes: str = "array of table"
 
     def read(self, value: Any, place: KeyPlace) -> tuple[Entry | None, ...]:
         if type(value) is not list:

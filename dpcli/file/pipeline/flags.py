@@ -90,7 +90,7 @@ class Stated:
         if self.steps is not None and self.epochs is not None:
             raise InputError("expected --steps or --epochs, found both")
         if self.epochs is not None:
-            return {"epochs": _whole(self.epochs)}
+            return {"epochs": _as_count(self.epochs)}
         if self.steps is None and self.sampled:
             raise InputError(
                 "expected --steps or --epochs with --sampling-rate or --batch-size, found neither (--steps 1 for one step)"
@@ -135,10 +135,10 @@ def words_of_flags(given: Mapping[str, Any]) -> list[str]:
 def _flag(name: str, value: Any) -> Iterator[str]:
     yield "--" + name.replace("_", "-")
     if value is not True:
-        yield value if type(value) is str else value_text(_whole(value))
+        yield value if type(value) is str else value_text(_as_count(value))
 
 
-def _whole(value: Any) -> Any:
+def _as_count(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() else value
 
 

@@ -159,7 +159,7 @@ def _bound(
     def lookup(name: str) -> tuple[Spec, int]:
         part = entries[name]
         spec = _bound(part, entries, dataset_size, depth + 1, left)
-        return (_whole(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
+        return (_whole_run(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
 
     bound = entry.spec.bind(lookup)
     if bound.unsampled and not isinstance(entry.sampling, Unsampled | None):
@@ -167,7 +167,7 @@ def _bound(
     return bound
 
 
-def _whole(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
+def _whole_run(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
     from dpcli.mechanisms.combined.whole_run import WholeRun
 
     return WholeRun(spec, part.sampling, part.runs(dataset_size))

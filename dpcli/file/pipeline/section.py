@@ -32,14 +32,11 @@ class SectionTable:
 
     name: str
     text: str = "a table"
+    takes: str = "table"
 
     @property
     def table(self) -> Kind:
         return kind_of(load({**SECTIONS, **RELEASED}[self.name]))
-
-    @property
-    def takes(self) -> str:
-        return "table"
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
@@ -55,10 +52,7 @@ class DefaultsTable:
     """[defaults] as far as no mechanism takes it: what is left of it is refused."""
 
     text: str = "a table"
-
-    @property
-    def takes(self) -> str:
-        return "table"
+    takes: str = "table"
 
     def read(self, value: Any, place: KeyPlace) -> None:
         if type(value) is not dict:

@@ -73,7 +73,7 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
     return text
 
 
-def _whole(value: int) -> str:
+def _integer(value: int) -> str:
     # Python refuses to write integers of more than 4300 digits, and nobody would read one.
     return str(value) if value.bit_length() <= 128 else f"a whole number of {value.bit_length()} bits"
 
@@ -84,7 +84,7 @@ def _text(value: str) -> str:
 
 _SHOWN: dict[type, Any] = {
     bool: lambda value: "true" if value else "false",
-    int: _whole,
+    int: _integer,
     float: repr,
     str: _text,
     list: lambda value: "a list" if value else "an empty list",
