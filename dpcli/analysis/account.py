@@ -40,14 +40,14 @@ class EpsilonVerdict:
 
 @dataclass(frozen=True, slots=True)
 class BudgetVerdict:
-    """What a file spends against its caps, of which it has one at least."""
+    """The spending of a file against its caps, of which it has at least one."""
 
     epsilon: EpsilonVerdict | None
     rho: RhoVerdict | None = None
 
     @property
     def capped(self) -> tuple[EpsilonVerdict | RhoVerdict, ...]:
-        """Those that there are."""
+        """The caps that there are."""
         return tuple(one for one in (self.epsilon, self.rho) if one is not None)
 
     @property
@@ -57,7 +57,7 @@ class BudgetVerdict:
 
     @property
     def over(self) -> bool:
-        """Whether it does not pay for the file; what cannot be certified it does not."""
+        """Return whether the budget does not cover the file; what cannot be certified is not covered."""
         return self.verdict in OVER
 
     def words(self, decimals: int = 4) -> str:
@@ -65,7 +65,7 @@ class BudgetVerdict:
         return ", ".join(one.words(decimals) for one in self.capped)
 
     def wanted(self) -> str:
-        """The same, for whoever is refused: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""
+        """Word the verdict for a refusal: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""
         if self.epsilon is None:
             return f"expected no more than the cap, found {self.words()}"
         rho = "" if self.rho is None else f", {self.rho.words()}"
@@ -128,12 +128,12 @@ class Account(Displayed):
 
     @property
     def listed(self) -> AccountRow | None:
-        """What the mechanisms of the file cost; of an adaptive one that is not what it guarantees."""
+        """The cost of the listed mechanisms, which an adaptive file does not guarantee."""
         return smallest(self.rows) if self.pipeline.privacy.adaptive else self.winner
 
     @property
     def rho(self) -> TotalRho:
-        """What all charges cost in zCDP."""
+        """The zCDP cost of all charges."""
         return total_rho(self.charges)
 
     @property
@@ -199,7 +199,7 @@ def headline(
 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
-    """What the accountants add up for so many runs of a pipeline. Raises InputError as `account` does."""
+    """Return the charges of so many runs of a pipeline. Raises InputError as `account` does."""
     return repeated(resolve(pipeline, _checked_group(group_size)), runs)
 
 
@@ -255,7 +255,7 @@ def sound_profiles(
 
 
 def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
-    """Whether lower bounds on the mechanisms' dominating pairs are lower bounds on the pipeline; else they must not be shown."""
+    """Return whether lower bounds on the dominating pairs are lower bounds on the pipeline; otherwise they must not be shown."""
     return not pipeline.privacy.adaptive and all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
 
 
@@ -299,12 +299,12 @@ def _shares(
 
 
 def _budget(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> BudgetVerdict | None:
-    """None without a cap, and where the one on epsilon holds at no delta that is stated."""
+    """Return the verdict, None without a cap or if the cap on epsilon holds at no stated delta."""
     cap = pipeline.budget
     if cap is None:
         return None
-    found = BudgetVerdict(_epsilon(pipeline, cap, inquiry, panel, winner), rho_verdict(inquiry.charges, cap.rho, cap.warn_at))
-    return found if found.capped else None
+    result = BudgetVerdict(_epsilon(pipeline, cap, inquiry, panel, winner), rho_verdict(inquiry.charges, cap.rho, cap.warn_at))
+    return result if result.capped else None
 
 
 def _epsilon(pipeline: Pipeline, cap: Budget, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> EpsilonVerdict | None:
@@ -337,7 +337,7 @@ def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> t
 
 
 def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
-    """What to say where delta = 0 refuses noise of some kinds, however much there is of it; nothing where it does not."""
+    """Explain that no amount of the file's noise has a finite epsilon at delta = 0; "" for noise that has."""
     names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta] if delta == 0.0 else []
     if not names:
         return ""

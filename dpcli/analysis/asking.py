@@ -35,15 +35,14 @@ BESIDE = 4e5  # cells (some 20 ms) for all other rows together, or what the inte
 
 
 def settles(bound: Bound | None) -> bool:
-    """Whether a bound on what is attained is certified from both sides, closely enough to be the headline whatever others say."""
+    """Return whether an attained bound is certified from both sides closely enough to be the headline."""
     if bound is None or bound.lower is None or not math.isfinite(bound.upper):
         return False
     return bound.upper - bound.lower <= SETTLED * bound.upper
 
 
 def beside(settling: Accountant, others: Sequence[Accountant], parts: int) -> Iterator[Accountant]:
-    """Those that are asked all the same, cheapest first: by the work that they state for so many mechanisms, so that every machine asks the
-    same ones."""
+    """Yield the accountants that are asked anyway, cheapest first, by the work that they state: every machine asks the same ones."""
     left = max(BESIDE, settling.cells(parts))
     for other in sorted(others, key=lambda each: each.cells(parts)):
         left -= other.cells(parts)
@@ -78,7 +77,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """What each accountant is asked: quantity: the other one is given, `at`."""
+    """The question for each accountant. quantity: what is asked for, given the other, `at`."""
 
     charges: tuple[BillLine, ...]
     adaptive: bool
@@ -100,7 +99,7 @@ class Inquiry:
 
     @property
     def steps(self) -> Steps:
-        """What is added up: of thousands of different ones fewer that dominate them."""
+        """The steps to add up: of thousands of different ones, fewer that dominate them."""
         return self.each if self.fewer is None else self.fewer[0]
 
     @cached_property
@@ -112,12 +111,12 @@ class Inquiry:
 
     @property
     def below(self) -> Steps:
-        """What dominates nothing that the steps do not."""
+        """Steps that the given ones dominate."""
         return self.each if self.fewer is None else self.fewer[1]
 
     @cached_property
     def attained(self) -> bool:
-        """Whether a lower bound on the dominating pairs of the steps is one on the pipeline."""
+        """Return whether a lower bound on the dominating pairs of the steps is one on the pipeline."""
         return reached(self.charges) and self.fewer is None
 
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
@@ -135,7 +134,7 @@ class Inquiry:
 
 
 def reached(charges: tuple[BillLine, ...]) -> bool:
-    """Whether some data attains every pair."""
+    """Return whether some data attain every pair."""
     return all(charge.mechanism.attained() for charge in charges)
 
 
@@ -149,7 +148,7 @@ class Answers:
 
 
 def answered(inquiry: Inquiry, panel: Panel) -> Answers:
-    """Those that may settle the headline first; where one does, of the others only those that are cheap, or none."""
+    """Ask the accountants that may settle the headline first; once one has, only the cheap ones of the rest, or none."""
     first: list[AccountRow] = []
     if panel.quick and inquiry.attained:
         for name in SETTLING:
@@ -158,26 +157,26 @@ def answered(inquiry: Inquiry, panel: Panel) -> Answers:
             row = named(row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE), inquiry.told)
             first.append(row)
             if settles(row.bound):
-                rows = _beside(inquiry, panel, row, tuple(first)) if panel.rows else tuple(first)
+                rows = _with_cheap(inquiry, panel, row, tuple(first)) if panel.rows else tuple(first)
                 cross_check(rows)
                 return Answers(rows, row, profile)
     return _everybody(inquiry, panel, {row.accountant.name: row for row in first})
 
 
-def _beside(inquiry: Inquiry, panel: Panel, settling: AccountRow, first: tuple[AccountRow, ...]) -> tuple[AccountRow, ...]:
+def _with_cheap(inquiry: Inquiry, panel: Panel, settling: AccountRow, first: tuple[AccountRow, ...]) -> tuple[AccountRow, ...]:
     """A row for each accountant: those at hand, those that are cheap, and the reason why the rest are left out."""
-    found = {row.accountant.name: row for row in first}
-    others = [accountant_named(name) for name in panel.names if name not in found]
+    result = {row.accountant.name: row for row in first}
+    others = [accountant_named(name) for name in panel.names if name not in result]
     profiles = {each.name: inquiry.profile(each, None, GLANCE) for each in others}
     able = [each for each in others if not isinstance(profiles[each.name], str)]  # the others have said why not
     parts = len({mechanism for mechanism, _ in inquiry.steps})
     cheap = list(beside(settling.accountant, able, parts))
     for each in (*cheap, *(other for other in others if other not in able)):
         row = row_of(each, profiles[each.name], inquiry.quantity, inquiry.at, SHARE)
-        found[each.name] = named(row, inquiry.told)
+        result[each.name] = named(row, inquiry.told)
     why = not_asked(settling.accountant)
-    found |= {each.name: AccountRow(each, None, why, asked=False) for each in others if each.name not in found}
-    return tuple(found[name] for name in panel.names)
+    result |= {each.name: AccountRow(each, None, why, asked=False) for each in others if each.name not in result}
+    return tuple(result[name] for name in panel.names)
 
 
 def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) -> Answers:
@@ -188,11 +187,11 @@ def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) 
     profiles = [inquiry.profile(accountant, panel.tolerance, seconds) for accountant in chosen]
     share = SHARE if len(chosen) > 1 else 1.0
     turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))
-    found = {
+    result = {
         k: known.get(chosen[k].name) or named(row_of(chosen[k], profiles[k], inquiry.quantity, inquiry.at, share), inquiry.told)
         for k in turns
     }
-    rows = tuple(found[k] for k in range(len(chosen)))
+    rows = tuple(result[k] for k in range(len(chosen)))
     if panel.quick and not any(certified(row) for row in rows):  # nobody has an interval: let the grid take its time
         before, profiles = profiles, [tuned(profile, None, MOMENT) for profile in profiles]
         rows = tuple(
@@ -251,14 +250,14 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
         accountant = accountant_named(name)
         return row_of(accountant, accountant.compose(steps).tuned(None, GLANCE), "epsilon", delta)
 
-    whole = all(mechanism.attained() for mechanism, _ in steps)
+    attained = all(mechanism.attained() for mechanism, _ in steps)
     known: dict[str, AccountRow] = {}
-    for name in SETTLING if whole else ():
+    for name in SETTLING if attained else ():
         known[name] = row(name)
         if settles(known[name].bound):
             return known[name]
     rows = tuple(known.get(name) or row(name) for name in ACCOUNTANTS)
-    cross_check(rows if whole else tuple(map(upper_only, rows)))
+    cross_check(rows if attained else tuple(map(upper_only, rows)))
     return smallest(rows)
 
 
@@ -275,8 +274,8 @@ def witnesses(steps: Steps, delta: float | None, epsilon: float | None) -> Itera
     z = _order(steps, delta, epsilon) - 1.0
     tried: set[Steps] = set()
     for share in SHARES:
-        found = tuple((mechanism.witness(1.0 + share * z), count) for mechanism, count in steps)
-        known = tuple((witness, count) for witness, count in found if witness is not None)
+        result = tuple((mechanism.witness(1.0 + share * z), count) for mechanism, count in steps)
+        known = tuple((witness, count) for witness, count in result if witness is not None)
         if len(known) == len(steps) and known not in tried:
             tried.add(known)
             yield known

@@ -83,7 +83,7 @@ class Calibration(Displayed):
         ]
 
     def number(self, value: float) -> float:
-        """As the file states it: what is counted is a whole number."""
+        """Return the value as the file states it: a count is a whole number."""
         return int(value) if self.parameter in COUNTED else value
 
 
@@ -180,14 +180,14 @@ def calibrate(
 
 
 def solvable(pipeline: Pipeline, targets: Sequence[tuple[str, str]] | None, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """What is solved for, with what shares its sample. Raises InputError as `calibrate` does."""
+    """Return the keys to solve for, with those that share their sample. Raises InputError as `calibrate` does."""
     if solve not in get_args(Parameter):
         raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
     return _with_companions(pipeline, targets if targets is not None else _find_targets(pipeline, solve))
 
 
 def refused_by_keys(candidate: Pipeline) -> bool:
-    """Whether the file's own rules refuse the value that was put in."""
+    """Return whether the file's own rules refuse the value."""
     return any(True for entry in candidate.mechanisms for _ in entry.spec.problems())
 
 
@@ -210,7 +210,7 @@ def _without(accountants: Sequence[str] | None, refused: Mapping[str, Sequence[f
 
 
 def _tight(result: Account) -> bool:
-    """Whether no sound accountant could say noticeably less."""
+    """Return whether no sound accountant could give a noticeably smaller bound."""
     return result.lower is not None and result.upper - result.lower <= TIGHT * result.upper
 
 
@@ -388,12 +388,12 @@ def substitute(pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: fl
 def _with_companions(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The targets, and the same key of every entry that shares the sample of one, where it is about the draw."""
     entries = {entry.name: entry for entry in pipeline.mechanisms}
-    found = (
+    result = (
         (other.name, key)
         for name, key in targets
         for other in (together(entries[name], pipeline.mechanisms) if name in entries and key in DRAWN_KEYS else ())
     )
-    return tuple(dict.fromkeys((*targets, *found)))
+    return tuple(dict.fromkeys((*targets, *result)))
 
 
 def _with(entry: Entry, key: str, value: float, shared: bool) -> Entry:
@@ -408,21 +408,21 @@ def _with(entry: Entry, key: str, value: float, shared: bool) -> Entry:
         return replace(entry, **changes[key]())
     spec: Any = entry.spec
     stated = (getattr(spec, name, None) for name in ("sensitivity", "l2_sensitivity"))
-    times = next((found for found in stated if found is not None), None) if shared and key in ("sigma", "scale") else None
+    times = next((result for result in stated if result is not None), None) if shared and key in ("sigma", "scale") else None
     return replace(entry, spec=replace(spec, **{key: value * (times or 1.0)}))
 
 
 def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:
     """The one entry whose parameter can be solved for."""
-    found = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
-    if found and set(_with_companions(pipeline, found[:1])) >= set(found):
-        return tuple(found)
-    if not found:
+    result = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
+    if result and set(_with_companions(pipeline, result[:1])) >= set(result):
+        return tuple(result)
+    if not result:
         raise InputError(none_has(pipeline.mechanisms, solve))
-    if len(found) > 1:
-        names = first_names(name for name, _ in found)
+    if len(result) > 1:
+        names = first_names(name for name, _ in result)
         raise InputError(f"expected one mechanism whose {solve} can be solved for, found {names}: name one (--mechanism NAME)")
-    return tuple(found)
+    return tuple(result)
 
 
 def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:

@@ -100,16 +100,16 @@ def calibrate_file(
     Raises InputError, CannotCertify as `calibrate` does; InputError where a section contradicts the answer.
     """
     text = read_bytes(path) if data is None else data
-    asked = targets(text, path)
+    marked = targets(text, path)
     parameter: Parameter = solve  # type: ignore[assignment]
-    if asked and solve != "noise":
-        raise InputError(f'{path}: expected numbers with --solve {solve}, found {asked[0][1]} = "calibrate" in "{asked[0][0]}"')
-    for name, key in asked:
+    if marked and solve != "noise":
+        raise InputError(f'{path}: expected numbers with --solve {solve}, found {marked[0][1]} = "calibrate" in "{marked[0][0]}"')
+    for name, key in marked:
         if key not in NOISE_KEYS:
             known = ", ".join(NOISE_KEYS)
             raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {_stated(key)}')
-    pipeline = _open(text, path) if asked else parse(text, path)
-    chosen = tuple(pair for name in mechanisms for pair in _named(pipeline, name, parameter)) or asked or None
+    pipeline = _open(text, path) if marked else parse(text, path)
+    chosen = tuple(pair for name in mechanisms for pair in _named(pipeline, name, parameter)) or marked or None
     if goal is not None:
         return calibrate_goal(pipeline, goal, parameter, chosen, group_size)
     if target_epsilon is not None:
@@ -120,19 +120,19 @@ def calibrate_file(
     if budget.epsilon is not None:
         at = delta if delta is not None else budget.delta
         # Sections are held against the answer, and not against a number on the way to it.
-        found = calibrate(replace(pipeline, sections=()), budget.epsilon, at, parameter, chosen, accountants, group_size)
-        if budget.rho is None or settled(total_rho(resolve(found.pipeline, group_size)).value, budget.rho) <= budget.rho:
-            return _held(found, pipeline)
+        result = calibrate(replace(pipeline, sections=()), budget.epsilon, at, parameter, chosen, accountants, group_size)
+        if budget.rho is None or settled(total_rho(resolve(result.pipeline, group_size)).value, budget.rho) <= budget.rho:
+            return _checked_by_sections(result, pipeline)
     # Beside a cap on epsilon this is with more noise, so that epsilon holds too.
     assert budget.rho is not None  # a [budget] has one of the two
     return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size)
 
 
-def _held(found: Calibration, asked: Pipeline) -> Calibration:
+def _checked_by_sections(calibration: Calibration, pipeline: Pipeline) -> Calibration:
     """The answer for a file with the sections that it has. Raises InputError where one contradicts it."""
-    answer = replace(found.pipeline, sections=asked.sections)
+    answer = replace(calibration.pipeline, sections=pipeline.sections)
     refuse_contradicted(answer)
-    return replace(found, pipeline=answer)
+    return replace(calibration, pipeline=answer)
 
 
 def _open(text: bytes, path: str) -> Pipeline:
@@ -144,7 +144,7 @@ def _open(text: bytes, path: str) -> Pipeline:
 
 
 def _stated(key: str) -> str:
-    """What to do for a key whose value is not solved for in place."""
+    """Advise on a key whose value is not solved for in place."""
     if key != "radius":
         return "state a number"
     return "state a number; from any, dpcli pmixed account FILE --solve radius finds the largest that the budget allows"
@@ -204,25 +204,25 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
     stated = tables_of(text)
     entries = plain_entries(stated).get("mechanism", [])
     values = {_path(entries, name, key): value for name, key, value in calibration.values}
-    found = edited(text, dict(zip(written(stated, values), values.values(), strict=True)))
-    for entry, meant in zip(plain_entries(tables_of(found))["mechanism"], _solved(entries, values), strict=True):
+    result = edited(text, dict(zip(written(stated, values), values.values(), strict=True)))
+    for entry, meant in zip(plain_entries(tables_of(result))["mechanism"], _solved(entries, values), strict=True):
         if entry != meant:
             raise InputError(
                 f"--write: expected a place for the answer alone, found one that {quoted(entry['name'])} reads too ([defaults], or beside "
                 "a list): state the value in its own table"
             )
-    return found
+    return result
 
 
 def _solved(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[dict[str, Any]]:
     """The entries with each of these values at its place, and nowhere else."""
-    found = copy.deepcopy(entries)
+    result = copy.deepcopy(entries)
     for (_, at, *keys), value in values.items():
-        table: Any = found[int(at)]
+        table: Any = result[int(at)]
         for key in keys[:-1]:
             table = table[key]
         table[keys[-1]] = value
-    return found
+    return result
 
 
 def _path(entries: list[dict[str, Any]], name: str, key: str) -> Path:
@@ -244,13 +244,13 @@ class ClassicalNoise:
     proved: bool
 
 
-def classical_noise(found: Calibration) -> ClassicalNoise | None:
-    """What the classical formula says for the same target; None for anything but one Gaussian, released once from all of the data."""
-    solved, delta = found.pipeline.mechanisms, found.delta
+def classical_noise(calibration: Calibration) -> ClassicalNoise | None:
+    """Return the noise of the classical formula for the same target; None unless the pipeline is one Gaussian release of all data."""
+    solved, delta = calibration.pipeline.mechanisms, calibration.delta
     if delta is None or not 0.0 < delta < 1.0:
         return None
-    alone = found.parameter == "noise" and found.runs == len(solved) == 1
-    charges = resolve(found.pipeline, found.group_size) if alone else ()
+    alone = calibration.parameter == "noise" and calibration.runs == len(solved) == 1
+    charges = resolve(calibration.pipeline, calibration.group_size) if alone else ()
     if len(charges) != 1 or charges[0].count != 1:
         return None
     try:
@@ -259,6 +259,6 @@ def classical_noise(found: Calibration) -> ClassicalNoise | None:
         return None
     if not 0.0 < mu < math.inf:
         return None
-    sigma = classical_sigma(found.target, delta)
-    sensitivity = mu * found.value  # in the units of the key
-    return ClassicalNoise(sigma * sensitivity, gaussian_epsilon_upper(1.0 / sigma, delta), found.target < PROVED_BELOW)
+    sigma = classical_sigma(calibration.target, delta)
+    sensitivity = mu * calibration.value  # in the units of the key
+    return ClassicalNoise(sigma * sensitivity, gaussian_epsilon_upper(1.0 / sigma, delta), calibration.target < PROVED_BELOW)

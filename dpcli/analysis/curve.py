@@ -46,7 +46,7 @@ class ProfileCurve:
 
     @property
     def close(self) -> bool:
-        """Whether the two bounds nearly meet wherever it matters."""
+        """Return whether the two bounds nearly meet wherever it matters."""
         return bool(np.all(self.upper - self.lower <= CLOSE * self.upper + max(NEGLIGIBLE * self.delta, 1e-300)))
 
 
@@ -76,18 +76,18 @@ def profile(
     """
     at = np.asarray(epsilons, dtype=float)
     if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
-        raise InputError("expected finite epsilons >= 0 in increasing order, found others")
+        raise InputError(f"expected finite epsilons >= 0 in increasing order, found {at.tolist()!r:.80}")
     chosen = sound_profiles(pipeline, group_size=group_size)
-    found = {accountant.name: (accountant, profile) for accountant, profile in chosen}
+    result = {accountant.name: (accountant, profile) for accountant, profile in chosen}
     wide = list(points)
     curve, certain = ProfileCurve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
     for name, ask in TWO_SIDED.items():
-        if name in found and not curve.close:
+        if name in result and not curve.close:
             with allowance(CURVE, 0.0, KEPT):
-                asked = ask(found[name][1], at, delta)
+                asked = ask(result[name][1], at, delta)
             wide = [x for x in wide if not _narrow(asked, x, delta)]
             curve = _both(curve, asked if certain else replace(asked, lower=np.zeros_like(at)))
-    rest = [one for name, one in found.items() if name not in TWO_SIDED]
+    rest = [one for name, one in result.items() if name not in TWO_SIDED]
     found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta, wide))
     return replace(found_all, upper=np.minimum(found_all.upper, delta_from_pairs(at, found_all.upper, at)))
 
@@ -129,13 +129,13 @@ def _as_curve(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callab
 
 
 def _narrow(curve: ProfileCurve, epsilon: float, delta: float) -> bool:
-    """Whether the two bounds meet at one of its epsilons, or what is left is nothing beside the delta of interest."""
+    """Return whether the two bounds meet at one of its epsilons, or what is left is negligible at the delta of interest."""
     i = int(np.searchsorted(curve.epsilons, epsilon))
     return bool(curve.upper[i] - curve.lower[i] <= NARROW * curve.upper[i] + NEGLIGIBLE * delta)
 
 
 def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float, points: Sequence[float]) -> ProfileCurve:
-    """What the pairs (epsilon, delta) of one-sided accountants imply; those far behind at `delta` are not asked for the others.
+    """Return the bound that the (epsilon, delta) pairs of one-sided accountants imply; one far behind at `delta` is asked no further.
 
     points: those at which one pair more is made, by accountants that do not ask each step for it: at 0 what smaller deltas imply says more.
     """
@@ -201,7 +201,7 @@ def corners(pairs: Iterable[tuple[float, float]]) -> tuple[float, ...]:
 
 
 def _highest(lines: list[Straight]) -> list[Straight]:
-    """Those of the lines, steepest first, that are somewhere the highest."""
+    """Return the lines that are the highest somewhere, in order of steepness."""
     kept: list[Straight] = []
     for line in lines:
         while kept and (line[1] >= kept[-1][1] or (len(kept) > 1 and _meet(kept[-2], line) <= _meet(kept[-2], kept[-1]))):
@@ -211,5 +211,5 @@ def _highest(lines: list[Straight]) -> list[Straight]:
 
 
 def _meet(left: Straight, right: Straight) -> float:
-    """Where two lines are equally high."""
+    """Return where two lines cross."""
     return (left[1] - right[1]) / (left[0] - right[0])

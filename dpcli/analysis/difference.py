@@ -52,7 +52,7 @@ SHARED = DRAWN | {"description"}  # keys that outlive a change of type
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One key and its value before and after, None where it is absent. path: (a list, name, key, ...) or (table, key, ...)."""
+    """A key and its value before and after, None if it is absent. path: (a list, name, key, ...) or (table, key, ...)."""
 
     path: Path
     old: Any
@@ -70,7 +70,7 @@ class Edit:
 
     @property
     def label(self) -> str:
-        """The same for a narrow table: `train: sampling.rate`, `mechanism train`."""
+        """The key for a narrow table: `train: sampling.rate`, `mechanism train`."""
         from dpcli.file.toml.shown import escaped, key_text
 
         if self.path[0] not in LISTS:
@@ -93,7 +93,7 @@ class Change:
 
     @property
     def free(self) -> bool:
-        """Whether no epsilon at a given delta can depend on it."""
+        """Return whether no epsilon at a given delta can depend on the change."""
         return all(_free(edit.path) for edit in self.edits)
 
 
@@ -104,11 +104,11 @@ def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
     return (*rest, *_of_one_sample(listed, _named(old, "mechanism"), _named(new, "mechanism")))
 
 
-def _of_one_sample(found: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+def _of_one_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
     """Changes of the same keys of entries that share a sample, made together: alone, each would leave them at odds. An entry that comes
     or goes is a change of who shares."""
     joined: dict[Any, list[Edit]] = {}
-    for number, change in enumerate(found):
+    for number, change in enumerate(items):
         (kind, name, *_), keys = change.edits[0].path, tuple(edit.path[2:] or ("sample",) for edit in change.edits)
         tables = (before.get(name, {}), after.get(name, {})) if kind == "mechanism" else ()
         sample = next((table["sample"] for table in tables if table.get("sample") not in (None, OWN)), None)
@@ -153,16 +153,16 @@ def _same(a: Any, b: Any) -> bool:
 
 def _entry(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
     """A change of a mechanism's type, or a query's measure, takes its own keys with it."""
-    here = (kind, name)
+    path = (kind, name)
     if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
-        yield from _between(old, new, here)
+        yield from _between(old, new, path)
         return
     own = [key for key in {**old, **new} if key not in SHARED and not _same(old.get(key), new.get(key))]
-    yield Change(tuple(Edit((*here, key), old.get(key), new.get(key)) for key in own))
-    yield from _between({k: v for k, v in old.items() if k in SHARED}, {k: v for k, v in new.items() if k in SHARED}, here)
+    yield Change(tuple(Edit((*path, key), old.get(key), new.get(key)) for key in own))
+    yield from _between({k: v for k, v in old.items() if k in SHARED}, {k: v for k, v in new.items() if k in SHARED}, path)
 
 
-def _between(old: Tables, new: Tables, here: Path) -> Iterator[Change]:
+def _between(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
     """Changes key by key; a table on both sides is looked into, unless another scheme makes it another table."""
     edits: list[Edit] = []
     for key in {**old, **new}:
@@ -170,9 +170,9 @@ def _between(old: Tables, new: Tables, here: Path) -> Iterator[Change]:
         if _same(before, after):
             continue
         if isinstance(before, dict) and isinstance(after, dict) and before.get("scheme") == after.get("scheme"):
-            yield from _between(before, after, (*here, key))
+            yield from _between(before, after, (*path, key))
         else:
-            edits.append(Edit((*here, key), before, after))
+            edits.append(Edit((*path, key), before, after))
     yield from map(Change, _joined(edits))
 
 
@@ -223,7 +223,7 @@ MOST = 40  # changes that are priced one at a time
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """One change made alone to the first file.
+    """A change made alone to the first file.
 
     epsilon: the first file's at the common delta with this change made, inf where nothing is certified, None where the change cannot
     stand alone (`reason`). increase: over the first file's epsilon, NaN where that means nothing.
@@ -288,7 +288,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
 
 
 def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
-    """What each change from one file's bytes to another's costs at the delta of `before`, the account of the first; the largest first."""
+    """Price each change from one file's bytes to another's at the delta of `before`, the account of the first; the largest first."""
     from dpcli.file.pipeline.series import paired
 
     tables, after = paired(_tables(old), _tables(new))
@@ -308,7 +308,7 @@ def _delta(pipeline: Pipeline) -> float | None:
 
 
 def _statement(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:
-    """What an epsilon means, where that has changed; delta where neither a flag nor the files settle on one."""
+    """Return the changes in what an epsilon means; of delta, if neither a flag nor the files settle on one."""
     old, new = ({**statement_of(pipeline), "delta": _delta(pipeline) if delta is None else delta} for pipeline in (before, after))
     return tuple(f"{key} {_word(old[key])} -> {_word(new[key])}" for key in old if old[key] != new[key])
 

@@ -119,14 +119,14 @@ RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
 def _numbers(name: str, value: Any) -> Array:
     words, fits = RANGES[name]
     try:
-        found = np.asarray(value)
+        result = np.asarray(value)
     except ValueError:
         raise InputError(f"{name}: expected {words}, found rows of different lengths") from None
-    numbers = found.dtype.kind in "iuf"
-    if not numbers or not np.all(fits(found.astype(float))):
-        wrong = found[~fits(found.astype(float))].tolist() if numbers else [value]
+    numbers = result.dtype.kind in "iuf"
+    if not numbers or not np.all(fits(result.astype(float))):
+        wrong = result[~fits(result.astype(float))].tolist() if numbers else [value]
         raise InputError(f"{name}: expected {words}, found {wrong[0]!r}")
-    return np.asarray(found, dtype=float)
+    return np.asarray(result, dtype=float)
 
 
 def _broadcast(arrays: dict[str, Array]) -> tuple[Array, ...]:
@@ -147,9 +147,9 @@ def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance:
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
     open_ones = np.ones(len(counts), dtype=bool)
     if len(counts) > SMALL:
-        found = [_shared(loss, counts, np.log(deltas)) for loss in mechanism.losses()]
-        lower = np.maximum.reduce([low for low, _ in found])
-        upper = np.maximum.reduce([high for _, high in found])
+        result = [_shared(loss, counts, np.log(deltas)) for loss in mechanism.losses()]
+        lower = np.maximum.reduce([low for low, _ in result])
+        upper = np.maximum.reduce([high for _, high in result])
         open_ones = ~((upper - lower <= CLOSE * upper) & np.isfinite(upper))
         if not mechanism.attained():
             lower = np.zeros(len(counts))
@@ -169,7 +169,7 @@ def _shared(loss: Any, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
 
 
 def _alone(mechanism: Mechanism, count: int, delta: float) -> Interval:
-    """One question: by the exact accountant, or by whichever answers."""
+    """Answer one question: by the exact accountant, or by the first that answers."""
     try:
         ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
         low, high = max(end[0] for end in ends), max(end[1] for end in ends)

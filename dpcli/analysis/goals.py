@@ -1,4 +1,4 @@
-"""What noise may be solved for beside epsilon at a delta: what an attacker may reach, rho, and the Gaussian that is no more private."""
+"""Goals that noise may be solved for besides an epsilon: an attacker's success, rho, and mu of Gaussian DP."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class RhoGoal:
     target: float
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        found = total_rho(resolve(pipeline, group_size))
-        if found.reason is not None:
-            raise CannotCertify(f"no rho is known: {found.reason}")
-        return settled(found.value, self.target), "zcdp"
+        result = total_rho(resolve(pipeline, group_size))
+        if result.reason is not None:
+            raise CannotCertify(f"no rho is known: {result.reason}")
+        return settled(result.value, self.target), "zcdp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class AdvantageGoal:
     target: float
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        found = headline(pipeline, epsilon=0.0, group_size=group_size)
-        return (found.upper, "none") if found.winner is None else (min(found.upper, 1.0), found.winner.accountant.name)
+        result = headline(pipeline, epsilon=0.0, group_size=group_size)
+        return (result.upper, "none") if result.winner is None else (min(result.upper, 1.0), result.winner.accountant.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +92,16 @@ class PowerGoal:
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
         last = -math.log(min(self.level, 1.0 - self.target))  # beyond, either side of the curve says more than the target
         interest = min(1e-6, 1e-2 * self.level)
-        found, low, high = math.inf, 0.0, last
+        result, low, high = math.inf, 0.0, last
         for _ in range(ROUNDS):
             at = np.linspace(low, high, POINTS)
             curve = profile(pipeline, at, group_size, interest)
-            found = min(found, 1.0 - float(trade_off(curve, [self.level])[0]))
+            result = min(result, 1.0 - float(trade_off(curve, [self.level])[0]))
             steep = curve.upper + np.exp(at + math.log(self.level))  # e^at alone may be above all doubles
             flat = 1.0 - np.exp(-at) * (1.0 - curve.upper - self.level)
             best = int(np.argmin(np.minimum(steep, flat)))  # each has one valley
             low, high = float(at[max(best - 1, 0)]), float(at[min(best + 1, POINTS - 1)])
-        return min(found * ROUNDED, 1.0), "profile"
+        return min(result * ROUNDED, 1.0), "profile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,4 +191,4 @@ def require_idle(delta: float | None, accountants: Sequence[str]) -> None:
     """Raises InputError for flags that only an epsilon reads."""
     for name, stated in (("delta", delta is not None), ("accountant", bool(accountants))):
         if stated:
-            raise InputError(f"--{name}: expected --target-epsilon, which alone it is about, found another target")
+            raise InputError(f"--{name} belongs to --target-epsilon: no other target has one")

@@ -1,4 +1,4 @@
-"""What a guarantee means to whoever attacks the release: error rates, advantage, posteriors, groups.
+"""The meaning of a guarantee to an attacker of the release: error rates, advantage, posteriors, groups.
 
 Every number is a bound on what any attack can achieve, from the whole privacy profile and not from one epsilon alone.
 """
@@ -42,7 +42,7 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class GroupMeaning:
-    """What units that change together cost: epsilon at the same delta, inf where none is certified (`reason`)."""
+    """The cost for units that change together: epsilon at the same delta, inf if none is certified (`reason`)."""
 
     size: int
     epsilon: float
@@ -85,15 +85,15 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
     for prior in priors:
         if not 0.0 < prior < 1.0:
             raise InputError(f"--prior: expected a probability in (0, 1), found {prior!r}")
-    found = account(pipeline, delta=delta)
-    if math.isinf(found.upper):
-        return found, None
-    reach = _reach(found, found.delta)
-    curve = _curve(found, found.delta, reach, priors)
-    pointwise, exception = _pointwise(curve, found.delta, _pure(found))
+    result = account(pipeline, delta=delta)
+    if math.isinf(result.upper):
+        return result, None
+    reach = _reach(result, result.delta)
+    curve = _curve(result, result.delta, reach, priors)
+    pointwise, exception = _pointwise(curve, result.delta, _pure(result))
     within = curve.epsilons <= reach
-    return found, Meaning(
-        account=found,
+    return result, Meaning(
+        account=result,
         curve=curve,
         alphas=ALPHAS,
         false_negatives=tuple(trade_off(curve, ALPHAS).tolist()),
@@ -103,16 +103,16 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
         beliefs=tuple(_belief(curve, prior, pointwise) for prior in priors),
         gaussian=gaussian_above(curve.epsilons[within], curve.upper[within]),
         reach=reach,
-        groups=tuple(_group(found, size) for size in GROUPS),
+        groups=tuple(_group(result, size) for size in GROUPS),
     )
 
 
-def _reach(found: Account, delta: float) -> float:
+def _reach(outcome: Account, delta: float) -> float:
     """An epsilon whose delta is small next to the false positive rates that matter: the headline's, unless its delta is large."""
     if delta <= SMALL:
-        return found.upper
-    further = account(found.pipeline, delta=SMALL).upper
-    return max(found.upper, further) if math.isfinite(further) else found.upper
+        return outcome.upper
+    further = account(outcome.pipeline, delta=SMALL).upper
+    return max(outcome.upper, further) if math.isfinite(further) else outcome.upper
 
 
 def _curve(account: Account, delta: float, reach: float, priors: Sequence[float]) -> ProfileCurve:
@@ -130,9 +130,9 @@ def _log_odds(prior: float) -> float:
     return math.log1p(-prior) - math.log(prior)
 
 
-def _pure(found: Account) -> float:
+def _pure(account: Account) -> float:
     """The epsilon that no loss exceeds, inf where there is none."""
-    ((_, profile),) = sound_profiles(found.pipeline, ("basic",), found.group_size)
+    ((_, profile),) = sound_profiles(account.pipeline, ("basic",), account.group_size)
     try:
         return profile.epsilon(0.0).upper
     except NotRepresentable:
@@ -164,11 +164,11 @@ def _belief(curve: ProfileCurve, prior: float, pointwise: float) -> Belief:
     return Belief(prior, min(posterior * (1.0 + 1e-15), 1.0), min(blind + rare * gain, 1.0), blind)
 
 
-def _group(found: Account, size: int) -> GroupMeaning:
-    if size == found.group_size:
-        return GroupMeaning(size, found.upper)
+def _group(outcome: Account, size: int) -> GroupMeaning:
+    if size == outcome.group_size:
+        return GroupMeaning(size, outcome.upper)
     try:
-        epsilon = account(found.pipeline, delta=found.delta, group_size=size).upper
+        epsilon = account(outcome.pipeline, delta=outcome.delta, group_size=size).upper
     except InputError as error:
         return GroupMeaning(size, math.inf, str(error))
     return GroupMeaning(size, epsilon, "no finite epsilon can be certified" if math.isinf(epsilon) else None)

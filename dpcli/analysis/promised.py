@@ -1,4 +1,4 @@
-"""What an adaptive file promises: its cap, which one filter holds whatever is chosen, and not what it lists so far."""
+"""The promise of an adaptive file: its cap, which one filter holds whatever is chosen, not its list so far."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def promised(
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     row = row_of(accountant, accountant.compose(steps), quantity, at)
     cap = pipeline.budget or Budget()
-    whole = group_size == runs == 1 and quantity == "epsilon" and at == _delta(pipeline)
+    own = group_size == runs == 1 and quantity == "epsilon" and at == _delta(pipeline)
     if row.bound is None:
         return None
-    if not whole or cap.epsilon is None:
+    if not own or cap.epsilon is None:
         return row
     exact = max(cap.epsilon, listed.upper)  # what meets the cap at this delta, however its rho was rounded
     return replace(row, bound=replace(row.bound, upper=min(row.bound.upper, exact)))

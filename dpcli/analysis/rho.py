@@ -1,4 +1,4 @@
-"""What a composition costs in zCDP, and a cap on that."""
+"""The zCDP cost of a composition, and a cap on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TotalRho:
 
 @dataclass(frozen=True, slots=True)
 class RhoVerdict:
-    """What is spent in zCDP, against a cap on it."""
+    """The zCDP spending against a cap on it."""
 
     cap: float
     spent: TotalRho
@@ -74,7 +74,7 @@ def warning_level(pipeline: Pipeline) -> str:
 
 
 def rho_verdict(charges: Sequence[BillLine], cap: float | None, warn_at: float) -> RhoVerdict | None:
-    """None where there is no cap on rho."""
+    """Return the verdict on rho, None without a cap."""
     if cap is None:
         return None
     total = total_rho(charges)

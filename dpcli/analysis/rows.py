@@ -1,4 +1,4 @@
-"""What each accountant says: a bound, or the reason why it says nothing."""
+"""The answer of each accountant: a bound, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Quantity = Literal["epsilon", "delta"]
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """What one accountant says: a bound, or the reason why it says nothing."""
+    """An accountant's answer: a bound, or the reason why it has none."""
 
     accountant: Accountant
     bound: Bound | None
@@ -80,8 +80,8 @@ def require_known(name: str) -> None:
 
 def accountant_named(name: str) -> Accountant:
     require_known(name)
-    found: Accountant = load(ACCOUNTANTS[name])
-    return found
+    result: Accountant = load(ACCOUNTANTS[name])
+    return result
 
 
 def tuned(profile: PrivacyProfile | str, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
@@ -106,7 +106,7 @@ def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quan
 
 
 def _delta(accountant: Accountant, profile: PrivacyProfile, epsilon: float) -> Bound:
-    """What is only near the truth implies nothing elsewhere."""
+    """Return delta at an epsilon; for an approximation, no bound at another epsilon is implied."""
     return implied_delta(profile, epsilon) if accountant.sound else profile.delta(epsilon)
 
 

@@ -1,4 +1,4 @@
-"""What several pipelines on one dataset cost together: the mechanisms of all, added up as if one file held them."""
+"""The joint cost of several pipelines on one dataset: all their mechanisms, added up as if one file held them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ def together(
     """
     pipelines = [pipeline for pipeline, _ in parts]
     if len(by_dataset(pipelines)) != 1 or any(pipeline.privacy.dataset is None for pipeline in pipelines):
-        raise InputError("expected pipelines of one dataset, found others")
+        datasets = ", ".join(sorted({pipeline.privacy.dataset or "none" for pipeline in pipelines}))
+        raise InputError(f"expected pipelines of one dataset, found {datasets}")
     for name in accountants or ():
         require_known(name)
     quick = accountants is None and tolerance is None
     panel = Panel(tuple(dict.fromkeys(accountants or ACCOUNTANTS)), quick, tolerance, rows)
-    whole = replace(_whole(pipelines), budget=budget)
+    whole = replace(_joint(pipelines), budget=budget)
     at = budget.delta if delta is None and epsilon is None and budget is not None else delta
     charges = tuple(
         replace(charge, name=f"{pipeline.path}: {charge.name}")
@@ -63,8 +64,8 @@ def together(
     return priced(whole, charges, panel, at, epsilon, group_size)
 
 
-def _whole(pipelines: Sequence[Pipeline]) -> Pipeline:
-    """What can be said of all files at once; what they state differently is not stated."""
+def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
+    """Return the statement that covers all files; what they state differently is not stated."""
     first = pipelines[0].privacy
     stated = [pipeline.privacy for pipeline in pipelines]
     privacy = Privacy(

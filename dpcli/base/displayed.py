@@ -13,7 +13,8 @@ class Displayed:
     __slots__ = ()
 
     def _line(self) -> str:
-        """What tells it from others of its class; names from files as Python writes a text, so that no terminal acts on them."""
+        """Return what tells the result from others of its class; names from files are quoted as Python does, so that no terminal acts
+        on them."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

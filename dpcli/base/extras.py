@@ -1,4 +1,4 @@
-"""What only some commands need of a machine: packages, by the extra of dpcli that installs each, and locks on files."""
+"""Requirements of some commands only: packages, each with the extra of dpcli that installs it, and locks on files."""
 
 from __future__ import annotations
 

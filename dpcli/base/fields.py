@@ -1,4 +1,4 @@
-"""What a key of the pipeline file means and which values it may take.
+"""Meaning and allowed values of the keys of a pipeline file.
 
 A field is written once, as `Annotated[float, Key("what it is", POSITIVE)]` on a frozen dataclass. The reader validates by it, and
 the JSON Schema, the manual page and `explain` are printed from it.
@@ -32,7 +32,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What alone reads a key, among the other keys of its table: in words, and whether the table has it."""
+    """The only reader of a key, among the other keys of its table: in words, and as a test of the table."""
 
     text: str
     reads: Callable[[Any], bool]
@@ -40,7 +40,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """How one key of a table selects the class that holds the table's keys; the base of these classes states it as `selection`.
+    """A choice of the class that holds a table's keys, by one of these keys; the base of the classes states it as `selection`.
 
     registry: the class for each word. default: the word where the key is absent, None where it must be there.
     """
@@ -52,7 +52,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of the file: what it means (one sentence, with its unit) and its rule, if it has one.
+    """A key of the file: its meaning (one sentence, with its unit) and its rule, if it has one.
 
     safer: the values that bind a file more than others do, where the key is a condition; any other change of it may weaken the file.
     claim: True where it says what the data or the program are, so that nothing in the file makes it so, as noise is made.

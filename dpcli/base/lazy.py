@@ -17,7 +17,7 @@ def load(target: str) -> Any:
 
 
 class LazyModule(ModuleType):
-    """Not loaded yet: the first to read an attribute loads all of it, and whoever reads meanwhile waits.
+    """A module that loads when its first attribute is read; other threads that read one wait until then.
 
     With importlib.util.LazyLoader, before Python 3.12.3, a second thread finds half of a module that is being loaded.
     """

@@ -10,7 +10,7 @@ NONE: Targets = {}
 
 
 class Plugin(NamedTuple):
-    """One folder's names. Only a plugin.py names modules by text.
+    """The names of one folder. Only a plugin.py names modules by text.
 
     names: the features that it imports, without which it is not there either; sessions goes without saying.
     commands: with the short help of each.

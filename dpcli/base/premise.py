@@ -1,4 +1,4 @@
-"""What must be true for a number to hold, beside the theorem: stated by each class, printed by `dpcli explain threats`."""
+"""Premises of a number besides its theorem: stated by each class, printed by `dpcli explain threats`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ AUTHOR = "the author of the file"
 
 
 class Premise(NamedTuple):
-    """One premise of a number.
+    """A premise of a number.
 
     holds: what must be true, a sentence. owner: who sees to it: commands that make it true or check it, or the person whose word is taken.
     test: the test that breaks it on purpose, FILE::FUNCTION, and sees the number exceeded or the breach refused.

@@ -21,9 +21,9 @@ def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
     size = exact.adjusted()
     if -5 <= size < 15:
         places = max(decimals, SIGNIFICANT - 1 - size if size < 0 else 0)
-        found = exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=Context(prec=60))
-        one_less = places > decimals and found.adjusted() > size  # 0.99999 became 1.00000: one digit more than five
-        return format(found, "f")[: -1 if one_less else None]
+        result = exact.quantize(Decimal(1).scaleb(-places), rounding=direction, context=Context(prec=60))
+        one_less = places > decimals and result.adjusted() > size  # 0.99999 became 1.00000: one digit more than five
+        return format(result, "f")[: -1 if one_less else None]
     return format(Context(prec=SIGNIFICANT, rounding=direction).plus(exact), "e")
 
 

@@ -19,7 +19,7 @@ else:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:
         """`dataclasses.dataclass`."""
-        return _made(cls, options) if cls is not None else lambda found: _made(found, options)
+        return _made(cls, options) if cls is not None else lambda match: _made(match, options)
 
 
 MISSING = dataclasses.MISSING
@@ -45,12 +45,12 @@ def _made(cls: Any, options: dict[str, bool]) -> type:
 
 
 def _below(cls: type) -> bool:
-    """Whether it inherits from a dataclass, which the standard library holds against what is not frozen."""
+    """Return whether the class inherits from a dataclass: the standard library requires that such a class is frozen too."""
     return any(map(dataclasses.is_dataclass, cls.__bases__))
 
 
 def _frozen(cls: Any, **options: bool) -> type:
-    """What the standard library makes of it, without compiling."""
+    """Make the class that the standard library would make, without compiling."""
     home: list[type] = []
     cls.__setattr__ = _refusing("__setattr__", "assign to", home)
     cls.__delattr__ = _refusing("__delattr__", "delete", home)
@@ -110,8 +110,8 @@ def _init(cls: type) -> Method:
     keywords = [_parameter(field) for field in fields if field.init and field.kw_only]
     head = ", ".join(["self", *usual, *(["*", *keywords] if keywords else [])])
     exec("\n".join([f"def __init__({head}):", *lines, "    pass"]), known)  # as the standard library does: names of fields alone
-    found: Method = known["__init__"]
-    return found
+    result: Method = known["__init__"]
+    return result
 
 
 def _parameter(field: dataclasses.Field[Any]) -> str:
@@ -162,10 +162,10 @@ def _compared(cls: type, hashed: bool = False) -> Iterator[str]:
 
 
 def _tuple_of(names: Iterator[str]) -> Callable[[object], tuple[Any, ...]]:
-    """Their values, as quickly as can be."""
+    """Return a function that reads attributes as fast as possible."""
     inside = "".join(f"value.{name}, " for name in names)
-    found: Callable[[object], tuple[Any, ...]] = eval(f"lambda value: ({inside})")
-    return found
+    result: Callable[[object], tuple[Any, ...]] = eval(f"lambda value: ({inside})")
+    return result
 
 
 UNCOMPARED: dict[str, Callable[[type], Method]] = {"__init__": _init, "__repr__": _repr}

@@ -84,8 +84,8 @@ def main(arguments: list[str]) -> int:
         complain(f"{error.filename or 'output'}: {error.strerror}")
         return 2
     except (click.Abort, KeyboardInterrupt) as error:
-        said = str(error.__cause__ or error)  # what it leaves behind, where whoever was interrupted knows
-        complain(f"interrupted{said and f': {said}'}")
+        where = str(error.__cause__ or error)  # what it leaves behind, where whoever was interrupted knows
+        complain(f"interrupted{where and f': {where}'}")
         return 130
     except (Exception, RecursionError) as error:
         return _internal(error, arguments)

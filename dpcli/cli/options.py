@@ -56,10 +56,10 @@ class RealRange(click.FloatRange):
     """Numbers in a range, of which not-a-number is none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = super().convert(value, param, ctx)
-        if found != found:
+        result: float = super().convert(value, param, ctx)
+        if result != result:
             self.fail(f"expected a number, found {value!r}", param, ctx)
-        return found
+        return result
 
 
 def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,7 +104,7 @@ def _new(_context: click.Context, _option: click.Parameter, path: str | None) ->
 
 
 def goal_options() -> Callable[..., Any]:
-    """What noise may be solved for in place of an epsilon."""
+    """Return the options of the goals that noise may be solved for in place of an epsilon."""
     return composed(
         click.option("--target-rho", type=float, help="The rho (zCDP) to meet, in place of an epsilon."),
         click.option("--target-advantage", type=float, help="The most that true less false positives may be: delta at epsilon 0."),
@@ -199,12 +199,12 @@ def output_options(default: str, *holds: str, kept: bool = False, careful: bool 
 
 def _checked(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
     """Each as FORMAT=PATH, before anything is computed. Raises InputError for a format that -f would refuse, or one path twice."""
-    found = tuple(named_output(output, formats) for output in given)
-    paths = [output.partition("=")[2] for output in found]
+    result = tuple(named_output(output, formats) for output in given)
+    paths = [output.partition("=")[2] for output in result]
     if "-" in paths:
         raise InputError(f"--output: {NO_DASH}")
     each_once(paths)
-    return found
+    return result
 
 
 def each_once(paths: Sequence[str]) -> None:
@@ -216,7 +216,8 @@ def each_once(paths: Sequence[str]) -> None:
 
 
 def named_output(output: str, formats: DocumentFormat) -> str:
-    """As FORMAT=PATH, by its ending where it is a path alone. Raises InputError for a format that is none of the command's."""
+    """Return an output as FORMAT=PATH, by its ending if it is a path alone. Raises InputError for a format that the command does not
+    offer."""
     name, equals, path = output.partition("=")
     from dpcli.document.formats.facts import meant_by, renders
 
@@ -259,7 +260,7 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
 
 
 def _require_no_inputs(outputs: Sequence[str]) -> None:
-    """As `write` has it, before anything is computed."""
+    """Refuse outputs as `write` does, before anything is computed."""
     for _, path in map(_split, outputs):
         from dpcli.cli.outputs import inputs, require_free, require_no_input
 
@@ -304,7 +305,7 @@ def tell(
         if (judges(name) or not stays) and (place := os.path.realpath(path)) not in places:
             places.add(place)
             with suppress(DpcliError):  # the first error is the one to be told
-                write(path, _told(document, name), appended(name), inputs)
+                write(path, _error_text(document, name), appended(name), inputs)
     if judges(format_):
         show(_render(document, format_, None))
 
@@ -322,7 +323,7 @@ def _stopped(error: BaseException, words: str, path: str) -> Document:
     return stopped(words, path, said or type(error).__name__, code, places)
 
 
-def _told(document: Document, name: str) -> str:
+def _error_text(document: Document, name: str) -> str:
     """An error in a format; in plain words where the format has none for it."""
     try:
         return _render(document, name, None)
@@ -378,31 +379,31 @@ accounting_options = composed(
 )
 
 
-def refuse(beside: str, **given: object) -> None:
+def refuse(other: str, **given: object) -> None:
     """A usage error where a flag is given beside something that makes it meaningless."""
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"--{name.replace('_', '-')} cannot be combined with {beside}")
+            raise InputError(f"--{name.replace('_', '-')} cannot be combined with {other}")
 
 
 @contextmanager
 def working() -> Iterator[None]:
-    """One line on standard error after a second, where that is a terminal: a grid can take a while, and may be interrupted."""
+    """Print one line to a terminal's standard error after a second: a grid can take a while, and may be interrupted."""
     settings: Settings = click.get_current_context().obj
     if settings.quiet or not sys.stderr.isatty():
         yield
         return
     import threading
 
-    said = threading.Timer(
+    notice = threading.Timer(
         1.0, click.echo, ("dpcli: still composing (Ctrl-C stops; nothing is written before the end)",), {"err": True}
     )
-    said.daemon = True
-    said.start()
+    notice.daemon = True
+    notice.start()
     try:
         yield
     finally:
-        said.cancel()
+        notice.cancel()
 
 
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:

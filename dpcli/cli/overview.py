@@ -1,4 +1,4 @@
-"""What `dpcli --help` says, as Click lays it out: tests/test_docs.py compares, and writes it anew."""
+"""The text of `dpcli --help`, as Click lays it out: tests/test_docs.py compares it, and writes it anew."""
 
 HELP = """\
 Usage: dpcli [OPTIONS] COMMAND [ARGS]...

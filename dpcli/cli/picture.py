@@ -1,4 +1,4 @@
-"""How a picture leaves the process."""
+"""Pictures printed or written to files."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def _print(chart: Chart, name: str) -> None:
     settings: Settings = click.get_current_context().obj
     fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
     width = FIXED if fixed else shutil.get_terminal_size((FIXED, 24)).columns
-    found = _render(chart, name, width, wants_color(settings.color), getattr(sys.stdout, "encoding", None) or "utf-8")
-    if isinstance(found, bytes) and sys.stdout.isatty():
+    result = _render(chart, name, width, wants_color(settings.color), getattr(sys.stdout, "encoding", None) or "utf-8")
+    if isinstance(result, bytes) and sys.stdout.isatty():
         raise InputError(f"expected a path for {name} (-o PATH) or a pipe, found a terminal")
-    printing.show(found)
+    printing.show(result)
 
 
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:

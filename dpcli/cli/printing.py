@@ -25,7 +25,7 @@ def show(text: str | bytes) -> None:
 
 
 def show_each(pieces: Iterable[str | bytes]) -> None:
-    """The same in pieces, of which none is asked for once nobody reads them."""
+    """Print pieces of a result; none is asked for once nobody reads them."""
     try:
         for text in pieces:
             click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
@@ -35,7 +35,7 @@ def show_each(pieces: Iterable[str | bytes]) -> None:
 
 
 def complain(why: str) -> None:
-    """One line on standard error, after what is on standard output."""
+    """Print one line to standard error, after everything on standard output."""
     show("")
     with heard():
         click.echo(f"dpcli: {why}", err=True)

@@ -1,4 +1,4 @@
-"""Where the process begins: what it needs to know before anything is imported, and the help that is always the same."""
+"""The start of the process: settings that must precede all imports, and the help that never changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run() -> None:
 
 
 def _usual() -> bool:
-    """Whether the help is that of a screen of 80 columns or more, or of none: it is then laid out alike."""
+    """Return whether help is laid out for 80 columns or more, as it is without a screen."""
     if "_DPCLI_COMPLETE" in os.environ or sys.stdout is None:
         return False
     try:

@@ -15,7 +15,7 @@ Points = tuple[tuple[float, float], ...]
 
 
 class Tone(enum.Enum):
-    """What a colour says; a renderer has one for each, and never needs it to tell two things apart."""
+    """The meaning of a colour; a renderer has one for each, and never needs it to tell two things apart."""
 
     MAIN = 0
     SECOND = 1
@@ -31,7 +31,7 @@ SERIES = (Tone.MAIN, Tone.SECOND, Tone.THIRD, Tone.FOURTH, Tone.FIFTH)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis from `low` to `high`; `categories` are the words at 0, 1, 2, ... where it has no numbers."""
+    """An axis from `low` to `high`; `categories` are the words at 0, 1, 2, ... of one without numbers."""
 
     label: str
     low: float
@@ -47,7 +47,7 @@ class Axis:
         return f"{self.label} ({words})" if words else self.label
 
     def share(self, value: float) -> float:
-        """Where `value` lies: 0 at `low`, 1 at `high`, beyond them outside; -inf for what a log scale cannot show."""
+        """Return the place of `value`: 0 at `low`, 1 at `high`, beyond them outside; -inf if a log scale cannot show it."""
         if self.scale == "linear":
             return (value - self.low) / (self.high - self.low)
         return math.log(value / self.low) / math.log(self.high / self.low) if value > 0.0 else -math.inf
@@ -65,7 +65,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What lies between two curves: the certified bounds, or a region of the plane."""
+    """The area between two curves: certified bounds, or a region of the plane."""
 
     label: str
     lower: Points
@@ -75,7 +75,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One point with what it says."""
+    """A point with its label."""
 
     label: str
     x: float
@@ -85,7 +85,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What lies between two values at one x, such as the least and the greatest of some measurements."""
+    """An interval at one x, such as the least and the greatest of some measurements."""
 
     label: str
     x: float
@@ -116,7 +116,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """One thing at its place in a grid. value: None where it has none. said: the value as it is to be printed. closed: hatched."""
+    """A square of a grid. value: None if it has none. said: the value as printed. closed: hatched."""
 
     label: str
     column: int
@@ -153,12 +153,12 @@ class Grid:
 
     @property
     def columns(self) -> int:
-        """How many there are."""
+        """The number of columns."""
         return 1 + max([*(square.column for square in self.squares), *(heading.column for heading in self.headings)])
 
     @property
     def rows(self) -> int:
-        """How many there are, those of headings among them."""
+        """The number of rows, those of headings included."""
         return 1 + max([*(square.row for square in self.squares), *(heading.row for heading in self.headings)])
 
     def step(self, value: float) -> int:
@@ -166,13 +166,13 @@ class Grid:
         return max(i for i, (least, _) in enumerate(self.steps) if i == 0 or value >= least)
 
     def marked(self, square: Square) -> bool:
-        """Whether it is at the last step."""
+        """Return whether a square is at the last step."""
         return square.value is not None and self.step(square.value) == len(self.steps) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One picture.
+    """A picture.
 
     kind: its name on the command line. subtitle: unit, adjacency, delta and sampling: no epsilon without them.
     notes: what a reader has to know and cannot see, one sentence each.
@@ -210,7 +210,7 @@ class Chart:
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:
     """(low, high) of a log axis around positive values, widened by a factor `room`; at least a factor of 4 apart."""
-    found = list(values)
-    low, high = min(found) / room, max(found) * room
+    result = list(values)
+    low, high = min(result) / room, max(result) * room
     widen = max(1.0, math.sqrt(4.0 * low / high))
     return low / widen, high * widen

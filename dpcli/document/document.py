@@ -57,7 +57,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """Why a finding does not count. external: granted outside the file."""
+    """The reason why a finding does not count. external: granted outside the file."""
 
     justification: str
     external: bool
@@ -65,7 +65,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a CI system should show at a place in a file.
+    """A finding that a CI system should show at a place in a file.
 
     key: what it is about, wherever that stands. help: what the rule means, in paragraphs; link: an address where more is said.
     """
@@ -85,7 +85,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that passed or failed, for junit.
+    """A check that passed or failed, for junit.
 
     waived: it failed, and somebody answers for that. error: it could not be judged at all.
     """
@@ -163,7 +163,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
     """A value as JSON in letters as they are, but for what a terminal acts on or nobody sees: that is escaped."""
     import json
 
-    return re.sub(_ACTS, lambda found: json.dumps(found[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False))
+    return re.sub(_ACTS, lambda match: json.dumps(match[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False))
 
 
 # Controls, directions, joiners and tags: in JSON they stand inside strings alone. Compiled where there is JSON to write.
@@ -174,7 +174,7 @@ Item = TypeVar("Item", covariant=True)
 
 
 class Walked(Sequence[Item]):
-    """So many things, of which every walk begins a new reading. One by its number costs the walk up to it."""
+    """A sequence that is read anew by every walk; an item by its number costs the walk up to it."""
 
     def __init__(self, count: int, walk: Callable[[], Iterator[Item]]) -> None:
         self._count, self._walk = count, walk
@@ -212,12 +212,12 @@ def judged(document: Document, name: str, path: str = "") -> Document:
         return document
     why = reason(document)
     failed = any(not check.passed and not check.waived for check in document.checks)
-    found = any(finding.level == "error" and finding.suppression is None for finding in document.findings)
+    result = any(finding.level == "error" and finding.suppression is None for finding in document.findings)
     return replace(
         document,
         verdict=document.verdict if document.verdict in ("fail", "unknown") else "fail",
         checks=document.checks if failed else (*document.checks, Check(name, False, why, error=True)),
-        findings=document.findings if found else (*document.findings, _finding(name, path, why, document.place)),
+        findings=document.findings if result else (*document.findings, _finding(name, path, why, document.place)),
     )
 
 
@@ -236,11 +236,11 @@ def stopped(name: str, path: str, message: str, exit_code: int, findings: tuple[
 
 
 def reason(document: Document) -> str:
-    """Why the exit code is not 0, in one line: the first error at its place, else the first check that failed, else the document's word."""
+    """Say in one line why the exit code is not 0: the first error at its place, the first failed check, or the document's own reason."""
     errors = [_at(f) for f in document.findings if f.level == "error" and f.suppression is None]
     failed = [f"{check.name}: {check.message}" for check in document.checks if not check.passed and not check.waived]
-    found = errors or failed or [document.why or document.headline]
-    return visible(found[0]) + _more(len(found))
+    result = errors or failed or [document.why or document.headline]
+    return visible(result[0]) + _more(len(result))
 
 
 def _more(count: int) -> str:

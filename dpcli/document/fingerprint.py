@@ -1,4 +1,4 @@
-"""What makes a finding the same finding later: file, rule and key, not the line and not the numbers in its message."""
+"""Fingerprints by which a finding is the same one later: file, rule and key, without line and numbers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dpcli.git.command import in_repository
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
-    """One per finding, all different: a second one of the same file, rule and key is counted."""
+    """Return one fingerprint per finding, all different: a second one of the same file, rule and key is counted."""
     seen: dict[tuple[str, str, str], int] = {}
-    found = []
+    result = []
     for finding in findings:
         what = (tidy(finding.path), finding.rule, finding.key)
         seen[what] = seen.get(what, 0) + 1
         text = "\0".join((*what, str(seen[what])))
-        found.append(hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest())
-    return found
+        result.append(hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest())
+    return result
 
 
 def tidy(path: str) -> str:

@@ -45,7 +45,7 @@ class ThresholdTest:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBelief:
-    """That it was the larger dataset, where the noisy count is as said and the belief before it was 1/2."""
+    """The belief that it was the larger dataset, given the noisy count, after an even chance before."""
 
     where: str
     share: SimulatedRate
@@ -73,7 +73,7 @@ class Demo:
 
     @property
     def scale(self) -> float:
-        """Of the noise on the count."""
+        """The scale of the noise on the count."""
         return 1.0 / self.epsilon
 
     @property
@@ -97,16 +97,16 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
         hits, alarms = (trials - int(np.searchsorted(values, x, side="right")) for values in (inside, outside))
         return _test(epsilon, x, Counts(trials, trials, hits, alarms))
 
-    told = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in RATES)}
+    thresholds = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in RATES)}
     even = [trade_off.laplace_threshold(epsilon, i / SPREAD) for i in range(1, SPREAD)]
-    drawn = {*told, *even, *(1.0 + x for x in even)}  # at even steps of both rates
+    drawn = {*thresholds, *even, *(1.0 + x for x in even)}  # at even steps of both rates
     tests = {x: judged(x) for x in sorted(drawn, reverse=True)}
     advantage = trade_off.laplace_advantage(epsilon)
     return Demo(
         epsilon,
         trials,
         seed,
-        tuple(test for x, test in tests.items() if x in told),
+        tuple(test for x, test in tests.items() if x in thresholds),
         tuple(tests.values()),
         _beliefs(epsilon, tests[0.0].counts, tests[1.0].counts),
         _guessed(0.5 + 0.5 * advantage, tests[0.5].counts),
@@ -159,7 +159,7 @@ def _beliefs(epsilon: float, lower: Counts, upper: Counts) -> tuple[SimulatedBel
 
 
 def _share(exact: float, counts: Counts) -> SimulatedRate:
-    """Of the releases that were counted, those from the larger dataset."""
+    """Return the share of the larger dataset among the counted releases."""
     hits, alarms = _both(counts)
     counted = counts.true_positives + counts.false_positives
     measured = counts.true_positives / counted if counted else math.nan

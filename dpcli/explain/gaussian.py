@@ -38,7 +38,7 @@ def _loss_row(noise: float) -> tuple[str, ...]:
 
 
 def chart() -> Chart:
-    """How likely each loss is under P and under Q, by the differences of the mechanism's tail probabilities."""
+    """Draw the density of the loss under P and under Q, by the differences of the mechanism's tail probabilities."""
     mechanism = Gaussian(1.0 / DRAWN)
     (loss,) = mechanism.losses()
     law, rho = loss.tilted(0.0), mechanism.zcdp()
@@ -90,9 +90,9 @@ def _table() -> str:
 
 
 def _row(epsilon: float) -> tuple[str, ...]:
-    found = classical_delta(epsilon, DELTA)
-    mark = ("  too little noise",) if found > DELTA else ()
-    return f"{epsilon:g}", up(classical_sigma(epsilon, DELTA)), up(analytic_sigma(epsilon, DELTA)), _upwards(found), *mark
+    result = classical_delta(epsilon, DELTA)
+    mark = ("  too little noise",) if result > DELTA else ()
+    return f"{epsilon:g}", up(classical_sigma(epsilon, DELTA)), up(analytic_sigma(epsilon, DELTA)), _upwards(result), *mark
 
 
 def _upwards(delta: float) -> str:

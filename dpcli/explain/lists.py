@@ -32,7 +32,7 @@ def filled(text: str) -> str:
 
 
 def hanging(text: str) -> str:
-    """One entry of a list, its further lines set in."""
+    """Return an entry of a list, its further lines indented."""
     return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
@@ -47,7 +47,7 @@ def _accountant(accountant: Accountant) -> str:
 
 
 def _summaries(name: str) -> Terms:
-    """What is said of each name of a feature's list."""
+    """Return the summary of each name in a feature's list."""
     return tuple((each, f"{load(target).summary}.") for each, target in LISTS[name][1].items())
 
 

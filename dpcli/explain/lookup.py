@@ -74,10 +74,10 @@ def _known_parts(phrase: str) -> list[str]:
 def _similar(key: str) -> list[str]:
     """The words that begin with a misspelt one, and those that are spelled much like it."""
 
-    asked = key.strip("[]").lower()
+    wanted = key.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
-    begun = [choice for choice in choices if choice.startswith(f"{asked}-")]
-    return [choices[low] for low in dict.fromkeys((*begun, *difflib.get_close_matches(asked, choices, 3, CLOSE)))]
+    begun = [choice for choice in choices if choice.startswith(f"{wanted}-")]
+    return [choices[low] for low in dict.fromkeys((*begun, *difflib.get_close_matches(wanted, choices, 3, CLOSE)))]
 
 
 def words() -> list[str]:
@@ -88,20 +88,20 @@ def words() -> list[str]:
 
 def picture(name: str) -> Chart | None:
     """The picture beside the text for a word; None where there is none."""
-    found = next((PICTURES[word] for word in _meant(name.strip()) if word in PICTURES), None)
-    return load(found)() if found else None
+    result = next((PICTURES[word] for word in _meant(name.strip()) if word in PICTURES), None)
+    return load(result)() if result else None
 
 
 def _meant(key: str) -> tuple[str, ...]:
     """The words with a text that a spelling stands for: as it is, in small letters, or without what a heading or a phrase adds."""
     bare = key.strip("[]")
     for spelled in (key, bare, bare.lower()):
-        if found := tuple(word for word in dict.fromkeys((SYMBOLS.get(spelled, spelled), spelled)) if any(_texts(word))):
-            return found
-    whole = re.split(r"[:(\[,]", bare)[0]
-    plain = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", whole)
-    named = re.sub(FILLERS, "", whole, flags=re.IGNORECASE)
-    return next((found for text in (bare, whole, plain, named) if (found := _spellings().get(_stem(text), ()))), ())
+        if result := tuple(word for word in dict.fromkeys((SYMBOLS.get(spelled, spelled), spelled)) if any(_texts(word))):
+            return result
+    head = re.split(r"[:(\[,]", bare)[0]
+    plain = re.sub(r"[\d.]+ *%?|_(upper|lower)\b|^\S+s (?=together$)", "", head)
+    named = re.sub(FILLERS, "", head, flags=re.IGNORECASE)
+    return next((result for text in (bare, head, plain, named) if (result := _spellings().get(_stem(text), ()))), ())
 
 
 @cache
@@ -111,10 +111,10 @@ def _spellings() -> dict[str, tuple[str, ...]]:
     known += ((word, word) for word in words())
     known += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
     known += ((key, key) for key in (*table_paths(), *(key for place in every_table() for key in place.members)))
-    found: dict[str, dict[str, None]] = {}
+    result: dict[str, dict[str, None]] = {}
     for spelled, word in known:
-        found.setdefault(_stem(spelled), {})[word] = None
-    return {stem: tuple(given) for stem, given in found.items() if stem}
+        result.setdefault(_stem(spelled), {})[word] = None
+    return {stem: tuple(given) for stem, given in result.items() if stem}
 
 
 def _stem(text: str) -> str:
@@ -133,7 +133,7 @@ def _singular(part: str) -> str:
 
 
 def _texts(word: str) -> Iterator[str]:
-    """What each table says of a word."""
+    """Yield the text of each table that has a word."""
 
     texts = (
         (ACCOUNTANTS, _accountant),
@@ -167,11 +167,11 @@ def _topic(name: str) -> str:
 
 
 def _accountant(name: str) -> str:
-    found = load(ACCOUNTANTS[name])
+    result = load(ACCOUNTANTS[name])
     module = __import__(ACCOUNTANTS[name].partition(":")[0], fromlist=["__doc__"])
-    facts = [f"source: {found.source}", f"sound upper bound: {'yes' if found.sound else 'NO: never passes a gate'}"]
-    facts.append(f"valid where later parameters depend on earlier outputs: {'yes' if found.adaptive else 'no'}")
-    return "\n".join([f"{name}: {found.title}", "", filled(module.__doc__ or ""), "", *facts])
+    facts = [f"source: {result.source}", f"sound upper bound: {'yes' if result.sound else 'NO: never passes a gate'}"]
+    facts.append(f"valid where later parameters depend on earlier outputs: {'yes' if result.adaptive else 'no'}")
+    return "\n".join([f"{name}: {result.title}", "", filled(module.__doc__ or ""), "", *facts])
 
 
 @cache
@@ -183,13 +183,13 @@ def table_paths() -> tuple[str, ...]:
 def of_table(path: str) -> str:
     """The tables with this dotted key: their own keys in full, those that a word selects by name; "" where there are none."""
     places = [place for place in every_table() if place.path == path]
-    plain = [_whole(place) for place in places if not place.word]
+    plain = [_complete(place) for place in places if not place.word]
     return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
 
 
 def of_word(word: str) -> str:
-    """What a word that selects the keys of a table means, those keys, and the premises of a mechanism or a sampling scheme."""
-    return "\n\n".join([*(_whole(place) for place in every_table() if place.word == word), *_premises(word)])
+    """Return the meaning of a word that selects the keys of a table, its keys, and the premises of a mechanism or a sampling scheme."""
+    return "\n\n".join([*(_complete(place) for place in every_table() if place.word == word), *_premises(word)])
 
 
 def _premises(word: str) -> Iterator[str]:
@@ -204,7 +204,7 @@ def of_key(name: str) -> str:
     return "\n".join([f"{name}: a key of the file", "", *map(hanging, lines)]) if lines else ""
 
 
-def _whole(place: TablePlace) -> str:
+def _complete(place: TablePlace) -> str:
     keys = ["keys:", *describe_keys(place.members)] if place.members else ["no keys of its own"]
     return "\n".join([place.title, "", filled(place.doc), "", *keys])
 

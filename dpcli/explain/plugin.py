@@ -1,4 +1,4 @@
-"""What a word means, and the manual."""
+"""The meaning of words, and the manual."""
 
 from __future__ import annotations
 

@@ -49,15 +49,15 @@ def _sections(blocks: list[str]) -> Iterator[ManualSection]:
     """A section for each heading; one without a title goes on with what follows a list of terms."""
     title, paragraphs, terms = "", list[str](), list[tuple[str, str]]()
     for block in blocks:
-        found = _terms(block)
-        if block.startswith("## ") or (terms and not found):
+        result = _terms(block)
+        if block.startswith("## ") or (terms and not result):
             if title or paragraphs or terms:
                 yield ManualSection(title, tuple(paragraphs), tuple(terms))
             title, paragraphs, terms = "", [], []
         if block.startswith("## "):
             title = block[3:]
-        elif found:
-            terms += found
+        elif result:
+            terms += result
         else:
             paragraphs.append(_paragraph(block))
     yield ManualSection(title, tuple(paragraphs), tuple(terms))
@@ -92,7 +92,7 @@ TOPICS = (*WRITTEN, "glossary")
 
 
 def topic(name: str) -> Topic:
-    """One of TOPICS, its lists filled in."""
+    """Return one of TOPICS with its lists."""
     return _glossary() if name == "glossary" else read_topic(source(name))
 
 

@@ -1,1 +1,1 @@
-"""What a picture shows, computed: one kind per file, each a function from a question to a chart."""
+"""Pictures, computed: one kind per file, each a function from a question to a chart."""

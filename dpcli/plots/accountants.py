@@ -34,8 +34,8 @@ def chart(question: Question) -> Chart:
 
 
 def _bounds(account: Account) -> str:
-    but = ", but for what is named below" if _approximate(account) else ""
-    return f"every number is an upper bound{but}, rounded up; the smallest bound is the headline"
+    marked = "; ~ marks an approximation" if _approximate(account) else ""
+    return f"upper bounds, rounded up{marked}; the smallest bound is the headline"
 
 
 def _bar(row: AccountRow, position: int, account: Account) -> Bar:

@@ -22,20 +22,20 @@ def chart(question: Question) -> Chart:
     account = question.headline()
     low = max(min(REACH[0] * (account.delta or 1e-6), 1e-9), SMALLEST)
     deltas = sorted({*np.geomspace(low, REACH[1], POINTS).tolist(), *([account.delta] if account.delta > low else [])})
-    found = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
-    most = max(e.upper for curve in found for _, e in curve.epsilons)
+    result = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
+    most = max(e.upper for curve in result for _, e in curve.epsilons)
     return Chart(
         kind="delta-epsilon",
         title="privacy profile: delta by epsilon",
         subtitle=f"{name_of(account)}: {setting(account)}",
         x=Axis("epsilon", 0.0, 1.05 * most if most > 0.0 else 1.0),
         y=Axis("delta", low, 1.0, scale="log"),
-        lines=tuple(_line(curve) for curve in found),
-        bands=tuple(band for curve in found for band in curve.bands(_across)),
-        markers=_here(account),
+        lines=tuple(_line(curve) for curve in result),
+        bands=tuple(band for curve in result for band in curve.bands(_across)),
+        markers=_own_point(account),
         notes=(
-            *([GUARANTEES] if any(curve.sound for curve in found) else []),
-            *certificates(found),
+            *([GUARANTEES] if any(curve.sound for curve in result) else []),
+            *certificates(result),
             *not_a_bound(account, question.accountants or ()),
             *_pure(account),
         ),
@@ -53,7 +53,7 @@ def _across(delta: float, epsilon: float) -> tuple[float, float]:
     return epsilon, delta
 
 
-def _here(account: Account) -> tuple[Marker, ...]:
+def _own_point(account: Account) -> tuple[Marker, ...]:
     if not account.delta or not math.isfinite(account.upper):
         return ()
     return (Marker(f"{epsilon_at_most(account)} at delta = {account.delta!r}", account.upper, account.delta),)

@@ -90,7 +90,7 @@ def few(value: float) -> str:
 
 
 def few_up(value: float) -> str:
-    """The same number in few digits, rounded up."""
+    """Return a number in few digits, rounded up."""
     return few(float(Context(prec=DIGITS, rounding=ROUND_CEILING).plus(Decimal(repr(value)))))
 
 
@@ -102,7 +102,7 @@ def parameter(name: str, value: float) -> str:
 
 
 def not_a_bound(account: Account, drawn: Iterable[str]) -> tuple[str, ...]:
-    """Which of the accountants that are drawn approximate."""
+    """Name the drawn accountants that approximate."""
     rows = {row.accountant.name for row in account.rows if not row.accountant.sound and row.bound is not None}
     names = sorted(rows & set(drawn))
     return (f"{', '.join(names)}: an approximation, not a bound",) if names else ()

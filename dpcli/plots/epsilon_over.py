@@ -17,13 +17,13 @@ NEAR = 1e-2  # relative
 
 
 def chart(
-    kind: str, title: str, label: str, question: Question, entry: Entry, key: str, here: float, values: Sequence[float]
+    kind: str, title: str, label: str, question: Question, entry: Entry, key: str, own: float, values: Sequence[float]
 ) -> Chart:
     """The picture of epsilon at `values` of entry's key, which is `here` in the file; both axes in logs, where composition is straight."""
     account = question.headline()
     delta = account.delta
-    found = curves(question, account, values, lambda value: (replaced(question, entry, key, value), delta))
-    lines = tuple(line for line in map(_positive, found) if len(line.points) > 1)
+    result = curves(question, account, values, lambda value: (replaced(question, entry, key, value), delta))
+    lines = tuple(line for line in map(_positive, result) if len(line.points) > 1)
     if not lines:
         raise InputError(f"nothing to draw: epsilon is 0 at delta = {delta!r}, whatever the {label}")
     low, high = log_span((y for line in lines for _, y in line.points), ROOM)
@@ -35,9 +35,9 @@ def chart(
         x=Axis(label, *xs, scale="log"),
         y=Axis("epsilon", low, high, scale="log"),
         lines=(*lines, *_budget(account, xs, low, high)),
-        bands=tuple(band for curve in found for band in curve.bands(_upright) if all(y > 0.0 for _, y in band.lower)),
-        markers=_here(account, found, key, here),
-        notes=(*certificates(found), *not_a_bound(account, question.accountants or ())),
+        bands=tuple(band for curve in result for band in curve.bands(_upright) if all(y > 0.0 for _, y in band.lower)),
+        markers=_own_point(account, result, key, own),
+        notes=(*certificates(result), *not_a_bound(account, question.accountants or ())),
     )
 
 
@@ -51,13 +51,13 @@ def _positive(curve: EpsilonCurve) -> Line:
     return Line(line.label, tuple((x, y) for x, y in line.points if y > 0.0), line.tone, line.dashed)
 
 
-def _here(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, here: float) -> tuple[Marker, ...]:
+def _own_point(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, own: float) -> tuple[Marker, ...]:
     """The headline at the file's own value, unless the lines say otherwise there: then the value is not what the file runs at."""
-    drawn = min((e.upper for curve in epsilon_curves for value, e in curve.epsilons if value == here), default=math.inf)
+    drawn = min((e.upper for curve in epsilon_curves for value, e in curve.epsilons if value == own), default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
     words = key.replace("_", " ")
-    return (Marker(f"this file: {words} {few(here)}, {epsilon_at_most(account)}", here, account.upper),)
+    return (Marker(f"this file: {words} {few(own)}, {epsilon_at_most(account)}", own, account.upper),)
 
 
 def _budget(account: Account, xs: tuple[float, float], low: float, high: float) -> tuple[Line, ...]:

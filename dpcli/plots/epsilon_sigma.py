@@ -14,7 +14,7 @@ REACH = (0.4, 6.0)  # times the file's own noise
 def chart(question: Question) -> Chart:
     """Around the file's own noise multiplier, sigma or scale, whichever it states. Raises InputError, CannotCertify."""
     entry, key = varied(question, "noise")
-    here = float(getattr(entry.spec, key))
-    values = sorted({*(here * np.geomspace(*REACH, POINTS)).tolist(), here})
+    own = float(getattr(entry.spec, key))
+    values = sorted({*(own * np.geomspace(*REACH, POINTS)).tolist(), own})
     words = key.replace("_", " ")
-    return epsilon_over.chart("epsilon-sigma", f"epsilon by {words}", words, question, entry, key, here, values)
+    return epsilon_over.chart("epsilon-sigma", f"epsilon by {words}", words, question, entry, key, own, values)

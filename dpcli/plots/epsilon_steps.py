@@ -16,11 +16,11 @@ MOST = 10**18
 def chart(question: Question) -> Chart:
     """From a hundredth of the file's steps (at least 1) to ten times as many. Raises InputError, CannotCertify."""
     entry, key = varied(question, "steps")
-    here = _steps(entry, question.pipeline.privacy.dataset_size)
-    low, high = max(1.0, REACH[0] * here), min(max(REACH[1] * here, 10.0), MOST)
-    steps = sorted({round(value) for value in np.geomspace(low, high, POINTS)} | {here})
+    own = _steps(entry, question.pipeline.privacy.dataset_size)
+    low, high = max(1.0, REACH[0] * own), min(max(REACH[1] * own, 10.0), MOST)
+    steps = sorted({round(value) for value in np.geomspace(low, high, POINTS)} | {own})
     return epsilon_over.chart(
-        "epsilon-steps", "epsilon by number of steps", "steps", question, entry, key, float(here), [float(n) for n in steps]
+        "epsilon-steps", "epsilon by number of steps", "steps", question, entry, key, float(own), [float(n) for n in steps]
     )
 
 

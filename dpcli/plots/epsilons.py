@@ -48,15 +48,15 @@ class Question:
         Raises CannotCertify where no finite epsilon can be given, or where an accountant that was named has none: none is left out
         without a word.
         """
-        found = account(self.pipeline, self.accountants or None, self.delta, group_size=self.group_size)
-        if found.winner is None and not any(row.bound is not None for row in found.rows):
-            reasons = [reason for reason in dict.fromkeys(row.reason for row in found.rows) if reason]
+        result = account(self.pipeline, self.accountants or None, self.delta, group_size=self.group_size)
+        if result.winner is None and not any(row.bound is not None for row in result.rows):
+            reasons = [reason for reason in dict.fromkeys(row.reason for row in result.rows) if reason]
             some = "; ".join(reasons[:MOST]) + ("; ..." if len(reasons) > MOST else "")
-            raise CannotCertify(f"nothing to draw: no finite epsilon at delta = {found.delta!r} ({some})")
-        if self.accountants and (silent := [row for row in found.rows if row.bound is None]):
+            raise CannotCertify(f"nothing to draw: no finite epsilon at delta = {result.delta!r} ({some})")
+        if self.accountants and (silent := [row for row in result.rows if row.bound is None]):
             reasons = [f"{row.accountant.name}: {row.reason or 'it says nothing here'}" for row in silent]
             raise CannotCertify(f"cannot draw what was asked for: {'; '.join(reasons)}")
-        return found
+        return result
 
     def groups(self, rows: Sequence[AccountRow]) -> tuple[tuple[str, ...], ...]:
         """The accountants of each line: one each where they were named, else all the sound ones, the most promising first."""
@@ -99,7 +99,7 @@ def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size:
 
 
 def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int) -> Iterator[tuple[str, Bound]]:
-    """What the accountants say, where they say something finite; computed as it is asked for, and quickly."""
+    """Yield the finite bounds of the accountants, computed quickly and only when asked for."""
     profiles, certain = sound_profiles(pipeline, names, group_size), attained(pipeline, group_size)
     for accountant, profile in profiles:
         with suppress(NotRepresentable), accountant.within_allowance():
@@ -156,14 +156,14 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     """
     groups = question.groups(account.rows)
     sound = {row.accountant.name: row.accountant.sound for row in account.rows}
-    found = [
+    result = [
         (group, _epsilons(replace(question, progress=_part(question, i, len(groups))), group, values, at))
         for i, group in enumerate(groups)
     ]
-    drawn = [(group, pairs) for group, pairs in found if len(pairs) > 1]
+    drawn = [(group, pairs) for group, pairs in result if len(pairs) > 1]
     if not drawn:
         raise CannotCertify("nothing to draw: no finite epsilon at two or more of the values")
-    missing = [group[0] for group, pairs in found if question.accountants and len(pairs) < 2]
+    missing = [group[0] for group, pairs in result if question.accountants and len(pairs) < 2]
     if missing:
         raise CannotCertify(f"cannot draw what was asked for: {', '.join(missing)}: no finite epsilon at two or more of the values")
     return tuple(
@@ -213,7 +213,7 @@ def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:
 
 
 def certificate(epsilons: Iterable[Epsilon]) -> str:
-    """What the points of a line are worth, and how far the truth may be from them."""
+    """Say what the points of a line are worth, and how far the truth may be from them."""
     values = [epsilon for epsilon in epsilons if epsilon.upper > 0.0]  # 0 is certain
     gaps = [(e.upper - e.lower) / e.upper for e in values if e.lower is not None]
     points = f"{len(values)} points, each an upper bound on epsilon"
@@ -224,12 +224,12 @@ def certificate(epsilons: Iterable[Epsilon]) -> str:
 
 
 def loosely(gap: float) -> str:
-    """One digit, rounded up."""
+    """Return one digit, rounded up."""
     return f"{Context(prec=1, rounding=ROUND_CEILING).plus(Decimal(gap)):.0e}" if gap > 0.0 else "0"
 
 
 def certificates(epsilon_curves: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
-    """What each line is worth."""
+    """Say what each line is worth."""
     sound = [curve for curve in epsilon_curves if curve.sound]
     if len(sound) == 1:
         return (certificate(e for _, e in sound[0].epsilons),)

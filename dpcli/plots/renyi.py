@@ -23,27 +23,27 @@ def chart(question: Question) -> Chart:
     """D_a of the whole composition, the conversion of each order alone, and the best of them. Raises InputError, CannotCertify."""
     if question.accountants:
         raise InputError("--accountant cannot be combined with rdp, which shows that accountant alone")
-    found = account(question.pipeline, ("rdp",), question.delta, group_size=question.group_size)
-    (row,) = found.rows
+    result = account(question.pipeline, ("rdp",), question.delta, group_size=question.group_size)
+    (row,) = result.rows
     if row.bound is None or not row.upper > 0.0:
         raise CannotCertify(f"nothing to draw: the Renyi accountant has no epsilon > 0 here: {row.reason or 'it is 0'}")
     best, epsilon = row.bound.detail["order"], row.upper
     most = TALL * epsilon
     try:
-        curve = renyi_curve(merged(tuple((charge.mechanism, charge.count) for charge in found.charges)))
+        curve = renyi_curve(merged(tuple((charge.mechanism, charge.count) for charge in result.charges)))
         orders = _within(curve, best, most)
         divergences = curve.at(orders)
     except NotRepresentable as error:
         raise CannotCertify(f"nothing to draw: {error}") from None
     lines = (
-        Line("epsilon from each order", _kept(orders, balle(orders, divergences, math.log(found.delta)), most), Tone.SECOND),
+        Line("epsilon from each order", _kept(orders, balle(orders, divergences, math.log(result.delta)), most), Tone.SECOND),
         Line("Renyi divergence", _kept(orders, divergences, most), Tone.MAIN),
     )
     low, high = log_span((y for line in lines for _, y in line.points), 1.1)
     return Chart(
         kind="rdp",
         title="Renyi divergence by order, and the epsilon that it gives",
-        subtitle=f"{name_of(found)}: {setting(found)}",
+        subtitle=f"{name_of(result)}: {setting(result)}",
         x=Axis("order", *log_span(x for line in lines for x, _ in line.points), scale="log"),
         y=Axis("divergence, epsilon", max(low, high / 1e4), high, scale="log", unit="nats"),
         lines=tuple(line for line in lines if len(line.points) > 1),
@@ -63,5 +63,5 @@ def _within(curve: RenyiCurve, best: float, most: float) -> Array:
 
 
 def _kept(orders: Array, values: Array, most: float) -> Points:
-    """What a log axis up to `most` can show."""
+    """Return the points that a log axis up to `most` can show."""
     return tuple((float(a), float(y)) for a, y in zip(orders, values, strict=True) if 0.0 < y <= most)

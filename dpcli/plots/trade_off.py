@@ -25,8 +25,8 @@ READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the
 def chart(question: Question) -> Chart:
     """The curve of all guarantees together, that of the headline alone, and no information. Raises InputError, CannotCertify."""
     account = question.headline()
-    found = _named(question, account) if question.accountants else ((WHOLE, _whole(question, account)),)
-    return picture(account, found, question.accountants)
+    result = _named(question, account) if question.accountants else ((WHOLE, _complete(question, account)),)
+    return picture(account, result, question.accountants)
 
 
 def picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], ...], accountants: tuple[str, ...] = ()) -> Chart:
@@ -49,7 +49,7 @@ def picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], ..
 
 
 def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
-    """What a curve that is a bound says."""
+    """Explain a curve that is a bound."""
     rates = "; ".join(f"{percent_up(1.0 - rate)} at {100.0 * x:g} %" for x, rate in _read(curve))
     return (
         "a test that tells two neighbouring datasets apart has its two errors on or above the curve: below it none is possible, above it "
@@ -59,7 +59,7 @@ def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
     )
 
 
-def _whole(question: Question, account: Account) -> ProfileCurve:
+def _complete(question: Question, account: Account) -> ProfileCurve:
     """The privacy profile, closely spaced where e^epsilon still bends the curve."""
     reach = 1.25 * min(row.upper for row in account.rows) + 1e-3
     epsilons = sorted({*np.linspace(0.0, min(reach, 8.0), POINTS).tolist(), *np.linspace(0.0, reach, 9).tolist()})
@@ -78,8 +78,8 @@ def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
 def _named(question: Question, account: Account) -> tuple[tuple[str, ProfileCurve], ...]:
     """The pairs of each accountant that was asked for."""
     deltas = sorted({*np.geomspace(*FAINT).tolist(), *np.linspace(*PLAIN).tolist(), account.delta, 0.0})
-    found = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
-    return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.epsilons])) for one in found)
+    result = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
+    return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.epsilons])) for one in result)
 
 
 def _of_pairs(pairs: list[tuple[float, float]]) -> ProfileCurve:
@@ -108,7 +108,7 @@ def _headline(account: Account) -> tuple[Line, ...]:
 
 
 def _worth(curve: ProfileCurve) -> str:
-    """How far the true curve may be above what is drawn."""
+    """Say how far the true curve may be above the drawn one."""
     gap = float((curve.upper - curve.lower).max())
     if gap < TIGHT:
         return f"from upper bounds on delta at {len(curve.epsilons)} epsilons, certified from below to within {loosely(gap)}"

@@ -18,7 +18,7 @@ REASONED = {
     ("ledger/documents/ledger_balance.py", "0.05 * state.epsilon"): "from where on a line is worth its place",
     ("plots/delta_epsilon.py", "REACH[0] * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/renyi.py", "TALL * epsilon"): "where an axis ends",
-    ("plots/renyi.py", "math.log(found.delta)"): "an argument of the conversion, which has delta so",
+    ("plots/renyi.py", "math.log(result.delta)"): "an argument of the conversion, which has delta so",
 }
 
 

@@ -52,7 +52,7 @@ def command(
     outputs: tuple[str, ...],
     **flags: Any,
 ) -> int:
-    """What the pipeline in FILE ("-" for standard input) costs: epsilon at its delta, by every accountant.
+    """Compute what the pipeline in FILE ("-" for standard input) costs: epsilon at its delta, by every accountant.
 
     Without FILE: what the flags state. --noise-multiplier 1.1 --sampling-rate 0.004 --steps 10000 --delta 1e-6 is DP-SGD with Poisson
     sampling; a second table shows epsilon for shuffled batches and for replace-one. --write PATH keeps it as a file.
@@ -85,12 +85,12 @@ def command(
         diagnostics, words = without_lines(diagnostics), solving_words(flags)
     with working():
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
-    found = document(result, diagnostics, digits, sources, words)
+    outcome = document(result, diagnostics, digits, sources, words)
     if tables is not None:
         from dpcli.analysis.documents.alternatives import beside, with_beside
 
-        found = with_beside(found, beside(tables, delta, epsilon, accountants or None, group_size), digits)
-    code = emit(replace(found, place=_place(data, result)) if result.exit_code == 1 else found, format_, outputs)
+        outcome = with_beside(outcome, beside(tables, delta, epsilon, accountants or None, group_size), digits)
+    code = emit(replace(outcome, place=_place(data, result)) if result.exit_code == 1 else outcome, format_, outputs)
     if write is not None:
         from dpcli.cli.outputs import leave_pipeline
 
@@ -136,8 +136,8 @@ def _place(data: bytes, result: Account) -> tuple[int, int]:
 Asked = tuple[Sequence[str] | None, float | None, float | None, int, float | None]
 
 
-def several(paths: Sequence[str], asked: Asked, digits: int, sources: bool) -> Document:
-    """What the pipelines cost; asked: accountants, delta, epsilon, group size and tolerance, for all of them.
+def several(paths: Sequence[str], question: Asked, digits: int, sources: bool) -> Document:
+    """Print the cost of several pipelines; asked: accountants, delta, epsilon, group size and tolerance, for all of them.
 
     Raises:
         InputError: a file that is given twice, or files of one dataset that cannot be added up. InvalidFile: as `dpcli.load`.
@@ -154,10 +154,10 @@ def several(paths: Sequence[str], asked: Asked, digits: int, sources: bool) -> D
     contents = [(path, read_bytes(path)) for path in paths]
     pipelines = [parse(data, path) for path, data in contents]
     datasets = {name: members for name, members in by_dataset(pipelines).items() if len(members) > 1}
-    rules = [judge(pipeline, data, {"--delta": asked[1]}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
+    rules = [judge(pipeline, data, {"--delta": question[1]}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
     with working():
-        alone = [account(pipeline, *asked) for pipeline in pipelines]
-        sums = {name: together([(member, 1) for member in members], *asked) for name, members in datasets.items()}
+        alone = [account(pipeline, *question) for pipeline in pipelines]
+        sums = {name: together([(member, 1) for member in members], *question) for name, members in datasets.items()}
     return document(list(zip(alone, rules, strict=True)), sums, digits, sources)
 
 

@@ -59,9 +59,9 @@ def command(
     goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
     if goal is not None:
         require_idle(delta, accountants)
-    found = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
-    text = solved_text(data, found) if write is not None else ""
-    code = emit(document(found, file_deltas(found.pipeline, data, delta, found.delta)), format_, outputs)
+    result = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
+    text = solved_text(data, result) if write is not None else ""
+    code = emit(document(result, file_deltas(result.pipeline, data, delta, result.delta)), format_, outputs)
     if write is not None:
         from dpcli.cli.outputs import leave_pipeline
 

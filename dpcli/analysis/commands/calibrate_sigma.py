@@ -60,17 +60,19 @@ def command(
         require_idle(delta, accountants)
     if file is None:
         if goal is not None and write is not None:
-            raise InputError("--write: expected --target-epsilon, whose file states a budget, or FILE; found another target")
-        found = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
-        text = _written(found, flags)
+            raise InputError(
+                "--write needs FILE with this target: only of --target-epsilon can flags make a file, whose [budget] states it"
+            )
+        result = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
+        text = _written(result, flags)
         diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))
     else:
         refuse_with_file(file, flags)
         data = read_bytes(file)
-        found = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
-        diagnostics = file_deltas(found.pipeline, data, delta, found.delta)
-        text = solved_text(data, found) if write is not None else ""
-    code = emit(document(found, diagnostics), format_, outputs)
+        result = calibrate_file(file, "noise", target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
+        diagnostics = file_deltas(result.pipeline, data, delta, result.delta)
+        text = solved_text(data, result) if write is not None else ""
+    code = emit(document(result, diagnostics), format_, outputs)
     if write is not None:
         from dpcli.cli.outputs import leave_pipeline
 
@@ -78,14 +80,14 @@ def command(
     return code
 
 
-def _written(found: Calibration, flags: dict[str, Any]) -> str:
+def _written(calibration: Calibration, flags: dict[str, Any]) -> str:
     """The file of the flags, with the answer."""
     from dpcli.file.pipeline.flags import Stated, text_of_flags
 
-    ((_, _, noise),) = found.values
+    ((_, _, noise),) = calibration.values
     stated = Stated(noise, **flags)
     given = {name: value for name, value in stated.given.items() if name in flags}
-    if found.delta is None:
+    if calibration.delta is None:
         return text_of_flags(stated.tables(None), "calibrate-sigma", given)
-    asked = {"target_epsilon": found.target, "delta": found.delta, **given}
-    return text_of_flags(stated.tables(found.delta, found.target), "calibrate-sigma", asked)
+    asked = {"target_epsilon": calibration.target, "delta": calibration.delta, **given}
+    return text_of_flags(stated.tables(calibration.delta, calibration.target), "calibrate-sigma", asked)

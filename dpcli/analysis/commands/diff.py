@@ -13,7 +13,7 @@ from dpcli.cli.options import emit, output_options
 @click.option("--exit-code", "judged", is_flag=True, help="Exit with 1 where B costs more, 3 where that cannot be said.")
 @output_options("table", "total", "records")
 def command(files: tuple[str, str], delta: float | None, judged: bool, format_: str, outputs: tuple[str, ...]) -> int:
-    """What changed from pipeline A to pipeline B, and what each change costs: made alone to A, and all together.
+    """List what changed from pipeline A to pipeline B, and what each change costs: made alone to A, and all together.
 
     A and B are files, "-" for standard input (one of them), or REVISION:PATH for a file as it stands at a git revision. Mechanisms are
     matched by name. Both are priced at A's delta. Where the statement has changed (unit, adjacency, max_contributions, dataset_size,
@@ -24,8 +24,10 @@ def command(files: tuple[str, str], delta: float | None, judged: bool, format_: 
     from dpcli.lint.delta import judged_deltas
     from dpcli.lint.documents.diagnostics import with_diagnostics
 
-    found = difference(*files, delta)
-    stated = {"delta" if delta is None else "--delta": found.before.delta}
-    sizes = {side.pipeline.privacy.dataset_size: path for path, side in zip(files[::-1], (found.after, found.before), strict=True)}
-    diagnostics = tuple(told for size, path in sizes.items() for told in judged_deltas(stated, size, path))
-    return emit(with_diagnostics(document(found, judged), diagnostics, judged), format_, outputs)
+    result = difference(*files, delta)
+    stated = {"delta" if delta is None else "--delta": result.before.delta}
+    sizes = {
+        side.pipeline.privacy.dataset_size: path for path, side in zip(files[::-1], (result.after, result.before), strict=True)
+    }
+    diagnostics = tuple(findings for size, path in sizes.items() for findings in judged_deltas(stated, size, path))
+    return emit(with_diagnostics(document(result, judged), diagnostics, judged), format_, outputs)

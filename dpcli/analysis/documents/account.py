@@ -73,7 +73,7 @@ def headline(account: Account, decimals: int = 4) -> str:
 
 
 def _uncapped(account: Account) -> str:
-    """Why an adaptive file guarantees nothing, where it does not."""
+    """Explain why an adaptive file without a cap guarantees nothing."""
     privacy, cap = account.pipeline.privacy, account.budget
     if not privacy.adaptive or cap is not None or account.listed is None:
         return ""
@@ -111,7 +111,7 @@ def _delta(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _no_bounds(account: Account) -> str:
-    """Why there is no number to sign, where those that were asked for are no bounds."""
+    """Explain why there is no number to sign if only approximations were asked for."""
     names = [row.accountant.name for row in account.rows]
     if any(row.accountant.sound for row in account.rows) or not names:
         return ""
@@ -121,7 +121,7 @@ def _no_bounds(account: Account) -> str:
 def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
     """The machine form dpcli/account/v1; numbers unrounded."""
     privacy, budget, q = account.pipeline.privacy, account.budget, account.quantity
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "schema": "dpcli/account/v1",
         "pipeline": {"name": account.pipeline.name, "path": account.pipeline.path, "sha256": account.pipeline.sha256},
         "statement": {
@@ -156,16 +156,16 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
             if of is None
             else {"epsilon": of.cap, "delta": of.delta, "spent": of.spent}
         )
-        found["budget"] = {**numbers, "verdict": budget.verdict}
+        result["budget"] = {**numbers, "verdict": budget.verdict}
         if budget.rho is not None:
             spent = budget.rho.spent
-            found["budget"]["rho"] = {
+            result["budget"]["rho"] = {
                 "cap": budget.rho.cap,
                 "spent": spent.value,
                 "verdict": budget.rho.verdict,
                 "reason": spent.reason,
             }
-    return found
+    return result
 
 
 def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
@@ -179,15 +179,15 @@ def _record(row: AccountRow, account: Account) -> dict[str, Any]:
 
 
 def _row_data(row: AccountRow, quantity: str = "epsilon") -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "name": row.accountant.name,
         "sound": row.accountant.sound,
         f"{quantity}_upper": None,
         f"{quantity}_lower": None,
     }
     if row.bound is None:
-        return {**found, "reason": row.reason}
-    return {**found, f"{quantity}_upper": row.bound.upper, f"{quantity}_lower": row.bound.lower, "detail": row.bound.detail}
+        return {**result, "reason": row.reason}
+    return {**result, f"{quantity}_upper": row.bound.upper, f"{quantity}_lower": row.bound.lower, "detail": row.bound.detail}
 
 
 SHEET = (
@@ -202,19 +202,19 @@ def _sheet(account: Account) -> Sheet:
     place, unit, adjacency = account.pipeline.path or account.pipeline.name, privacy.unit or "record", privacy.adjacency.value
     rows = []
     for row in account.rows:
-        found = {
+        result = {
             **_row_data(row, account.quantity),
             "epsilon": account.epsilon if account.quantity == "delta" else None,
             "delta": account.delta if account.quantity == "epsilon" else None,
         }
-        found["detail"] = _as_json(found["detail"]) if found.get("detail") else None
+        result["detail"] = _as_json(result["detail"]) if result.get("detail") else None
         setting = (place, unit, adjacency, schemes(account.pipeline), account.group_size, row.accountant.name, row.accountant.sound)
-        rows.append((*setting, row is account.winner, *(found.get(column) for column in SHEET[8:])))
+        rows.append((*setting, row is account.winner, *(result.get(column) for column in SHEET[8:])))
     return Sheet(SHEET, tuple(rows))
 
 
 def _as_json(detail: Mapping[str, float]) -> str:
-    """What json writes, without what importing it takes."""
+    """Return a number as json writes it, without importing json."""
     values = {key: jsonable(value) for key, value in detail.items()}
     return (
         "{"
@@ -247,7 +247,7 @@ def _accountants(account: Account, decimals: int) -> Table:
 
 
 def _left_out(account: Account) -> tuple[str, ...]:
-    """Which rows there are on request only."""
+    """Name the rows that were left out, and how to ask for them."""
     names = [row.accountant.name for row in account.rows if not row.asked]
     assert account.winner is not None or not names
     winner = account.winner.accountant.name if account.winner else ""
@@ -289,13 +289,13 @@ def _mechanisms(account: Account) -> Table:
 
 
 def _runs(charge: BillLine) -> str:
-    """How often it counts; where a pass counts once, that is said."""
+    """Return how often an entry counts; an entry whose passes count once says so."""
     passes = isinstance(charge.entries[0].sampling, OncePerEpoch)
     return f"{charge.count:,} passes" if passes else f"{charge.count:,}"
 
 
 def describe(entry: Entry, account: Account) -> str:
-    """How an entry samples, as it is accounted."""
+    """Describe the sampling of an entry as it is accounted."""
     if entry.sampling is None:
         return "none"
     rate = entry.sampling.exact_rate(account.pipeline.privacy.dataset_size)
@@ -323,7 +323,7 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
 
 
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
-    """What is said of several entries is said once, of the first."""
+    """Yield the notes on entries, each once, with the first entry that it is about."""
     same: dict[tuple[str, str, str], list[str]] = {}
     for one in diagnostics:
         same.setdefault((one.severity, one.rule, one.message), []).append(one.key)
@@ -342,11 +342,11 @@ def _sources(account: Account) -> tuple[str, ...]:
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
     """The budget, where the file has one; the rules that call the file unsound; and the guarantee itself, where there is none."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
-    found = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
+    result = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
     if account.winner is None:
-        found.append(Check(f"{place}: guarantee", False, headline(account, decimals), error=True))
+        result.append(Check(f"{place}: guarantee", False, headline(account, decimals), error=True))
     if budget is not None:
         note = _budget_notes(account, decimals)[0]
         passed = budget.verdict in ("pass", "warn")
-        found.append(Check(f"{place}: budget", passed, note, error=budget.verdict == "unknown"))
-    return tuple(found)
+        result.append(Check(f"{place}: budget", passed, note, error=budget.verdict == "unknown"))
+    return tuple(result)

@@ -20,15 +20,15 @@ def document(
     files: Sequence[tuple[Account, tuple[Diagnostic, ...]]], sums: Mapping[str, Account], decimals: int = 4, sources: bool = False
 ) -> Document:
     """Everything that `dpcli account` says about several pipelines; sums: by the dataset that they name."""
-    alone = [single.document(account, found, decimals, sources) for account, found in files]
+    alone = [single.document(account, result, decimals, sources) for account, result in files]
     added = [single.document(account, (), decimals, sources) for account in sums.values()]
     members = {name: [a.pipeline.path for a, _ in files if a.pipeline.privacy.dataset == name] for name in sums}
-    said = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
+    facts = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
     whole = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account, _ in files)
     every, names = [*alone, *added], [*(account.pipeline.path for account, _ in files), *(f'dataset "{name}"' for name in sums)]
     code = max(one.exit_code for one in every)  # 3 before 1 before 0
     return Document(
-        headline="; ".join(said) or f"{len(files)} files, each on its own: no two of them name one dataset",
+        headline="; ".join(facts) or f"{len(files)} files, each on its own: no two of them name one dataset",
         data={
             "schema": "dpcli/accounts/v1",
             "files": [{"dataset": a.pipeline.privacy.dataset, **one.data} for (a, _), one in zip(files, alone, strict=True)],

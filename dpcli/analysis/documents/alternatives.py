@@ -1,4 +1,4 @@
-"""The same flags under assumptions that people often mean instead: shuffled batches, replaced records."""
+"""Other assumptions that people often mean with the same flags: shuffled batches, replaced records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER = {"add-remove": "replace-one", "replace-one": "add-remove"}
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """One other reading of the flags.
+    """Another reading of the flags.
 
     scheme: None where every step sees every record. upper: its headline, inf where nothing is certified; reason: why it has none.
     """
@@ -38,7 +38,7 @@ class Beside:
 def beside(
     tables: Mapping[str, Any], delta: float | None, epsilon: float | None, accountants: Sequence[str] | None, group_size: int
 ) -> tuple[Beside, ...]:
-    """What holds under the other adjacency, and where batches are slices of a shuffled order, under both.
+    """Return the cost under the other adjacency, and, if batches may be slices of a shuffled order, under both.
 
     Args:
         tables: what the flags say; Poisson sampling where a step sees a sample.
@@ -57,11 +57,11 @@ def beside(
 
 
 def _changed(tables: Mapping[str, Any], scheme: str | None, adjacency: str) -> dict[str, Any]:
-    found = copy.deepcopy(dict(tables))
-    found["privacy"]["adjacency"] = adjacency
+    result = copy.deepcopy(dict(tables))
+    result["privacy"]["adjacency"] = adjacency
     if scheme is not None:
-        found["mechanism"][0]["sampling"]["scheme"] = scheme
-    return found
+        result["mechanism"][0]["sampling"]["scheme"] = scheme
+    return result
 
 
 def _one(
@@ -76,15 +76,15 @@ def _one(
     quantity: Quantity = "epsilon" if epsilon is None else "delta"
     try:
         pipeline = pipeline_of_flags(tables)
-        found: Account = (
+        result: Account = (
             account(pipeline, accountants, delta, epsilon, group_size)
             if accountants
             else headline(pipeline, delta, epsilon, group_size)
         )
     except DpcliError as problem:
         return Beside(scheme, adjacency, quantity, math.inf, None, None, str(problem))
-    winner = None if found.winner is None else found.winner.accountant.name
-    return Beside(scheme, adjacency, quantity, found.upper, found.lower, winner, None if winner else "nothing is certified")
+    winner = None if result.winner is None else result.winner.accountant.name
+    return Beside(scheme, adjacency, quantity, result.upper, result.lower, winner, None if winner else "nothing is certified")
 
 
 SAYS = {
@@ -94,10 +94,10 @@ SAYS = {
 }
 
 
-def with_beside(found: Document, others: Sequence[Beside], decimals: int) -> Document:
+def with_beside(document: Document, others: Sequence[Beside], decimals: int) -> Document:
     """The document with what else the flags could have meant, after the accountants."""
     if not others:
-        return found
+        return document
     notes: dict[str, int] = {}
     rows = []
     for other in others:
@@ -113,7 +113,9 @@ def with_beside(found: Document, others: Sequence[Beside], decimals: int) -> Doc
         tuple(f"[{number}] {reason}" for reason, number in notes.items()),
     )
     return replace(
-        found, tables=(found.tables[0], table, *found.tables[1:]), data={**found.data, "beside": [_data(o) for o in others]}
+        document,
+        tables=(document.tables[0], table, *document.tables[1:]),
+        data={**document.data, "beside": [_data(o) for o in others]},
     )
 
 

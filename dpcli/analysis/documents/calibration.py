@@ -90,17 +90,21 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
     )
 
 
-def _classical_row(found: ClassicalNoise | None, target: float, decimals: int) -> list[tuple[str, str, str, str]]:
+def _classical_row(classical_noise: ClassicalNoise | None, target: float, decimals: int) -> list[tuple[str, str, str, str]]:
     """The textbook's noise in the table; nothing where that is not about this."""
-    if found is None:
+    if classical_noise is None:
         return []
-    meets = "meets the target" if found.proved else "meets the target, outside its proof"
-    verdict = meets if found.upper <= target else "misses the target"
-    return [("classical formula", f"{found.value:.10g}", up(found.upper, decimals + 3), verdict)]
+    meets = "meets the target" if classical_noise.proved else "meets the target, outside its proof"
+    verdict = meets if classical_noise.upper <= target else "misses the target"
+    return [("classical formula", f"{classical_noise.value:.10g}", up(classical_noise.upper, decimals + 3), verdict)]
 
 
-def _classical_data(found: ClassicalNoise | None, key: str) -> dict[str, dict[str, float | bool]]:
-    return {} if found is None else {"classical": {key: found.value, "epsilon_upper": found.upper, "proved": found.proved}}
+def _classical_data(classical_noise: ClassicalNoise | None, key: str) -> dict[str, dict[str, float | bool]]:
+    return (
+        {}
+        if classical_noise is None
+        else {"classical": {key: classical_noise.value, "epsilon_upper": classical_noise.upper, "proved": classical_noise.proved}}
+    )
 
 
 def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sheet:
@@ -125,7 +129,7 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
 
 
 def _key(calibration: Calibration) -> str:
-    """What the number is: the key itself, or the ratio that several noises share."""
+    """Return the name of the answer: the key itself, or the ratio that several noises share."""
     if calibration.parameter == "noise":
         return "noise_over_sensitivity" if len(calibration.targets) > 1 else calibration.targets[0][1]
     return NAMES.get(calibration.parameter, calibration.parameter)

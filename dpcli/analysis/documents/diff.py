@@ -1,4 +1,4 @@
-"""What changed and what it costs, as a document."""
+"""A difference as a document: the changes and their costs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _side(account: Account) -> dict[str, Any]:
 
 
 def priced_data(one: Priced) -> dict[str, Any]:
-    """One change in the machine form."""
+    """Return a change in the machine form."""
     edits = [{"key": e.key, "before": _plain(e.old), "after": _plain(e.new)} for e in one.change.edits]
     return {"edits": edits, "epsilon_upper": one.epsilon, "increase": one.increase, "reason": one.reason}
 
@@ -106,7 +106,7 @@ def _datum(value: Any) -> Value:
 
 
 def _rows(one: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
-    """One row per edit, the numbers beside the first."""
+    """Return one row per edit, the numbers next to the first."""
     cost = (
         (f"[{marks[one.reason]}]", "-") if one.reason else ("" if one.epsilon is None else up(one.epsilon), _signed(one.increase))
     )

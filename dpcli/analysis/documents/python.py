@@ -1,4 +1,4 @@
-"""What a notebook shows of results."""
+"""Results as a notebook shows them."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from dpcli.lint.delta import judged_deltas
 MOST = 60  # rows of a table
 
 
-def account(found: Account) -> Document:
-    """What `dpcli account` prints, with what rules say of the deltas at which it is printed."""
-    at = found.at if found.quantity == "epsilon" else None
-    cap = None if found.budget is None or found.budget.epsilon is None else found.budget.epsilon.delta
-    return account_report.document(found, _told(found.pipeline, {"delta": at, "budget.delta": None if cap == at else cap}))
+def account(account: Account) -> Document:
+    """Return what `dpcli account` prints, with the findings about the deltas at which it is printed."""
+    at = account.at if account.quantity == "epsilon" else None
+    cap = None if account.budget is None or account.budget.epsilon is None else account.budget.epsilon.delta
+    return account_report.document(account, _findings(account.pipeline, {"delta": at, "budget.delta": None if cap == at else cap}))
 
 
-def calibration(found: Calibration) -> Document:
-    """What `dpcli calibrate` prints, with what rules say of its delta."""
-    return calibration_report.document(found, _told(found.pipeline, {"delta": found.delta}))
+def calibration(calibration: Calibration) -> Document:
+    """Return what `dpcli calibrate` prints, with the findings about its delta."""
+    return calibration_report.document(calibration, _findings(calibration.pipeline, {"delta": calibration.delta}))
 
 
-def _told(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diagnostic, ...]:
+def _findings(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diagnostic, ...]:
     return judged_deltas(deltas, pipeline.privacy.dataset_size, pipeline.path or "<pipeline>")
 
 
-def line(found: Displayed) -> Document:
-    """What has no more to say than its line."""
-    return Document(repr(found), {})
+def line(displayed: Displayed) -> Document:
+    """Return a result that is only a line."""
+    return Document(repr(displayed), {})
 
 
-def pipeline(found: Pipeline) -> Document:
-    """What is protected, and the mechanisms, as the file states them; nothing is priced."""
-    privacy, cap = found.privacy, found.budget
+def pipeline(pipeline: Pipeline) -> Document:
+    """Return the protected unit and the mechanisms, as the file states them; nothing is priced."""
+    privacy, cap = pipeline.privacy, pipeline.budget
     stated = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, releases: {privacy.releases or 'not stated'}"
     delta = "" if privacy.delta is None else f", delta = {privacy.delta!r}"
     budget = "" if cap is None or cap.epsilon is None else f"; budget: epsilon {cap.epsilon!r}"
@@ -51,16 +51,16 @@ def pipeline(found: Pipeline) -> Document:
             f"{entry.steps:,} steps" if entry.epochs is None else f"{entry.epochs:g} epochs",
             "none" if entry.sampling is None else entry.sampling.scheme,
         )
-        for entry in found.mechanisms
+        for entry in pipeline.mechanisms
     )
     more = (f"and {len(rows) - MOST:,} more",) if len(rows) > MOST else ()
     table = Table("mechanisms", ("mechanism", "type", "runs", "sampling"), rows[:MOST], frozenset({2}), more)
-    return Document(f"{found.name or found.path or 'pipeline'}: {stated}{delta}{budget}", {}, tables=(table,))
+    return Document(f"{pipeline.name or pipeline.path or 'pipeline'}: {stated}{delta}{budget}", {}, tables=(table,))
 
 
-def epsilons(found: Epsilons) -> Document:
+def epsilons(epsilons: Epsilons) -> Document:
     """A row for each setting, in the order of the arrays."""
-    deltas, lowers, uppers = (values.ravel().tolist() for values in (found.delta, found.lower, found.upper))
+    deltas, lowers, uppers = (values.ravel().tolist() for values in (epsilons.delta, epsilons.lower, epsilons.upper))
     rows = tuple((f"{delta!r}", up(upper), down(lower)) for delta, lower, upper in zip(deltas[:MOST], lowers, uppers, strict=False))
     more = (f"and {len(deltas) - MOST:,} more",) if len(deltas) > MOST else ()
     table = Table("epsilon", ("at delta", "epsilon: at most", "at least"), rows, frozenset({0, 1, 2}), more)

@@ -28,7 +28,7 @@ def describe(chart: Chart) -> str:
 
 
 def _grid(grid: Grid) -> Iterator[str]:
-    """How many squares there are of each kind, and where the greatest values are."""
+    """Count the squares of each kind, and name the greatest values."""
     valued = [square for square in grid.squares if square.value is not None]
     reached = Counter(grid.step(square.value or 0.0) for square in valued)
     counts = [(words, reached[i]) for i, (_, words) in enumerate(grid.steps)]

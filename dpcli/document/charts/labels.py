@@ -58,7 +58,7 @@ class Box:
         return math.hypot(across, max(self.top - point[1], 0.0, point[1] - self.bottom))
 
     def count(self, points: Sequence[Point]) -> int:
-        """How many points it covers."""
+        """Return how many points the box covers."""
         return sum(self.left <= x <= self.right and self.top <= y <= self.bottom for x, y in points)
 
     def grown(self, by: float) -> Box:
@@ -81,10 +81,10 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     for at in range(len(placed) - 1, -1, -1):
         placed[at] = min(placed[at], limit)
         limit = placed[at] - gap
-    found = [0.0] * len(wanted)
+    result = [0.0] * len(wanted)
     for position, i in zip(placed, order, strict=True):
-        found[i] = position
-    return found
+        result[i] = position
+    return result
 
 
 def place(
@@ -111,7 +111,7 @@ def place(
 
 
 def _any_nearer(box: Box, limit: float, points: Sequence[Point]) -> bool:
-    """Whether a point is nearer to a box than the limit."""
+    """Return whether a point is nearer to a box than the limit."""
     return any(box.distance(point) < limit for point in points)
 
 
@@ -137,11 +137,11 @@ def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
 
 def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
     """Points at most `step` apart along a polyline: what counts as ink."""
-    found: list[Point] = []
+    result: list[Point] = []
     for (x0, y0), (x1, y1) in pairwise(points):
         parts = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / step))
-        found += [(x0 + (x1 - x0) * i / parts, y0 + (y1 - y0) * i / parts) for i in range(parts)]
-    return found or list(points)
+        result += [(x0 + (x1 - x0) * i / parts, y0 + (y1 - y0) * i / parts) for i in range(parts)]
+    return result or list(points)
 
 
 def along(points: Sequence[Point]) -> list[Point]:
@@ -150,7 +150,7 @@ def along(points: Sequence[Point]) -> list[Point]:
 
 
 def inside(point: Point, polygon: Sequence[Point]) -> bool:
-    """Whether a ray from the point to the right crosses the polygon an odd number of times."""
+    """Return whether a ray from the point to the right crosses the polygon an odd number of times."""
     x, y = point
     odd = False
     for (x0, y0), (x1, y1) in zip(polygon, (*polygon[1:], polygon[0]), strict=True):
@@ -189,7 +189,7 @@ def place_within(
     taken: Sequence[Box],
     ink: Sequence[Point],
 ) -> Placed | None:
-    """Where a label fits into a region: in few lines, over as little ink as can be, far from the edge; None where it does not fit.
+    """Place a label in a region: in few lines, over as little ink as possible, far from the edge; None if it does not fit.
 
     Args:
         polygon: the region, y downwards.
@@ -211,11 +211,11 @@ def place_within(
 def _blocks(label: str) -> list[Block]:
     """The words on one line, on two, ... on a line each."""
     words = label.split()
-    found = []
+    result = []
     for lines in range(1, len(words) + 1):
         cuts = [round(i * len(words) / lines) for i in range(lines + 1)]
-        found.append(tuple(" ".join(words[start:end]) for start, end in pairwise(cuts)))
-    return found
+        result.append(tuple(" ".join(words[start:end]) for start, end in pairwise(cuts)))
+    return result
 
 
 def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, frame: Box) -> list[Box]:
@@ -233,13 +233,13 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
 
 
 def _contains(polygon: Sequence[Point], edges: Sequence[tuple[Point, Point]], box: Box) -> bool:
-    """Whether the whole box is in the polygon: one point of it is, and no edge passes through it."""
+    """Return whether the polygon holds the whole box: one point of it, and no edge passes through it."""
     middle = 0.5 * (box.left + box.right), 0.5 * (box.top + box.bottom)
     return inside(middle, polygon) and not any(_crosses(start, end, box) for start, end in edges)
 
 
 def _crosses(start: Point, end: Point, box: Box) -> bool:
-    """Whether a segment has a point within the box; its border does not count. Source: Liang and Barsky 1984."""
+    """Return whether a segment has a point within the box; its border does not count. Source: Liang and Barsky 1984."""
     enters, leaves = 0.0, 1.0
     sides = ((start[0], end[0] - start[0], box.left, box.right), (start[1], end[1] - start[1], box.top, box.bottom))
     for at, along, low, high in sides:
@@ -253,7 +253,7 @@ def _crosses(start: Point, end: Point, box: Box) -> bool:
 
 
 def _room(edges: Sequence[tuple[Point, Point]], box: Box) -> float:
-    """How far the corners of the edges are from the box, at least."""
+    """Return the least distance from the box to the corners of the edges."""
     return min(box.distance(point) for edge in edges for point in (edge[0], _halfway(*edge)))
 
 
@@ -283,12 +283,12 @@ def _linear(axis: Axis, most: int) -> list[float]:
 
 
 def _log(axis: Axis, most: int) -> list[float]:
-    """As many of 1, 2 and 5 of each decade as there is room for, then every so many decades."""
+    """Return as many of 1, 2 and 5 of each decade as there is room for, then every so many decades."""
     first, last = math.floor(math.log10(axis.low) + 1e-9), math.ceil(math.log10(axis.high) - 1e-9)
     for factors in ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
-        found = _inside(axis, [float(f"{factor}e{k}") for k in range(first, last + 1) for factor in factors])
-        if len(found) <= most:
-            return found
+        result = _inside(axis, [float(f"{factor}e{k}") for k in range(first, last + 1) for factor in factors])
+        if len(result) <= most:
+            return result
     skip = math.ceil((last - first + 1) / most)
     return _inside(axis, [10.0**k for k in range(first, last + 1) if k % skip == 0])
 

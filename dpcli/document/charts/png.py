@@ -27,13 +27,13 @@ def render(chart: Chart, **_: object) -> bytes:
         figure_type, halo = load("matplotlib.figure:Figure"), load("matplotlib.patheffects:withStroke")
     except ImportError:
         raise InputError("png: expected matplotlib, found none: pip install 'dpcli[plot]', or write an .svg") from None
-    found = scene(chart)
-    figure = figure_type(figsize=(found.width / 100.0, found.height / 100.0), dpi=DPI, facecolor=LIGHT["paper"])
+    result = scene(chart)
+    figure = figure_type(figsize=(result.width / 100.0, result.height / 100.0), dpi=DPI, facecolor=LIGHT["paper"])
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
-    axes.set_xlim(0.0, found.width)
-    axes.set_ylim(found.height, 0.0)
-    _paint(axes, found, halo)
+    axes.set_xlim(0.0, result.width)
+    axes.set_ylim(result.height, 0.0)
+    _paint(axes, result, halo)
     out = io.BytesIO()
     figure.savefig(out, format="png", metadata={"Title": visible(chart.title), "Description": describe(chart), "Software": "dpcli"})
     return out.getvalue()

@@ -52,7 +52,7 @@ DARK = 3  # the first step that is darker than the words on it
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """Where squares lie. left, top: of the first; across, down: from one to the next."""
+    """The places of squares. left, top: of the first; across, down: from one to the next."""
 
     left: float
     top: float
@@ -71,17 +71,17 @@ def grid_scene(chart: Chart, grid: Grid) -> Scene:
     subtitle, notes = wrap(visible(chart.subtitle), TEXT, inner), [wrap(visible(note), SMALL, inner) for note in chart.notes]
     mesh = _mesh(grid, MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle) + 26.0, inner)
     below = mesh.top + mesh.down * grid.rows + 20.0
-    found = Scene(WIDTH, 0.0)
-    head(found, visible(chart.title), subtitle)
-    _headings(found, grid, mesh)
+    result = Scene(WIDTH, 0.0)
+    head(result, visible(chart.title), subtitle)
+    _headings(result, grid, mesh)
     for square in grid.squares:
-        _square(found, grid, square, mesh.box(square.column, square.row), square_said(square))
+        _square(result, grid, square, mesh.box(square.column, square.row), square_said(square))
         if grid.named:
-            _name(found, grid, square, mesh.box(square.column, square.row))
-    below = _legend(found, grid, below, inner) + 30.0
-    foot(found, notes, below)
-    found.height = below + LEADING * SMALL * sum(map(len, notes)) + 4.0 * len(notes)
-    return found
+            _name(result, grid, square, mesh.box(square.column, square.row))
+    below = _legend(result, grid, below, inner) + 30.0
+    foot(result, notes, below)
+    result.height = below + LEADING * SMALL * sum(map(len, notes)) + 4.0 * len(notes)
+    return result
 
 
 def square_said(square: Square) -> str:
@@ -107,14 +107,14 @@ def _headings(scene: Scene, grid: Grid, mesh: Mesh) -> None:
             scene.words.append(Words((box.left, baseline), visible(heading.text), FINE, "quiet"))
 
 
-def _square(scene: Scene, grid: Grid, square: Square, box: Box, said: str) -> None:
-    """Its colour, smaller where it has no value; lines where it is closed, and a dot where it is at the last step."""
+def _square(scene: Scene, grid: Grid, square: Square, box: Box, words: str) -> None:
+    """Draw a square: smaller without a value, hatched if it is closed, with a dot at the last step."""
     wide, high = box.right - box.left, box.bottom - box.top
     if square.value is None:
         inset = 0.0 if grid.named else 0.28 * wide
-        scene.fills.append(Fill(_corners(box.grown(-inset)), "empty", 0.35 if grid.named else 1.0, said))
+        scene.fills.append(Fill(_corners(box.grown(-inset)), "empty", 0.35 if grid.named else 1.0, words))
     else:
-        scene.fills.append(Fill(_corners(box), STEPS[grid.step(square.value)], 1.0, said))
+        scene.fills.append(Fill(_corners(box), STEPS[grid.step(square.value)], 1.0, words))
     ink: Ink = "paper" if _dark(grid, square) else "quiet"
     if square.closed:
         room = Box(box.right - STRIP, box.top, box.right, box.bottom) if grid.named else box
@@ -145,7 +145,7 @@ def _dark(grid: Grid, square: Square) -> bool:
 
 
 def _name(scene: Scene, grid: Grid, square: Square, box: Box) -> None:
-    """Its label, and a line for each thing that is said of it."""
+    """Write the label of a square, and a line for each part of its value."""
     ink: Ink = "paper" if _dark(grid, square) else "text"
     room = box.right - box.left - 10.0 - (STRIP if square.closed else 0.0)
     scene.words.append(Words((box.left + 6.0, box.top + 16.0), _cut(visible(square.label), room), SMALL, ink, bold=True))
@@ -156,7 +156,7 @@ def _name(scene: Scene, grid: Grid, square: Square, box: Box) -> None:
 
 
 def _cut(text: str, room: float) -> str:
-    """As much of a text as has room."""
+    """Return as much of a text as fits."""
     if BOLD * text_width(text, SMALL) <= room:
         return text
     while text and BOLD * text_width(f"{text}...", SMALL) > room:
@@ -194,7 +194,7 @@ END_LABELS = 190.0  # most room for the names at the ends of lines
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where the axes stand."""
+    """The place of the axes."""
 
     box: Box
     x: Axis
@@ -221,23 +221,23 @@ def scene(chart: Chart) -> Scene:
     height = max(PLOT_HEIGHT, 30.0 * len(chart.bars))
     below = top + height + 70.0
     lines_below = sum(len(lines) for lines in notes)
-    found = Scene(WIDTH, below + LEADING * SMALL * lines_below + 4.0 * len(notes) + (8.0 if notes else 0.0))
-    head(found, visible(chart.title), subtitle)
-    foot(found, notes, below)
+    result = Scene(WIDTH, below + LEADING * SMALL * lines_below + 4.0 * len(notes) + (8.0 if notes else 0.0))
+    head(result, visible(chart.title), subtitle)
+    foot(result, notes, below)
     box = Box(MARGIN + _left_room(chart), top, WIDTH - MARGIN - _right_room(chart), top + height)
     frame = Frame(box, chart.x, chart.y)
-    _axes(found, frame)
-    _shapes(found, chart, frame)
-    _names(found, chart, frame)
-    return found
+    _axes(result, frame)
+    _shapes(result, chart, frame)
+    _names(result, chart, frame)
+    return result
 
 
 def labels(chart: Chart, width: float, height: float) -> list[Words]:
     """Only the names within and beside a plot of that size, whose left upper corner is (0, 0)."""
-    found, frame = Scene(width, height), Frame(Box(0.0, 0.0, width, height), chart.x, chart.y)
-    _shapes(found, chart, frame)
-    _names(found, chart, frame)
-    return found.words
+    result, frame = Scene(width, height), Frame(Box(0.0, 0.0, width, height), chart.x, chart.y)
+    _shapes(result, chart, frame)
+    _names(result, chart, frame)
+    return result.words
 
 
 def _left_room(chart: Chart) -> float:

@@ -44,7 +44,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One line of text; `at` is the end that `anchor` names, on the baseline. halo: an edge in the colour of the paper."""
+    """A line of text; `at` is the end that `anchor` names, on the baseline. halo: an edge in the colour of the paper."""
 
     at: Point
     text: str
@@ -57,7 +57,7 @@ class Words:
 
 @dataclass(slots=True)
 class Scene:
-    """What to paint, in this order."""
+    """Shapes to paint, in this order."""
 
     width: float
     height: float

@@ -17,23 +17,23 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 
 def render(chart: Chart, **_: object) -> str:
-    """One SVG 1.1 document. Colours are attributes, which a style sheet overrides where the reader prefers dark paper."""
+    """Return an SVG 1.1 document. Colours are attributes, which a style sheet overrides if the reader prefers dark paper."""
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", _style())}\n'
 
 
 def element(chart: Chart, name_of_ids: str, style: str = "") -> str:
     """The <svg> alone, to stand in a page; its ids begin with `name_of_ids`, and its colours obey `style` or the page's."""
-    found = scene(chart)
-    size = f"{found.width:g} {found.height:.0f}"
+    result = scene(chart)
+    size = f"{result.width:g} {result.height:.0f}"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name_of_ids}title {name_of_ids}desc" '
-            f'viewBox="0 0 {size}" width="{found.width:g}" height="{found.height:.0f}" font-family="{FONTS}">',
+            f'viewBox="0 0 {size}" width="{result.width:g}" height="{result.height:.0f}" font-family="{FONTS}">',
             f'<title id="{name_of_ids}title">{escape(visible(chart.title))}</title>',
             f'<desc id="{name_of_ids}desc">{escape(describe(chart))}</desc>',
             *([style] if style else []),
             f'<rect class="paper" width="100%" height="100%" fill="{LIGHT["paper"]}"/>',
-            *_body(found),
+            *_body(result),
             "</svg>",
         ]
     )
@@ -54,8 +54,8 @@ def _body(scene: Scene) -> Iterator[str]:
     yield from map(_stroke, scene.grid)
     for fill in scene.fills:
         opacity = f' fill-opacity="{fill.opacity:g}"' if fill.opacity < 1.0 else ""
-        told = f"><title>{escape(visible(fill.said))}</title></path>" if fill.said else "/>"
-        yield f'<path class="{name(fill.tone)}" d="{_path(fill.points)}Z" fill="{LIGHT[fill.tone]}"{opacity}{told}'
+        title = f"><title>{escape(visible(fill.said))}</title></path>" if fill.said else "/>"
+        yield f'<path class="{name(fill.tone)}" d="{_path(fill.points)}Z" fill="{LIGHT[fill.tone]}"{opacity}{title}'
     yield from map(_stroke, scene.strokes)
     for dot in scene.dots:
         yield (

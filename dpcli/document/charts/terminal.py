@@ -30,7 +30,7 @@ class Glyphs:
     block: str
 
     def drawable(self, encoding: str) -> bool:
-        """Whether an encoding has all of them."""
+        """Return whether an encoding has all of the characters."""
         try:
             (self.dots(0xFF) + self.upright + self.corner + self.level + self.marker + self.block).encode(encoding)
         except (UnicodeEncodeError, LookupError):
@@ -67,7 +67,7 @@ class Canvas:
                 self.dot(x, y, tone)
 
     def dot(self, x: float, y: float, tone: Tone) -> None:
-        """One dot; what lies outside is not drawn."""
+        """Draw a dot, unless it lies outside."""
         across, down = int(x * self.glyphs.across), int(y * self.glyphs.down)
         column, row = across // self.glyphs.across, down // self.glyphs.down
         if 0 <= column < self.columns and 0 <= row < self.rows and x >= 0.0 and y >= 0.0:
@@ -113,7 +113,7 @@ def grid_lines(grid: Grid, width: int) -> list[str]:
 
 
 def mark(grid: Grid, square: Square) -> str:
-    """One character."""
+    """Return the character of a square."""
     if square.closed:
         return CLOSED
     if square.value is None:
@@ -144,8 +144,8 @@ def _rows(grid: Grid, width: int) -> list[str]:
     for square in grid.squares:
         if square.column >= hidden:
             lines[square.row][left + apart * (square.column - hidden)] = mark(grid, square)
-    told = [f"({hidden} columns on the left: no room)"] if hidden else []
-    return ["".join(line).rstrip() for line in lines] + told
+    hidden_words = [f"({hidden} columns on the left: no room)"] if hidden else []
+    return ["".join(line).rstrip() for line in lines] + hidden_words
 
 
 def _legend(grid: Grid) -> str:
@@ -160,11 +160,11 @@ NAMES = 24  # most columns for the names at the ends of lines
 
 def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = "utf-8", **_: object) -> str:
     """The picture in at most `width` columns (at least 40), with notes below; no escape codes unless `color`."""
-    found, width = glyphs_for(encoding), max(width, 40)
+    result, width = glyphs_for(encoding), max(width, 40)
     if chart.grid is not None:
         body = grid_lines(chart.grid, width)
     else:
-        body = _bars(chart, width, found, color) if chart.bars else _plane(chart, width, found, color)
+        body = _bars(chart, width, result, color) if chart.bars else _plane(chart, width, result, color)
     head = [*_wrapped(chart.title, width), *_wrapped(chart.subtitle, width), ""]
     if color:
         head[0] = f"\x1b[1m{head[0]}\x1b[0m"

@@ -22,7 +22,7 @@ def render(document: Document) -> str:
 
 
 def stream(document: Document) -> Iterator[str]:
-    """The same in pieces."""
+    """Yield the pieces of `render`."""
     columns, rows = (document.sheet.columns, document.sheet.rows) if document.sheet else _of_records(document)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")

@@ -1,4 +1,4 @@
-"""What a format states about itself, beside its `render`.
+"""Facts that each format states next to its `render`.
 
 NEEDS: what a document must hold (names of its fields) for the format to say anything of it. SHOWS: those of which it leaves nothing out;
 "failures" are the checks that failed. JUDGES: CI systems read a verdict from it. ENDINGS: of paths that mean it. SCREEN: it is laid out
@@ -17,7 +17,7 @@ from dpcli.base.registry import FORMATS
 
 
 def renders(name: str, holds: Collection[str]) -> bool:
-    """Whether it can say anything of documents that hold that."""
+    """Return whether a format can show documents that hold these fields."""
     return set(_stated(name, "NEEDS")) <= set(holds)
 
 
@@ -27,7 +27,7 @@ def renderable(holds: Collection[str]) -> tuple[str, ...]:
 
 
 def judges(name: str) -> bool:
-    """Whether an empty report in this format would be read as a pass."""
+    """Return whether an empty report in this format would be read as a pass."""
     return bool(_stated(name, "JUDGES"))
 
 
@@ -39,23 +39,23 @@ def meant_by(path: str, names: Sequence[str]) -> str | None:
 
 def shows(name: str) -> tuple[str, ...]:
     """The fields of a document of which it leaves nothing out."""
-    found: tuple[str, ...] = _stated(name, "SHOWS")
-    return found
+    result: tuple[str, ...] = _stated(name, "SHOWS")
+    return result
 
 
 def for_screen(name: str) -> bool:
-    """Whether its `render` takes a width and whether there are colours."""
+    """Return whether its `render` takes a width and a switch for colours."""
     return bool(getattr(_module(name), "SCREEN", False))
 
 
 def streams(name: str) -> Callable[..., Iterator[str]] | None:
-    """What gives its text in pieces, for documents that are too long to hold; None where it needs the whole."""
-    found: Callable[..., Iterator[str]] | None = getattr(_module(name), "stream", None)
-    return found
+    """Return the function that yields its text in pieces, for documents too long to hold; None if it needs the whole."""
+    result: Callable[..., Iterator[str]] | None = getattr(_module(name), "stream", None)
+    return result
 
 
 def appended(name: str) -> bool:
-    """Whether it goes after what a file holds."""
+    """Return whether its text is appended to a file."""
     return bool(getattr(_module(name), "APPENDED", False))
 
 

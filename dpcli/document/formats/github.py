@@ -12,7 +12,7 @@ SHOWS = ("findings", "headline")
 
 
 def render(document: Document) -> str:
-    """One `::level file=...,line=...::message` per finding, then the headline as a notice."""
+    """Return one `::level file=...,line=...::message` per finding, then the headline as a notice."""
     level = {"fail": "error", "unknown": "error", "warn": "warning"}.get(
         document.verdict, "error" if document.exit_code else "notice"
     )

@@ -101,7 +101,7 @@ PARTS = re.compile(rf"[^{BREAKS}]{{1,{WORD}}}[{BREAKS}]*|[{BREAKS}]+")
 
 
 def render(document: Document) -> str:
-    """The same bytes for the same document. The content policy admits the page's own style sheet, by its hash, and nothing else."""
+    """Return the same page for the same document. Its content policy admits its own style sheet, by its hash, and nothing else."""
     title = document.title or document.headline
     return "\n".join(
         [
@@ -127,7 +127,7 @@ def render(document: Document) -> str:
 
 
 def fragment(document: Document) -> str:
-    """The same without a page around it, for a notebook, whose own style it takes; its ids are its own."""
+    """Return the result without a page around it, for a notebook, whose style it takes; its ids are its own."""
     body = "\n".join(_body(document))
     name = hashlib.sha256(body.encode()).hexdigest()[:8]
     return '<div class="dpcli">\n' + "\n".join(_body(document, f"{name}-")) + "\n</div>\n"

@@ -14,12 +14,12 @@ SHOWS = ("data",)
 
 
 def render(document: Document) -> str:
-    """One object; infinities are strings."""
+    """Return one object; infinities are strings."""
     return json_text(document.data, indent=2) + "\n"
 
 
 def stream(document: Document) -> Iterator[str]:
-    """The same in pieces."""
+    """Yield the pieces of `render`."""
     mark = "{"
     for name, value in document.data.items():
         yield f"{mark}\n  {json_text(str(name))}: "

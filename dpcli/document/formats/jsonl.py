@@ -18,6 +18,6 @@ def render(document: Document) -> str:
 
 
 def stream(document: Document) -> Iterator[str]:
-    """The same in pieces."""
+    """Yield the pieces of `render`."""
     for record in document.records or [document.data]:
         yield json_text(record) + "\n"

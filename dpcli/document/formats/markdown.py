@@ -18,7 +18,7 @@ def render(document: Document) -> str:
 
 
 def stream(document: Document) -> Iterator[str]:
-    """The same in pieces."""
+    """Yield the pieces of `render`."""
     if document.marker:
         yield f"<!-- {document.marker} -->\n\n"
     if document.title:

@@ -18,7 +18,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 
 def render(document: Document) -> str:
-    """One run of the tool dpcli, with one result per finding; a waived one is suppressed, with its justification."""
+    """Return one run of the tool dpcli, with one result per finding; a waived one is suppressed, with its justification."""
     rules = {finding.rule: finding for finding in document.findings}
     driver = {
         "name": "dpcli",

@@ -23,11 +23,11 @@ def render(document: Document) -> str:
         *map(table, document.tables),
         *(f"> {escape(note)}" for note in document.notes),
     ]
-    said = "\n".join([escape(headline), *blocks])
+    shown = "\n".join([escape(headline), *blocks])
     failed = [check for check in document.checks if not check.passed and not check.waived]
     unsaid = [
         f"- {escape(f'{check.name}: {check.message}')}"
         for check in failed
-        if not check.message or escape(check.message) not in said
+        if not check.message or escape(check.message) not in shown
     ]
     return "\n\n".join([f"## {escape(headline)}", *(["\n".join(unsaid)] if unsaid else []), *blocks]) + "\n\n"

@@ -29,7 +29,7 @@ def render(document: Document, width: int = 100, color: bool = False) -> str:
 
 
 def stream(document: Document, width: int = 100, color: bool = False) -> Iterator[str]:
-    """The same in pieces."""
+    """Yield the pieces of `render`."""
     import io
 
     from rich.console import Console
@@ -122,7 +122,7 @@ def _set(
 
 
 def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dict[str, Any]], int]:
-    """How each column is set, and how wide a console must be."""
+    """Return the settings of each column, and the width that a console needs."""
     columns, needed = [], 0
     for i, column in enumerate(map(visible, table.columns)):
         may_fold = i not in table.numeric and (
@@ -144,10 +144,10 @@ def _columns(table: Table, longest: Sequence[int], width: int) -> tuple[list[dic
 
 
 def _longest(table: Table) -> list[int]:
-    found = [len(visible(column)) for column in table.columns]
+    result = [len(visible(column)) for column in table.columns]
     for row in table.rows:
-        found = [max(known, len(cell)) for known, cell in zip(found, row, strict=True)]
-    return found
+        result = [max(known, len(cell)) for known, cell in zip(result, row, strict=True)]
+    return result
 
 
 def _widest(table: Table) -> list[tuple[str, ...]]:
@@ -156,12 +156,12 @@ def _widest(table: Table) -> list[tuple[str, ...]]:
         return []
     from rich.cells import cell_len
 
-    found = [[("", 0), ("", 0)] for _ in table.columns]
+    result = [[("", 0), ("", 0)] for _ in table.columns]
     for row in chain([table.columns], table.rows):
-        for known, cell in zip(found, map(visible, row), strict=True):
+        for known, cell in zip(result, map(visible, row), strict=True):
             widths = (cell_len(cell), max(map(cell_len, cell.split()), default=0))
             known[:] = [(cell, wide) if wide > most else (kept, most) for (kept, most), wide in zip(known, widths, strict=True)]
-    return [tuple(known[k][0] for known in found) for k in (0, 1)]
+    return [tuple(known[k][0] for known in result) for k in (0, 1)]
 
 
 def _narrowed(table: Table, width: int) -> Table:

@@ -19,7 +19,7 @@ def render(document: Document) -> str:
 
 
 def stream(document: Document) -> Iterator[str]:
-    """The same in pieces."""
+    """Yield the pieces of `render`."""
     lines = (f"{f.path}{f':{f.line}:{f.column}' if f.line else ''}: {f.level} {f.rule}: {f.message}" for f in document.findings)
     for line in chain(lines, document.log, (document.headline,), document.details):
         yield visible(line) + "\n"

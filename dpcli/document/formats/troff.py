@@ -56,7 +56,7 @@ def _text(text: str) -> str:
 
 
 def _line(line: str) -> str:
-    """One line of input; a full stop or an apostrophe at its start would be a request."""
+    """Escape a line of input; a full stop or an apostrophe at its start would be a request."""
     return ("\\&" if line[:1] in (".", "'") else "") + "".join(map(_character, line))
 
 

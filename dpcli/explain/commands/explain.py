@@ -57,7 +57,7 @@ def command(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """What the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
+    """Explain what the guarantee of the pipeline in FILE means to an attacker, or what NAME means.
 
     FILE is an existing file, a name that ends in .toml, or "-" for standard input: the highest true-positive rate at a false-positive
     rate, beliefs before and after, groups. Exit code 3 where no finite guarantee can be certified, 1 where a rule calls it unsound.
@@ -156,14 +156,14 @@ def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: 
     from dpcli.explain.documents.demo import document
 
     pictures, documents = parted(outputs)
-    found = demo(1.0 if epsilon is None else epsilon, 1000 if trials is None else trials, 1 if seed is None else seed)
-    drawn = chart(found)
+    result = demo(1.0 if epsilon is None else epsilon, 1000 if trials is None else trials, 1 if seed is None else seed)
+    drawn = chart(result)
     if pictures:
         show_picture(drawn, None, pictures)
     if format_ == "table":
         show_picture(drawn, None, ())
         show("\n")
-    return emit(document(found, drawn), format_, documents)
+    return emit(document(result, drawn), format_, documents)
 
 
 def _is_file(name: str) -> bool:

@@ -36,31 +36,31 @@ def command(directory: str) -> None:
 
     if not directory:
         raise InputError("DIRECTORY: expected a folder, found an empty name; . is the current folder")
-    found = pages()
+    result = pages()
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
         raise InputError(f"{directory}: cannot be made: {error.strerror}") from None
-    for name, text in found.items():
+    for name, text in result.items():
         write(f"{directory}/{name}", text)
-    click.echo(f"wrote {len(found)} pages to {directory}", err=True)
+    click.echo(f"wrote {len(result)} pages to {directory}", err=True)
 
 
 def pages() -> dict[str, str]:
     """Every page, by file name."""
     files = {"pipeline": _pipeline_page, "policy": _policy_page, "schedule": _schedule_page}
-    found = {"dpcli.1": _main_page()} | {f"dpcli-{name}.5": made() for name, made in files.items()}
+    result = {"dpcli.1": _main_page()} | {f"dpcli-{name}.5": made() for name, made in files.items()}
     context = _context()
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        found |= _command_pages(f"dpcli {name}", command, context)
-    return found | {f"dpcli-{name}.7": _topic_page(name) for name in TOPICS}
+        result |= _command_pages(f"dpcli {name}", command, context)
+    return result | {f"dpcli-{name}.7": _topic_page(name) for name in TOPICS}
 
 
 def _topic_page(name: str) -> str:
-    found = topic(name)
-    return page(f"dpcli-{name}", 7, found.title, found.sections, __version__)
+    result = topic(name)
+    return page(f"dpcli-{name}", 7, result.title, result.sections, __version__)
 
 
 def _main_page() -> str:
@@ -97,7 +97,7 @@ def _main_page() -> str:
 
 
 def _context() -> click.Context:
-    """As it is when the program runs: the names of the help option come from here."""
+    """Return the context of a running program, which names the help option."""
     return click.Context(cli, info_name="dpcli", **cli.context_settings)
 
 
@@ -106,12 +106,12 @@ def _command_pages(words: str, command: click.Command, parent: click.Context) ->
     context = click.Context(command, parent=parent, info_name=words.rpartition(" ")[2])
     command._help_option = None  # click keeps the one that was made for whoever asked first, under other names perhaps
     table = command.table if isinstance(command, LazyGroup) else {}
-    found = {f"{_page_name(words)}.1": _command_page(words, command, context, table)}
+    result = {f"{_page_name(words)}.1": _command_page(words, command, context, table)}
     for name in table:
         below = command.get_command(context, name) if isinstance(command, LazyGroup) else None
         assert below is not None
-        found |= _command_pages(f"{words} {name}", below, context)
-    return found
+        result |= _command_pages(f"{words} {name}", below, context)
+    return result
 
 
 def _command_page(words: str, command: click.Command, context: click.Context, table: Commands) -> str:
@@ -176,7 +176,7 @@ def _schedule_page() -> str:
 
 
 def _described(module: ModuleType) -> tuple[ManualSection, ManualSection]:
-    """What the first words of a module say of a file, its last words, and the example between them."""
+    """Split a module's docstring into the description of a file, its example and its last words."""
     words, _, example = (module.__doc__ or "").partition("\n\n")
     example, _, order = example.rpartition("\n\n")
     return (

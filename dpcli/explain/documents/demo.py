@@ -13,37 +13,37 @@ from dpcli.explain.demo import CONFIDENCE, COUNT, Demo, SimulatedRate, Threshold
 AT = f"{100 * CONFIDENCE:g} %"
 
 
-def document(found: Demo, picture: Chart) -> Document:
+def document(demo: Demo, picture: Chart) -> Document:
     """Everything that `dpcli explain --demo` says, but for the picture in a terminal."""
     return Document(
-        headline=f"a count with Laplace noise at epsilon = {found.epsilon:g}: the best guess is right {_percent(found.guessed.exact)} of "
-        f"the time; under any ({found.epsilon:g}, 0)-DP mechanism, at most {_percent_up(found.guessed_bound)}",
-        data=data(found),
-        tables=(_tests(found), _beliefs(found)),
-        notes=_notes(found),
-        total=repr(found.guessed.exact),
+        headline=f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {_percent(demo.guessed.exact)} of "
+        f"the time; under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.guessed_bound)}",
+        data=data(demo),
+        tables=(_tests(demo), _beliefs(demo)),
+        notes=_notes(demo),
+        total=repr(demo.guessed.exact),
         pictures=(picture,),
-        sheet=_sheet(found),
+        sheet=_sheet(demo),
     )
 
 
-def data(found: Demo) -> dict[str, Any]:
+def data(demo: Demo) -> dict[str, Any]:
     """The machine form dpcli/demo/v1; numbers unrounded."""
     return {
         "schema": "dpcli/demo/v1",
-        "mechanism": {"type": "laplace", "scale": found.scale, "sensitivity": 1.0, "epsilon": found.epsilon},
+        "mechanism": {"type": "laplace", "scale": demo.scale, "sensitivity": 1.0, "epsilon": demo.epsilon},
         "statement": {"unit": "person", "adjacency": "add-remove", "counts": [COUNT, COUNT + 1]},
         "simulation": {
-            "trials": found.trials,
+            "trials": demo.trials,
             "generator": "numpy.random.default_rng",
-            "seed": found.seed,
+            "seed": demo.seed,
             "confidence": CONFIDENCE,
         },
-        "tests": [_test_data(test) for test in found.tests],
-        "advantage": {"exact": found.advantage, "bound_upper": found.advantage_bound},
-        "posterior": [{"noisy_count": belief.where, "prior": 0.5, **_rate_data(belief.share)} for belief in found.beliefs],
-        "best_guess": {**_rate_data(found.guessed), "bound_upper": found.guessed_bound},
-        "epsilon_lower": found.proved,
+        "tests": [_test_data(test) for test in demo.tests],
+        "advantage": {"exact": demo.advantage, "bound_upper": demo.advantage_bound},
+        "posterior": [{"noisy_count": belief.where, "prior": 0.5, **_rate_data(belief.share)} for belief in demo.beliefs],
+        "best_guess": {**_rate_data(demo.guessed), "bound_upper": demo.guessed_bound},
+        "epsilon_lower": demo.proved,
         "exit_code": 0,
     }
 
@@ -60,7 +60,7 @@ def _rate_data(rate: SimulatedRate) -> dict[str, float]:
     return {"exact": rate.exact, "measured": rate.measured, "lower": rate.low, "upper": rate.high}
 
 
-def _tests(found: Demo) -> Table:
+def _tests(demo: Demo) -> Table:
     rows = tuple(
         (
             f"above {test.threshold:.6g}",
@@ -70,7 +70,7 @@ def _tests(found: Demo) -> Table:
             _measured(test.true_positives),
             _percent_up(test.allowed),
         )
-        for test in found.tests
+        for test in demo.tests
     )
     columns = ("noisy count", "false positives", f"measured ({AT})", "true positives", f"measured ({AT})", "the bound allows")
     return Table(
@@ -78,8 +78,8 @@ def _tests(found: Demo) -> Table:
     )
 
 
-def _beliefs(found: Demo) -> Table:
-    rows = tuple((belief.where, _percent(belief.share.exact), _measured(belief.share)) for belief in found.beliefs)
+def _beliefs(demo: Demo) -> Table:
+    rows = tuple((belief.where, _percent(belief.share.exact), _measured(belief.share)) for belief in demo.beliefs)
     return Table(
         "belief that the person is in, after an even chance before",
         ("noisy count", "belief", f"measured ({AT})"),
@@ -89,29 +89,29 @@ def _beliefs(found: Demo) -> Table:
     )
 
 
-def _notes(found: Demo) -> tuple[str, ...]:
+def _notes(demo: Demo) -> tuple[str, ...]:
     return (
         f"made-up data: a count of {COUNT + 1} people, or of {COUNT} where one of them is not in (add-remove, sensitivity 1); each was "
-        f"released {found.trials:,} times with Laplace noise of scale {found.scale:.6g} from numpy's generator, seed {found.seed}: "
+        f"released {demo.trials:,} times with Laplace noise of scale {demo.scale:.6g} from numpy's generator, seed {demo.seed}: "
         "floating-point noise from a known seed protects nobody",
-        f"advantage: true positives minus false positives are at most {_percent(found.advantage)} here, at the threshold {COUNT + 0.5}; "
-        f"under any ({found.epsilon:g}, 0)-DP mechanism, at most {_percent_up(found.advantage_bound)}",
-        f"best guess, after an even chance: measured {_measured(found.guessed)} right",
-        f"what the trials alone prove at {AT}: epsilon >= {down(found.proved)}, by the threshold {COUNT + 1}, whose exact rates give "
-        f"{found.epsilon:g}; more trials prove more (--trials)",
+        f"advantage: true positives minus false positives are at most {_percent(demo.advantage)} here, at the threshold {COUNT + 0.5}; "
+        f"under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.advantage_bound)}",
+        f"best guess, after an even chance: measured {_measured(demo.guessed)} right",
+        f"what the trials alone prove at {AT}: epsilon >= {down(demo.proved)}, by the threshold {COUNT + 1}, whose exact rates give "
+        f"{demo.epsilon:g}; more trials prove more (--trials)",
     )
 
 
-def _sheet(found: Demo) -> Sheet:
+def _sheet(demo: Demo) -> Sheet:
     """A row per threshold."""
     rates = ("false_positive_rate", "true_positive_rate")
     ends = ("exact", "measured", "lower", "upper")
     columns = ("threshold", *(f"{rate}_{end}" for rate in rates for end in ends), "true_positive_rate_bound_upper")
     rows = tuple(
         (test.threshold, *_rate_data(test.false_positives).values(), *_rate_data(test.true_positives).values(), test.allowed)
-        for test in found.tests
+        for test in demo.tests
     )
-    return Sheet((*columns, "epsilon", "trials", "seed"), tuple((*row, found.epsilon, found.trials, found.seed) for row in rows))
+    return Sheet((*columns, "epsilon", "trials", "seed"), tuple((*row, demo.epsilon, demo.trials, demo.seed) for row in rows))
 
 
 def _measured(rate: SimulatedRate) -> str:

@@ -78,7 +78,7 @@ _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyText:
-    """One key: name, what it takes, what it means, and its default ("required" where it has none)."""
+    """A key in words: name, values, meaning, and its default ("required" if it has none)."""
 
     name: str
     takes: str
@@ -94,7 +94,7 @@ def keys_of(members: Members) -> Iterator[KeyText]:
 
 
 def describe_keys(members: Members) -> list[str]:
-    """One line per key."""
+    """Return one line per key."""
     return [f"  {k.name} ({k.takes}; {k.default}): {k.doc}" for k in keys_of(members)]
 
 

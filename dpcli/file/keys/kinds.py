@@ -26,7 +26,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KeyPlace:
-    """Where a value stands, by which rule it is judged, and who wants to know."""
+    """The place of a value, the rule that it must obey, and the list for its findings."""
 
     path: Path
     findings: Findings
@@ -42,16 +42,16 @@ class KeyPlace:
 
 
 class Kind(Protocol):
-    """One kind of value. `read` gives the value, or raises Refused once it has added its findings."""
+    """A kind of value. `read` returns the value, or raises Refused after adding its findings."""
 
     @property
     def text(self) -> str:
-        """What completes "expected ..." where no rule says more."""
+        """Words that complete "expected ..." where no rule says more."""
         ...
 
     @property
     def takes(self) -> str:
-        """The same in a word or two, for a manual page."""
+        """A word or two for a manual page."""
         ...
 
     def read(self, value: Any, place: KeyPlace) -> Any: ...
@@ -69,10 +69,7 @@ class Number:
     """A finite real number; a whole number will do."""
 
     text: str = "a number"
-
-    @property
-    def takes(self) -> str:
-        return "number"
+    takes: str = "number"
 
     def read(self, value: Any, place: KeyPlace) -> float:
         if type(value) not in (int, float):
@@ -91,10 +88,7 @@ class WholeNumber:
     """A whole number, written as one: 1e18 is refused with the digits to write instead."""
 
     text: str = "a whole number"
-
-    @property
-    def takes(self) -> str:
-        return "whole number"
+    takes: str = "whole number"
 
     def read(self, value: Any, place: KeyPlace) -> int:
         if type(value) is float and not math.isfinite(value):
@@ -114,10 +108,7 @@ class Flag:
     """true or false."""
 
     text: str = "true or false"
-
-    @property
-    def takes(self) -> str:
-        return self.text
+    takes: str = "true or false"
 
     def read(self, value: Any, place: KeyPlace) -> bool:
         if type(value) is not bool:
@@ -134,10 +125,7 @@ class Day:
     """A date without a time."""
 
     text: str = "a date (2030-12-31, without quotes)"
-
-    @property
-    def takes(self) -> str:
-        return "date"
+    takes: str = "date"
 
     def read(self, value: Any, place: KeyPlace) -> datetime.date:
         if type(value) is not datetime.date:
@@ -274,10 +262,7 @@ class Opaque:
     """A table that another command reads."""
 
     text: str = "a table"
-
-    @property
-    def takes(self) -> str:
-        return "table"
+    takes: str = "table"
 
     def read(self, value: Any, place: KeyPlace) -> dict[str, Any]:
         if type(value) is not dict:

@@ -19,7 +19,7 @@ from dpcli.file.toml.suggest import closest
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One key of a table: its kind, its rule, what it means, whether it must be stated, and else what holds where it is not."""
+    """A key of a table: its kind, rule and meaning, whether it is required, and its default."""
 
     name: str
     kind: Kind
@@ -48,12 +48,12 @@ def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, othe
     mistaken = {_unknown(key, known, place, others()) for key in table if key not in known}
     values = {}
     for name, member in known.items():
-        here = replace(place, path=(*place.path, name), rule=member.rule)
+        key_place = replace(place, path=(*place.path, name), rule=member.rule)
         if name in table:
             with suppress(Refused):
-                values[name] = member.kind.read(table[name], here)
+                values[name] = member.kind.read(table[name], key_place)
         elif member.required and name not in mistaken:
-            place.findings.add("DP005", here.path, member.text, "nothing")
+            place.findings.add("DP005", key_place.path, member.text, "nothing")
     return values
 
 
@@ -89,6 +89,7 @@ class KeyTable:
 
     cls: type
     members_of: Callable[[type], Members]
+    takes: str = "table"
 
     @property
     def members(self) -> Members:
@@ -98,10 +99,6 @@ class KeyTable:
     def text(self) -> str:
         stated = [name for name, member in self.members.items() if member.required] or list(self.members)[:2]
         return "a table { " + ", ".join(f"{name} = ..." for name in stated) + " }"
-
-    @property
-    def takes(self) -> str:
-        return "table"
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
@@ -130,6 +127,7 @@ class SelectedTable:
     members_of: Callable[[type], Members]
     default: str | None = None
     doc: str = ""
+    takes: str = "table"
 
     @classmethod
     def by(cls, selection: Selection, members_of: Callable[[type], Members], doc: str = "") -> SelectedTable:
@@ -139,10 +137,6 @@ class SelectedTable:
     @property
     def text(self) -> str:
         return f"a table {{ {self.selector} = ..., ... }}"
-
-    @property
-    def takes(self) -> str:
-        return "table"
 
     @property
     def choice(self) -> OneOf:
@@ -164,11 +158,11 @@ class SelectedTable:
 
     def others(self, name: str) -> Others:
         """The keys that the table would have with another word than `name`, and which."""
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for other in self.registry:
             for key in self.own(other).keys() - self.own(name).keys():
-                found.setdefault(key, []).append(f'"{other}"')
-        return {key: f"{self.selector} = {' or '.join(words)}" for key, words in found.items()}
+                result.setdefault(key, []).append(f'"{other}"')
+        return {key: f"{self.selector} = {' or '.join(words)}" for key, words in result.items()}
 
     def selected(self, table: Mapping[str, Any]) -> str | None:
         """The registered name that the table states, if it does."""
@@ -215,10 +209,7 @@ class Unjudged:
     """A value whose rule depends on a word that could not be read."""
 
     text: str = "a value"
-
-    @property
-    def takes(self) -> str:
-        return "value"
+    takes: str = "value"
 
     def read(self, value: Any, place: KeyPlace) -> None:
         return None
@@ -238,7 +229,7 @@ def plain_table(value: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """One value."""
+    """Return a value as plain data."""
     if is_dataclass(value):
         return plain_table(value)
     if isinstance(value, Enum):

@@ -21,12 +21,12 @@ SILENT = ("not", "stated")  # the first words of what a report says of a key tha
 
 
 def has_words(text: str) -> bool:
-    """Whether a reader sees at least one letter or digit, of any script."""
+    """Return whether a reader sees at least one letter or digit, of any script."""
     return any(character.isalnum() and character not in BLANK_LETTERS for character in text)
 
 
 def is_silent(text: str) -> bool:
-    """Whether it begins as a report does where nothing is stated."""
+    """Return whether a text begins as a report does where nothing is stated."""
     return tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())[: len(SILENT)]) == SILENT
 
 
@@ -45,10 +45,7 @@ class Remark:
     """Free text, blank or over several lines, without what a terminal would act on."""
 
     text: str = "text in quotes"
-
-    @property
-    def takes(self) -> str:
-        return "text"
+    takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
@@ -72,10 +69,7 @@ class Text:
     """A name: one line, printable throughout, as it goes into tables, terminals and logs."""
 
     text: str = "text in quotes"
-
-    @property
-    def takes(self) -> str:
-        return "text"
+    takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
@@ -99,10 +93,7 @@ class Paragraph:
     """A sentence or more, over several lines if need be; never blank, nor NOT STATED, since either would count as stated."""
 
     text: str = "text in quotes"
-
-    @property
-    def takes(self) -> str:
-        return "text"
+    takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
@@ -120,13 +111,10 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who answers for something: a name with a letter or digit to be seen."""
+    """The name of an accountable person, with a visible letter or digit."""
 
     text: str = "text in quotes"
-
-    @property
-    def takes(self) -> str:
-        return "text"
+    takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         name = Text(self.text).read(value, place)
@@ -142,7 +130,7 @@ _BREAKS = str.maketrans("\n\t", "  ")
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One word out of a fixed set, and the value that each stands for."""
+    """A word out of a fixed set, each with the value that it stands for."""
 
     values: Mapping[str, Any]
 

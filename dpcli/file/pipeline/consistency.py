@@ -1,4 +1,4 @@
-"""What no key can say alone (rule DP005): checks across the keys of an entry, across entries, and against [privacy]."""
+"""Checks across keys (rule DP005): of an entry, across entries, and against [privacy]."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
         gate,
         section_problems(values),
     )
-    for key, expected, found in problems:
-        findings.add("DP005", key, expected, found)
+    for key, expected, actual in problems:
+        findings.add("DP005", key, expected, actual)
     if not findings.items:
         judge_sections(values, tables, findings)
 
@@ -70,8 +70,8 @@ def _privacy(privacy: Privacy | None, queries: bool) -> Iterator[Problem]:
         if privacy.max_contributions not in (None, 1):
             yield key, 'at most 1 where unit = "example"', str(privacy.max_contributions)
     elif privacy.max_contributions is None and closest(privacy.unit, ["example"], cutoff=0.8):
-        found = f'{quoted(privacy.unit)}; did you mean unit = "example"?'
-        yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', found
+        result = f'{quoted(privacy.unit)}; did you mean unit = "example"?'
+        yield ("privacy", "unit"), 'unit = "example", or max_contributions with another unit', result
     elif privacy.max_contributions is None and not queries:
         owner = quoted(privacy.unit)
         yield (
@@ -105,11 +105,11 @@ def _stated(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
 
 def _entries(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
     for index, entry in entries.items():
-        here: Path = ("mechanism", index)
-        for key, expected, found in entry.spec.problems():
-            yield (*here, key), expected, found
+        path: Path = ("mechanism", index)
+        for key, expected, actual in entry.spec.problems():
+            yield (*path, key), expected, actual
         if entry.sampling is not None and privacy is not None:
-            for key, expected, found in entry.sampling.problems(privacy.dataset_size):
-                yield (*here, "sampling", key), expected, found
+            for key, expected, actual in entry.sampling.problems(privacy.dataset_size):
+                yield (*path, "sampling", key), expected, actual
         if entry.epochs is not None and not isinstance(entry.sampling, Batched):
-            yield (*here, "epochs"), "steps, or sampling with a rate or batch_size with epochs", "epochs alone"
+            yield (*path, "epochs"), "steps, or sampling with a rate or batch_size with epochs", "epochs alone"

@@ -19,7 +19,7 @@ MOST = 100  # characters of a name
 
 
 def dataset_problems(name: str) -> Iterator[Problem]:
-    """What is wrong with the name of a dataset: the same data under a second name would be added up apart."""
+    """Yield the faults of a dataset's name: the same data under a second name would be added up separately."""
     key = ("privacy", "dataset")
     if len(name) > MOST or not name.isprintable() or name != " ".join(name.split()) or not looks(name):
         yield key, f"a name of at most {MOST} visible characters, without spaces at its ends or two in a row", quoted(name[:MOST])
@@ -35,38 +35,38 @@ def by_dataset(pipelines: Iterable[Pipeline]) -> dict[str, tuple[Pipeline, ...]]
     Raises:
         InputError: two names that look alike, or files of one dataset that protect different units or compare different neighbours.
     """
-    found: dict[str, list[Pipeline]] = {}
+    result: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
         if pipeline.privacy.dataset is not None:
-            found.setdefault(pipeline.privacy.dataset, []).append(pipeline)
-    _require_apart(found)
-    for name, members in found.items():
+            result.setdefault(pipeline.privacy.dataset, []).append(pipeline)
+    _require_apart(result)
+    for name, members in result.items():
         for member in members[1:]:
             _require_same(name, members[0], member)
-    return {name: tuple(members) for name, members in found.items()}
+    return {name: tuple(members) for name, members in result.items()}
 
 
-def _require_apart(found: dict[str, list[Pipeline]]) -> None:
+def _require_apart(groups: dict[str, list[Pipeline]]) -> None:
     seen: dict[str, str] = {}
-    for name, (first, *_) in found.items():
+    for name, (first, *_) in groups.items():
         alike = seen.setdefault(looks(name), name)
         if alike != name:
             raise InputError(
-                f"{first.path}: privacy.dataset: expected {alike!a}, as in {found[alike][0].path}, or a name that does not look "
+                f"{first.path}: privacy.dataset: expected {alike!a}, as in {groups[alike][0].path}, or a name that does not look "
                 f"like it, found {name!a}"
             )
 
 
 def _require_same(dataset: str, first: Pipeline, other: Pipeline) -> None:
     mine, its = first.privacy, other.privacy
-    for key, expected, found in (
+    for key, expected, actual in (
         ("unit", mine.unit, its.unit),
         ("adjacency", mine.adjacency.value, its.adjacency.value),
     ):
-        if expected != found:
+        if expected != actual:
             raise InputError(
                 f"{other.path}: privacy.{key}: expected {_word(expected)}, as {first.path} has for dataset {quoted(dataset)}, "
-                f"found {_word(found)}: what they release cannot be added up"
+                f"found {_word(actual)}: what they release cannot be added up"
             )
 
 
@@ -86,7 +86,7 @@ def window_words(privacy: Privacy) -> str:
 
 
 def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> str:
-    """What a ledger says of blocks, in the words of a command that has no --window; what it quotes of files stays as they have it.
+    """Return a ledger's message about blocks in the words of a command without --window; what it quotes of files stays.
 
     name: what it has for them. instead: of the hint at the flag.
     """

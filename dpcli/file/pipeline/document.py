@@ -24,13 +24,10 @@ FORMAT = Constraint("1 (the format that this dpcli reads)", lambda x: x == 1, ((
 
 @dataclass(frozen=True, slots=True)
 class MechanismTable:
-    """One [[mechanism]] table: the keys of every entry and those of its type, side by side."""
+    """A [[mechanism]] table: the keys that every entry shares, and those of its type."""
 
     text: str = "a table { name = ..., type = ..., ... }"
-
-    @property
-    def takes(self) -> str:
-        return "table"
+    takes: str = "table"
 
     def members(self, name: str | None) -> Members:
         """The keys of an entry of type `name`; None where that cannot be read."""
@@ -67,10 +64,7 @@ class Mechanisms:
 
     text: str = "at least one [[mechanism]] table"
     item: MechanismTable = MechanismTable()
-
-    @property
-    def takes(self) -> str:
-        return "array of table"
+    takes: str = "array of table"
 
     def read(self, value: Any, place: KeyPlace) -> tuple[Entry | None, ...]:
         if type(value) is not list:
@@ -118,7 +112,7 @@ TOP: Members = {
 
 
 def is_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Whether a document is a pipeline, whatever its faults.
+    """Return whether a document is a pipeline, whatever its faults.
 
     One that states a format has a table of a pipeline besides; other programs have tables of these names too, so that without a format
     what is in them has to be a pipeline's: [privacy] and [[mechanism]] both, a key of [privacy], or a known type of mechanism.
@@ -147,7 +141,7 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
 
 
 def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """What to do about a key that no table of the file has."""
+    """Return advice about a key that no table of the file has: the key that was meant, and words."""
     from dpcli.file.pipeline.misplaced import advice
 
     return advice(key, known, frozenset(TOP))
@@ -161,7 +155,7 @@ def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipelin
 
 
 def tables_of(pipeline: Pipeline) -> dict[str, Any]:
-    """What decides the cost of a run: [privacy] and the mechanisms, without what equals its default; JSON values only.
+    """Return the tables that decide the cost of a run: [privacy] and the mechanisms, without defaults; JSON values only.
 
     Two files that mean the same (key order, spelling of numbers, comments, their [budget]) have equal tables.
     """

@@ -30,7 +30,7 @@ COLUMN = 30  # where comments begin
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What the flags say; None where one is absent.
+    """The values of the flags; None for an absent one.
 
     noise_multiplier: of Gaussian noise, of Laplace noise with `laplace`. pure: epsilon of one step that is known to be pure.
     sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or epochs: how often; once where neither is given and
@@ -54,7 +54,7 @@ class Stated:
 
     @property
     def sampled(self) -> bool:
-        """Whether a step sees a sample only."""
+        """Return whether a step sees only a sample."""
         return self.sampling_rate is not None or self.batch_size is not None
 
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
@@ -83,16 +83,14 @@ class Stated:
                 raise InputError("expected --pure, or --noise-multiplier, found both")
             return {"type": "pure-dp", "epsilon": self.pure}
         if self.noise_multiplier is None:
-            raise InputError(
-                "expected FILE, or --noise-multiplier (with --laplace where the noise is Laplace), or --pure; found none"
-            )
+            raise InputError("expected FILE, --noise-multiplier (with --laplace if the noise is Laplace) or --pure, found none")
         return {"type": "laplace" if self.laplace else "gaussian", "noise_multiplier": self.noise_multiplier}
 
     def _count(self) -> dict[str, Any]:
         if self.steps is not None and self.epochs is not None:
             raise InputError("expected --steps or --epochs, found both")
         if self.epochs is not None:
-            return {"epochs": _whole(self.epochs)}
+            return {"epochs": _as_count(self.epochs)}
         if self.steps is None and self.sampled:
             raise InputError(
                 "expected --steps or --epochs with --sampling-rate or --batch-size, found neither (--steps 1 for one step)"
@@ -137,10 +135,10 @@ def words_of_flags(given: Mapping[str, Any]) -> list[str]:
 def _flag(name: str, value: Any) -> Iterator[str]:
     yield "--" + name.replace("_", "-")
     if value is not True:
-        yield value if type(value) is str else value_text(_whole(value))
+        yield value if type(value) is str else value_text(_as_count(value))
 
 
-def _whole(value: Any) -> Any:
+def _as_count(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() else value
 
 

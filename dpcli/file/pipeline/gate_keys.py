@@ -58,7 +58,7 @@ class Horizon:
         return counted if self.runs is not None else f"{counted} (every {self.every}, years: {self.years:g})"
 
     def problems(self) -> Iterator[Problem]:
-        """What the keys do not agree on."""
+        """Yield the contradictions among the keys."""
         paced = self.every is not None or self.years is not None
         if self.runs is not None and paced:
             yield ("runs",), "either runs, or every and years", "both"
@@ -93,11 +93,11 @@ class Waiver:
     ] = None
 
     def problems(self) -> Iterator[Problem]:
-        """What the keys do not agree on, and a rule that is neither a condition nor looks like a code."""
+        """Yield the contradictions among the keys, and a rule that is neither a condition nor looks like a code."""
         if self.rule not in WAIVABLE and not _CODE.fullmatch(self.rule):
             hint = did_you_mean(self.rule, WAIVABLE)
-            found = quoted(self.rule) + (f"; {hint}" if hint else "")
-            yield ("rule",), f"a code of dpcli lint, or one of {', '.join(WAIVABLE)}", found
+            result = quoted(self.rule) + (f"; {hint}" if hint else "")
+            yield ("rule",), f"a code of dpcli lint, or one of {', '.join(WAIVABLE)}", result
             return
         if self.rule in MEASURED and self.epsilon is None:
             yield ("epsilon",), f"the epsilon up to which {quoted(self.rule)} is waived", "nothing"
@@ -145,18 +145,18 @@ class Caps:
 
 
 def gate_problems(gate: Gate, mechanisms: Iterable[str]) -> Iterator[Problem]:
-    """What is wrong among the keys of a file's [gate]."""
+    """Yield the contradictions among the keys of a file's [gate]."""
     if gate.horizon is not None:
         yield from under(("gate", "horizon"), gate.horizon.problems())
     names = frozenset(mechanisms)
     for index, waiver in enumerate(gate.waiver):
-        here: Path = ("gate", "waiver", index)
-        yield from under(here, waiver.problems())
+        path: Path = ("gate", "waiver", index)
+        yield from under(path, waiver.problems())
         if waiver.mechanism is not None and waiver.mechanism not in names:
-            yield (*here, "mechanism"), "the name of a mechanism", quoted(waiver.mechanism)
+            yield (*path, "mechanism"), "the name of a mechanism", quoted(waiver.mechanism)
 
 
-def under(here: Path, problems: Iterable[Problem]) -> Iterator[Problem]:
+def under(table: Path, problems: Iterable[Problem]) -> Iterator[Problem]:
     """The problems of a table, with the path of the table before theirs."""
-    for key, expected, found in problems:
-        yield (*here, *key), expected, found
+    for key, expected, actual in problems:
+        yield (*table, *key), expected, actual

@@ -24,19 +24,19 @@ def places_of(key: str, path: str | None = None) -> list[str]:
     Args:
         path: the dotted key of the only tables to look in; all where absent.
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    result: dict[tuple[str, str], list[str]] = {}
     for place in every_table():
         if key in place.members and path in (None, place.path):
             member: Member = place.members[key]
             default = default_text(member)
             takes = f"{member.text}; {default}" if default.startswith("default ") else member.text
-            found.setdefault((member.doc, takes), []).append(place.title)
-    return [f"{', '.join(stand)}: {doc} ({takes})" for (doc, takes), stand in found.items()]
+            result.setdefault((member.doc, takes), []).append(place.title)
+    return [f"{', '.join(stand)}: {doc} ({takes})" for (doc, takes), stand in result.items()]
 
 
 @cache
 def every_table() -> tuple[TablePlace, ...]:
-    """Those of the pipeline file, found once."""
+    """Return the tables of the pipeline file."""
     return tuple(tables())
 
 
@@ -92,7 +92,7 @@ def schedule_schema() -> dict[str, object]:
 
 
 def _calibratable(schema: Any, several: bool = True) -> Any:
-    """The same schema with every number also allowed to be left open, and to be a list of such, where it is in no list itself."""
+    """Return a schema in which each number may be "calibrate" too, and, outside of lists, a list of such values."""
     if isinstance(schema, list):
         return [_calibratable(item, several) for item in schema]
     if not isinstance(schema, Mapping):
@@ -105,7 +105,7 @@ def _calibratable(schema: Any, several: bool = True) -> Any:
 
 
 def _apart(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a table may hold, and what it must state, unless [defaults] does."""
+    """Return the schema of a table's possible keys, and that of the keys which it must state unless [defaults] does."""
     cases = item["allOf"]
     shape = [{**case, "then": {key: value for key, value in case["then"].items() if key != "required"}} for case in cases]
     needed = [{"if": case["if"], "then": {"required": case["then"].get("required", [])}} for case in cases]

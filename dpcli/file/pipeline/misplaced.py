@@ -1,4 +1,4 @@
-"""Where every key of the format belongs, to help with one that stands elsewhere."""
+"""Advice about a key in the wrong table, from the place of every key of the format."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ HERE = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some ty
 
 
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
-    """What to do about an unknown key: the known key that was meant, if that is the advice, and the advice in words or "".
+    """Return advice about an unknown key: the known key that was meant, if that is the advice, and words or "".
 
     top: the keys at the top of a file.
     """
-    here = list(known)
-    if key.replace("-", "_") in ONE_DRAW and {"temperature", "projection"} <= set(here):
+    keys = list(known)
+    if key.replace("-", "_") in ONE_DRAW and {"temperature", "projection"} <= set(keys):
         return None, WHOLE
-    if key.replace("-", "_") in ONE_DRAW and {"method", "tokens"} <= set(here):
+    if key.replace("-", "_") in ONE_DRAW and {"method", "tokens"} <= set(keys):
         return None, FROM_ALL
-    if key.replace("-", "_").lower() in CLIPPING - set(here) and "noise_multiplier" in here:
+    if key.replace("-", "_").lower() in CLIPPING - set(keys) and "noise_multiplier" in keys:
         return None, NO_NORM
-    meant = HERE[key] if HERE.get(key) in here else closest(key, here, cutoff=0.9)
+    meant = HERE[key] if HERE.get(key) in keys else closest(key, keys, cutoff=0.9)
     if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"
-    meant = meant or closest(key, here)
+    meant = meant or closest(key, keys)
     for synonym in SYNONYMS.get(key, ()):
-        if synonym not in here:
+        if synonym not in keys:
             return None, f"did you mean '{synonym}' in {_places(synonym, top)}"
     if meant:
         return meant, f"did you mean '{meant}'"

@@ -21,7 +21,7 @@ OWN = "own"  # the sample that no other entry reads
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """What is protected, and against which change of the data."""
+    """The protected unit, and the change of the data that it is protected against."""
 
     adjacency: Annotated[Adjacency, Key("which datasets are neighbours: one unit added or removed, replaced, or zeroed out")]
     unit: Annotated[str | None, Key("what one individual is (example, user, household, ...); printed with every epsilon")] = None
@@ -63,7 +63,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Disclosure:
-    """What `dpcli report` tells a reader besides the numbers; what is not written here is reported as NOT STATED."""
+    """Text for readers of `dpcli report` besides the numbers; a key that is missing is reported as NOT STATED."""
 
     controller: Annotated[Prose | None, Key("who answers for the data and for the release")] = None
     contact: Annotated[Prose | None, Key("where questions go")] = None
@@ -110,7 +110,7 @@ class Disclosure:
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """One of several disjoint parts of the data; entries of the same `of` and different `part` compose in parallel."""
+    """One of several disjoint parts of the data; entries with the same `of` and different `part` compose in parallel."""
 
     of: Annotated[str, Key("the attribute that splits the data into disjoint parts")]
     part: Annotated[str, Key("the part that this mechanism sees")]
@@ -118,7 +118,7 @@ class PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One [[mechanism]] table: the keys that every type shares. Each type has keys of its own, listed under its name."""
+    """A [[mechanism]] table: the keys that every type shares. Each type has keys of its own, listed under its name."""
 
     name: Annotated[str, Key("unique name, shown in tables")]
     type: Annotated[str, Key("mechanism type")]
@@ -157,7 +157,7 @@ class Entry:
     uncounted: bool = field(default=False, kw_only=True, compare=False)  # whether the file states neither steps nor epochs
 
     def runs(self, dataset_size: int | None) -> Runs:
-        """How often it runs, by steps or by epochs."""
+        """Return how often the entry runs, by steps or by epochs."""
         return Runs(None if self.epochs is not None else self.steps, self.epochs, dataset_size)
 
 
@@ -184,7 +184,7 @@ class Pipeline(Displayed):
         return f"{self.name or self.path!r}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, mechanisms: {names!r}"
 
     def stated_at(self, key: tuple[str | int, ...]) -> tuple[str | int, ...]:
-        """Where a key of a mechanism stands in the file: in its own table, or as what its query says."""
+        """Return the place of a mechanism's key in the file: in its own table, or in that of its query."""
         if key[0:1] != ("mechanism",) or len(key) < 2 or not isinstance(key[1], int):
             return key
         own = len(self.mechanisms) - len(self.queries)

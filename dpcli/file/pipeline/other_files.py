@@ -23,18 +23,18 @@ def _policies() -> Mapping[str, Any]:
 
 
 def is_policy(tables: Mapping[str, Any]) -> bool:
-    """Whether a file is a policy of the gate: it has a key that only policies have, or nearly one, and none that only pipelines have."""
+    """Return whether a file is a policy of the gate: it has a key of policies, or nearly one, and none that only pipelines have."""
     own = [key for key in tables if key != "format"]
     return bool(own) and TOP.keys().isdisjoint(own) and any(closest(key, _policies()) for key in own)
 
 
 def is_schedule(tables: Mapping[str, Any]) -> bool:
-    """Whether a file is a schedule of planned runs: it has their tables, and no key that only pipelines have."""
+    """Return whether a file is a schedule of planned runs: it has run tables, and no key that only pipelines have."""
     return "run" in tables and TOP.keys().isdisjoint(key for key in tables if key != "format")
 
 
 def other_file(tables: Mapping[str, Any]) -> str | None:
-    """What a file is that is no pipeline, and which command reads it; None where it may be a pipeline, however it is spelt.
+    """Name a file that is no pipeline, with the command that reads it; None for one that may be a misspelt pipeline.
 
     Without a format, which other programs' files do not state either, all keys have to be a policy's, or those of a schedule.
     """
@@ -48,13 +48,13 @@ def other_file(tables: Mapping[str, Any]) -> str | None:
 
 
 def misspelt_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Whether a file that states a format has a pipeline's tables with each of their names spelt wrong, and is nothing else."""
+    """Return whether a file that states a format can only be a pipeline whose table names are all misspelt."""
     near = type(tables.get("format")) is int and any(closest(key, OF_PIPELINES) for key in tables)
     return near and not is_pipeline(tables) and other_file(tables) is None
 
 
 def instead_of_policy(tables: Mapping[str, Any]) -> str | None:
-    """What a file is that was given as a policy and has no key of one; None where it may be a policy, whatever its faults."""
+    """Name a file that was given as a policy and has no key of one; None for one that may be a policy."""
     if any(key in _policies() for key in tables if key != "format"):
         return None
     return "a pipeline" if is_pipeline(tables) else SCHEDULE if is_schedule(tables) else None
@@ -84,11 +84,11 @@ MOST = 4096  # bytes at the start of a text that are looked at
 
 
 def looks_like(data: bytes, path: str) -> str | None:
-    """What the bytes look like, with the command that reads that; None where nothing is known. path: what the command names."""
-    found = _binary(data) or _json(data) or _text(data[:MOST])
-    if found is None:
+    """Name what the bytes look like, with the command that reads it, or return None. path: as the command names it."""
+    result = _binary(data) or _json(data) or _text(data[:MOST])
+    if result is None:
         return None
-    what, command = found
+    what, command = result
     return f"{what}: dpcli {command.format(shlex.quote(path))} reads it" if command else what
 
 

@@ -56,8 +56,7 @@ def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
 
 
 def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
-    """Whether an entry is charged as a part of something else: of a partition, of a sample that others read, or of another entry, which may
-    be of one itself.
+    """Return whether an entry is charged as a part: of a partition, of a shared sample, or of another entry, which may itself be a part.
 
     What it costs alone is then more than what is added up for it.
     """
@@ -77,7 +76,7 @@ def _runs_others(entry: Entry) -> bool:
 
 
 def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int]) -> str | None:
-    """What is wrong with naming `name` as a part of `owner`, if anything is."""
+    """Return the fault in naming `name` as a part of `owner`, if there is one."""
     if name == owner.name:
         return "its own"
     if name not in known:
@@ -93,7 +92,7 @@ def _part(owner: Entry, name: str, part: Entry | None, known: Mapping[str, int])
 
 
 def _cycles(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """One closed walk per edge that leads back into the walk it ends, by depth-first search without recursion."""
+    """Yield one closed walk per edge that leads back into the walk it ends, by depth-first search without recursion."""
     finished: set[str] = set()
     for start in edges:
         walk = {} if start in finished else {start: iter(edges[start])}
@@ -115,11 +114,11 @@ DRAWN = ("sampling", "steps", "epochs", "partition")  # keys that entries of one
 
 def samples_of(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
     """The entries that read each sample of a name, in their order."""
-    found: dict[str | None, list[Entry]] = {}
+    result: dict[str | None, list[Entry]] = {}
     for entry in entries:
         if entry.sample not in (None, OWN):
-            found.setdefault(entry.sample, []).append(entry)
-    return {name: tuple(one) for name, one in found.items()}
+            result.setdefault(entry.sample, []).append(entry)
+    return {name: tuple(one) for name, one in result.items()}
 
 
 def together(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -135,21 +134,21 @@ def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, 
     for index, entry in entries.items():
         if entry.sample is None:
             continue
-        here = ("mechanism", index)
+        path = ("mechanism", index)
         if isinstance(entry.sampling, Unsampled | None):
-            yield (*here, "sample"), "sampling with sample", "none: every step sees all records"
+            yield (*path, "sample"), "sampling with sample", "none: every step sees all records"
         elif (alike := seen.setdefault(looks(entry.sample), entry.sample)) != entry.sample:
-            yield (*here, "sample"), f"{quoted(alike)}, or a name that does not look like it", quoted(entry.sample)
+            yield (*path, "sample"), f"{quoted(alike)}, or a name that does not look like it", quoted(entry.sample)
         elif entry.sample != OWN and stated[entry.sample] < 2:
             hint = did_you_mean(entry.sample, [name for name in stated if name != entry.sample])
-            found = f"{quoted(entry.sample)}, which no other mechanism has" + (f"; {hint}" if hint else "")
-            yield (*here, "sample"), 'the sample that another mechanism has too, or "own"', found
+            actual = f"{quoted(entry.sample)}, which no other mechanism has" + (f"; {hint}" if hint else "")
+            yield (*path, "sample"), 'the sample that another mechanism has too, or "own"', actual
         elif entry.sample != OWN and (one := first.setdefault(entry.sample, entry)) is not entry:
-            yield from (((*here, key), expected, found) for key, expected, found in differing(one, entry))
+            yield from (((*path, key), expected, actual) for key, expected, actual in differing(one, entry))
 
 
 def differing(first: Entry, entry: Entry) -> Iterator[tuple[str, str, str]]:
-    """What two entries of one sample do not agree on, as (key, expected, found), with the place of the first."""
+    """Yield what two entries of one sample do not agree on, as (key, expected, found), with the place of the first."""
     for key in DRAWN:
         if _stated(first, key) != _stated(entry, key):
             place = f'mechanism["{escaped(first.name)}"].{key}'

@@ -138,8 +138,8 @@ def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
         raise InvalidFile((Diagnostic("DP001", "error", str(fault), _title(path), "", fault.line, fault.column, source),)) from None
 
 
-def _no_pipeline(found: str, path: str) -> Diagnostic:
-    return Diagnostic("DP001", "error", f"expected a pipeline file, found {found}", _title(path))
+def _no_pipeline(text: str, path: str) -> Diagnostic:
+    return Diagnostic("DP001", "error", f"expected a pipeline file, found {text}", _title(path))
 
 
 @lru_cache(maxsize=1)
@@ -157,7 +157,7 @@ def _plain(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _several(tables: Mapping[str, Any]) -> bool:
-    """Whether a table may stand for several entries, or for keys of others."""
+    """Return whether a table may stand for several entries, or for keys of others."""
     mechanisms = tables.get("mechanism")
     stated = [table for table in mechanisms if type(table) is dict] if type(mechanisms) is list else []
     inner = (table["sampling"] for table in stated if type(table.get("sampling")) is dict)
@@ -175,8 +175,8 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
     paths = tuple(paths)
     places = dict(zip(paths, written(stated, paths), strict=True))
-    found = locate(text, places.values())
-    return {path: found[place] for path, place in places.items()}
+    result = locate(text, places.values())
+    return {path: result[place] for path, place in places.items()}
 
 
 def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
@@ -186,7 +186,7 @@ def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) 
 
 
 def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:
-    """What could be read, with a finding for everything else."""
+    """Return the values that can be read, and add a finding for everything else."""
     try:
         return values_of(tables, findings)
     except TooMany:
@@ -197,12 +197,12 @@ def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, pa
     """The findings with their places in the text, in the order of these."""
     places = located(text, [finding.key for finding in findings])
     names, lines = _names(tables), text.split("\n")
-    found = []
+    result = []
     for finding in sorted(findings, key=lambda finding: places[finding.key]):
         line, column = places[finding.key]
         key = key_text(finding.key, names)
-        found.append(Diagnostic(finding.rule, "error", finding.message, _title(path), key, line, column, lines[line - 1]))
-    return tuple(found)
+        result.append(Diagnostic(finding.rule, "error", finding.message, _title(path), key, line, column, lines[line - 1]))
+    return tuple(result)
 
 
 def _rest(findings: Findings, path: str) -> tuple[Diagnostic, ...]:
@@ -235,15 +235,15 @@ def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) 
     Links are followed, hidden folders are looked into, and a file that is not TOML, or cannot be read, is wanted: nobody can say that it
     is none. A folder without any stays a path, which nobody can read as a file. Raises InputError for a folder that cannot be listed.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for path in paths:
         for name in (list(_wanted(path, wanted)) if os.path.isdir(path) else []) or [path]:
-            found.setdefault(name if name == "-" else os.path.abspath(name), name)
-    return tuple(found.values())
+            result.setdefault(name if name == "-" else os.path.abspath(name), name)
+    return tuple(result.values())
 
 
 def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Whether a file is a pipeline, with its tables spelt right or wrong: who means to give one must not see it passed over."""
+    """Return whether a file is a pipeline, its tables spelt right or wrong: a misspelt one must not be passed over."""
     if is_pipeline(tables) or "format" not in tables:
         return is_pipeline(tables)
     from dpcli.file.pipeline.other_files import misspelt_pipeline
@@ -252,12 +252,12 @@ def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
 
 
 def toml_name(name: str) -> bool:
-    """Whether a file is named as TOML is, in any case of letters: a file system may know only one of them."""
+    """Return whether a file has the ending of TOML in any case; some file systems know only one."""
     return name.lower().endswith(".toml")
 
 
 def below(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder, links followed; neither need be there."""
+    """Return whether a path lies in a folder, links followed; neither need exist."""
     inside, around = os.path.realpath(path), os.path.realpath(folder)
     return os.path.commonpath((inside, around)) == around
 

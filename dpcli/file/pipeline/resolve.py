@@ -20,7 +20,7 @@ MAX_COUNT = 10**18
 
 @dataclass(frozen=True, slots=True)
 class BillLine:
-    """One line of the bill: what the accountants add up. entries: the entries of the file that it stands for."""
+    """A mechanism and how often it counts. entries: the entries of the file that it stands for."""
 
     name: str
     mechanism: Mechanism
@@ -92,8 +92,8 @@ def _require_one_draw(one: tuple[Entry, ...], members: set[str]) -> None:
     from dpcli.file.pipeline.parts import differing
 
     for entry in one:
-        for key, expected, found in differing(one[0], entry):
-            raise InputError(f"{key}: expected {expected}, found {found}")
+        for key, expected, actual in differing(one[0], entry):
+            raise InputError(f"{key}: expected {expected}, found {actual}")
         if entry.name in members:
             raise InputError(f'sample: expected entries that no other one names, found "{entry.name}", which one does')
 
@@ -113,7 +113,7 @@ def _run(one: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, 
 
 
 def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
-    """How many parts of a partition one change may touch, beyond what the mechanism's own resolution covers.
+    """Return how many parts of a partition one change may touch, beyond what the mechanism's own resolution covers.
 
     A unit's records may lie in as many parts. Where noise is stated per contribution, all of them in one part is the worst case and is
     what `resolve` assumes; a bare sensitivity or epsilon bounds one part's release only.
@@ -159,7 +159,7 @@ def _bound(
     def lookup(name: str) -> tuple[Spec, int]:
         part = entries[name]
         spec = _bound(part, entries, dataset_size, depth + 1, left)
-        return (_whole(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
+        return (_whole_run(spec, part, dataset_size), 1) if entry.spec.whole_runs else (spec, part.steps)
 
     bound = entry.spec.bind(lookup)
     if bound.unsampled and not isinstance(entry.sampling, Unsampled | None):
@@ -167,7 +167,7 @@ def _bound(
     return bound
 
 
-def _whole(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
+def _whole_run(spec: Spec, part: Entry, dataset_size: int | None) -> Spec:
     from dpcli.mechanisms.sampling.schemes import WholeRun
 
     return WholeRun(spec, part.sampling, part.runs(dataset_size))

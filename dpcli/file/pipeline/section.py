@@ -32,14 +32,11 @@ class SectionTable:
 
     name: str
     text: str = "a table"
+    takes: str = "table"
 
     @property
     def table(self) -> Kind:
         return kind_of(load({**SECTIONS, **RELEASED}[self.name]))
-
-    @property
-    def takes(self) -> str:
-        return "table"
 
     def read(self, value: Any, place: KeyPlace) -> Any:
         if type(value) is not dict:
@@ -55,10 +52,7 @@ class DefaultsTable:
     """[defaults] as far as no mechanism takes it: what is left of it is refused."""
 
     text: str = "a table"
-
-    @property
-    def takes(self) -> str:
-        return "table"
+    takes: str = "table"
 
     def read(self, value: Any, place: KeyPlace) -> None:
         if type(value) is not dict:
@@ -78,7 +72,7 @@ class DefaultsTable:
 
 
 def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """What the keys of each section do not agree on among themselves."""
+    """Yield the contradictions among the keys of each section."""
     for name in (*SECTIONS, *RELEASED):
         for place, value in _stated(name, values):
             from dpcli.file.keys.annotations import idle
@@ -97,7 +91,7 @@ def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Any], ...]:
-    """What the queries of a file without findings come to: entries, each with the place of its query.
+    """Return the mechanisms of the queries of a file without findings, each with the place of its query.
 
     None where they cannot be priced, with a finding that says why.
     """
@@ -126,13 +120,13 @@ def contradictions(pipeline: Pipeline) -> Iterator[tuple[str, Problem]]:
 
 def refuse_contradicted(pipeline: Pipeline) -> None:
     """Raise InputError where what a section says is done would not be charged by this pipeline."""
-    for _, (key, expected, found) in contradictions(pipeline):
+    for _, (key, expected, actual) in contradictions(pipeline):
         names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
-        raise InputError(f"{pipeline.path or '<pipeline>'}: {key_text(key, names)}: expected {expected}, found {found}")
+        raise InputError(f"{pipeline.path or '<pipeline>'}: {key_text(key, names)}: expected {expected}, found {actual}")
 
 
 def in_section(path: Path) -> bool:
-    """Whether a key stands in a table that no number depends on, as another command reads it."""
+    """Return whether a key stands in a table that no number depends on."""
     return bool(path) and path[0] in SECTIONS
 
 
@@ -142,7 +136,7 @@ MECHANISMS = SelectedTable.by(Selection("type", TYPES), members_of, "")
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """One table: how the file opens it, what it is, and its keys; of keys that a word selects, which word.
+    """A table: how the file opens it, its meaning and its keys; if a word selects these, which word.
 
     path: its dotted key from the top of the file, such as train.clipping; "" for the file itself. choice: `task = "custom"`, of a word.
     """
@@ -184,9 +178,9 @@ def _selected(kind: SelectedTable, path: str, title: str) -> Iterator[TablePlace
     shared, where = kind.shared(), title if title.startswith("[") else path.rpartition(".")[2]
     yield TablePlace(title, kind.doc, shared, path)
     yield from inside(shared, path, title)
-    told: dict[str, Member] = {}  # tables that several words have, as one has them
+    listed: dict[str, Member] = {}  # tables that several words have, as one has them
     for word, target in kind.registry.items():
         own, choice = kind.apart(word), f'{kind.selector} = "{word}"'
         yield TablePlace(f"{where} {choice}", load(target).__doc__ or "", own, path, word, choice)
-        yield from inside({name: member for name, member in own.items() if told.get(name) != member}, path, title)
-        told.update(own)
+        yield from inside({name: member for name, member in own.items() if listed.get(name) != member}, path, title)
+        listed.update(own)

@@ -28,8 +28,8 @@ _ENTRY = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class EntryOrigin:
-    """Where an entry is written. table: which [[mechanism]], 0-based. position: in its lists, None where it has none. lists: the keys of
-    these. defaults: the keys that [defaults] states for it."""
+    """The place of an entry in the text. table: its [[mechanism]], 0-based. position: in its lists, None if it has none. lists: the
+    keys of these. defaults: the keys that [defaults] states for it."""
 
     table: int
     position: int | None
@@ -37,7 +37,7 @@ class EntryOrigin:
     defaults: frozenset[str]
 
     def place(self, key: Path) -> Path:
-        """Of a key below the entry: in its table, in a list there, or in [defaults]."""
+        """Return the path of an entry's key: in its table, in a list there, or in [defaults]."""
         if key[:1] and key[0] in self.defaults:
             home: Path = ("defaults",)
         else:
@@ -46,15 +46,15 @@ class EntryOrigin:
 
 
 def plain_entries(tables: Tables) -> Tables:
-    """The same tables, with an entry for each value of every list, and the defaults in each that lacks them."""
-    found = _entries(tables)
-    if found is None:
+    """Return the tables with an entry for each value of every list, and the defaults in each entry that lacks them."""
+    result = _entries(tables)
+    if result is None:
         return tables
-    entries, unused = found
+    entries, unused = result
     rest = {key: value for key, value in tables.items() if key != "defaults"}
-    whole = _names(tables, entries)
-    plain = [_named(table, "mechanisms", whole) for table, _ in entries]
-    train = {"train": _named(tables["train"], "mechanism", whole)} if "train" in tables else {}
+    names = _names(tables, entries)
+    plain = [_named(table, "mechanisms", names) for table, _ in entries]
+    train = {"train": _named(tables["train"], "mechanism", names)} if "train" in tables else {}
     return {**rest, **train, "mechanism": plain, **({"defaults": unused} if unused else {})}
 
 
@@ -62,42 +62,42 @@ def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[s
     """The names of the entries of each table that has lists, by the name that is written there; that of another entry is its own."""
     plain = [table.get("name") for table, origin in entries if origin.position is None and type(table) is dict]
     alone = {name for name in plain if type(name) is str}
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for table, origin in entries:
         written_name = tables["mechanism"][origin.table].get("name") if origin.position is not None else None
         if type(written_name) is str and written_name not in alone:
-            found.setdefault(written_name, []).append(table["name"])
-    return found
+            result.setdefault(written_name, []).append(table["name"])
+    return result
 
 
-def _named(table: Any, key: str, whole: Mapping[str, list[str]]) -> Any:
+def _named(table: Any, key: str, names: Mapping[str, list[str]]) -> Any:
     """The table, where its key names entries, with all entries of a list in the place of the name that is written there."""
     value = table.get(key) if type(table) is dict else None
-    stated = [value] if type(value) is str and value in whole and key == "mechanism" else value
-    if type(stated) is not list or not any(type(name) is str and name in whole for name in stated):
+    stated = [value] if type(value) is str and value in names and key == "mechanism" else value
+    if type(stated) is not list or not any(type(name) is str and name in names for name in stated):
         return table
-    return {**table, key: [one for name in stated for one in (whole.get(name, [name]) if type(name) is str else [name])]}
+    return {**table, key: [one for name in stated for one in (names.get(name, [name]) if type(name) is str else [name])]}
 
 
 def written_name(name: str) -> str:
     """Return the name of the table that an entry is of: "train" of "train[2]"; of another entry its own."""
-    found = _ENTRY.fullmatch(name)
-    return found[1] if found else name
+    match = _ENTRY.fullmatch(name)
+    return match[1] if match else name
 
 
 def by_name(entries: Mapping[str, T]) -> dict[str, T]:
     """Return what is known of entries by their names, and by the name of its table of the first entry that the table made."""
-    found = dict(entries)
+    result = dict(entries)
     for name, one in entries.items():
-        found.setdefault(written_name(name), one)
-    return found
+        result.setdefault(written_name(name), one)
+    return result
 
 
 def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
     """Return by its name the entry of another file that each was or became: train is train[1], train[2], ... where a list came or went."""
     first = by_name({other: other for other in others})
-    asked = {name: name if name in others else written_name(name) for name in names}
-    return {name: one if one in others else first[name] for name, one in asked.items() if one in others or name in first}
+    wanted = {name: name if name in others else written_name(name) for name in names}
+    return {name: one if one in others else first[name] for name, one in wanted.items() if one in others or name in first}
 
 
 def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
@@ -119,12 +119,12 @@ def _folded(tables: Tables, names: Collection[str]) -> Tables:
     for table in tables.get("mechanism", ()):
         if (name := written_name(table["name"])) in names and name != table["name"]:
             series.setdefault(name, []).append(table)
-    whole = {name: one for name, entries in series.items() if (one := _one_table(name, entries)) is not None}
-    found: dict[str, Tables] = {}
+    folded = {name: one for name, entries in series.items() if (one := _one_table(name, entries)) is not None}
+    result: dict[str, Tables] = {}
     for table in tables.get("mechanism", ()):
         name = written_name(table["name"])
-        found.setdefault(name if name in whole else table["name"], whole.get(name, table))
-    return {**tables, "mechanism": list(found.values())} if whole else tables
+        result.setdefault(name if name in folded else table["name"], folded.get(name, table))
+    return {**tables, "mechanism": list(result.values())} if folded else tables
 
 
 def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
@@ -148,8 +148,8 @@ def _at(table: Any, path: Path) -> Any:
 
 def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
     """The places of keys of plain entries in the tables as a file states them."""
-    found = _entries(tables)
-    origins = [origin for _, origin in found[0]] if found else []
+    result = _entries(tables)
+    origins = [origin for _, origin in result[0]] if result else []
     return tuple(
         origins[int(path[1])].place(path[2:]) if path[:1] == ("mechanism",) and 0 <= _index(path) < len(origins) else path
         for path in paths
@@ -203,15 +203,15 @@ def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
 
 def _lists(table: Tables) -> dict[Path, list[Any]]:
     """The lists that stand where a number is due, by their keys; none where their lengths differ, or are zero: the reader refuses them."""
-    found: dict[Path, list[Any]] = {}
+    result: dict[Path, list[Any]] = {}
     if any(type(value) is list for value in table.values()):
-        found |= {(key,): value for key, value in _several(table, _known(table))}
+        result |= {(key,): value for key, value in _several(table, _known(table))}
     sampling = table.get("sampling")
     if type(sampling) is dict and any(type(value) is list for value in sampling.values()):
         scheme = SAMPLING.selected(sampling)
-        found |= {("sampling", key): value for key, value in _several(sampling, SAMPLING.own(scheme) if scheme else {})}
-    lengths = {len(values) for values in found.values()}
-    return found if len(lengths) == 1 and lengths != {0} else {}
+        result |= {("sampling", key): value for key, value in _several(sampling, SAMPLING.own(scheme) if scheme else {})}
+    lengths = {len(values) for values in result.values()}
+    return result if len(lengths) == 1 and lengths != {0} else {}
 
 
 def _several(table: Tables, known: Members) -> Iterator[tuple[str, list[Any]]]:
@@ -258,13 +258,12 @@ def _marked(table: Mapping[str, Any], known: Members) -> Iterator[str]:
 
 
 def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
-    """The same tables with `value` in every place that says "calibrate"; the originals stay as they are."""
+    """Return the tables with `value` wherever they say "calibrate"; the originals stay as they are."""
     return _with_numbers(tables, lambda table, key: value)
 
 
 def stood_in(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same tables with 1 in every place that says "calibrate", or what the table's noise is to cover where that is more: a rule on the
-    two of them has nothing to say yet."""
+    """Return the tables with 1 wherever they say "calibrate", or more where noise must cover more: rules on both cannot apply yet."""
     return _with_numbers(tables, lambda table, key: _covered(table) if key in NOISE else 1.0)
 
 

@@ -25,7 +25,7 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One problem: the rule it breaks, the key it is about, and the message in its parts. among: the words that may stand there."""
+    """A problem: the rule it breaks, its key, and its message in parts. among: the words that may stand there."""
 
     rule: str
     key: Path
@@ -53,11 +53,11 @@ class Findings:
     def __len__(self) -> int:
         return len(self.items)
 
-    def add(self, rule: str, key: Path, expected: str, found: str, hint: str = "", among: Iterable[str] = ()) -> None:
+    def add(self, rule: str, key: Path, expected: str, text: str, hint: str = "", among: Iterable[str] = ()) -> None:
         if len(self.items) >= MAX_FINDINGS:
             self.more = True
             raise TooMany
-        self.items.append(Fault(rule, key, expected, found, hint, tuple(among)))
+        self.items.append(Fault(rule, key, expected, text, hint, tuple(among)))
 
 
 Severity = Literal["error", "warning"]
@@ -65,7 +65,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """What a rule says about one key of one file.
+    """A rule's finding about one key of one file.
 
     rule: its code in the failure catalogue (DP001...).
     key: dotted path of the key, e.g. "mechanism[2].sampling.rate".
@@ -91,8 +91,8 @@ def render(diagnostic: Diagnostic) -> str:
     """`path:line:column: error DP004: key: message`, then the source line and a caret where the place is known."""
     place = escaped_path(diagnostic.path) + (f":{diagnostic.line}:{diagnostic.column}" if diagnostic.line else "")
     key = f"{diagnostic.key}: " if diagnostic.key else ""
-    said = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")  # may quote what others wrote
-    head = f"{place}: {diagnostic.severity} {diagnostic.rule}: {said}"
+    message = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")  # may quote what others wrote
+    head = f"{place}: {diagnostic.severity} {diagnostic.rule}: {message}"
     return "\n".join((head, *_excerpt(diagnostic.source, diagnostic.column)))
 
 
@@ -128,7 +128,7 @@ def _visible(character: str) -> str:
 
 
 def _blank(character: str) -> str:
-    """As many columns of space as the character takes; a tab stays one, so that it stops where the line's does."""
+    """Return as many spaces as the character takes columns; a tab stays one, so that it stops where the line's does."""
     if character == "\t":
         return "\t"
     if not character.isprintable():

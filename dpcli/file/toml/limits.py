@@ -52,10 +52,10 @@ def read_again(path: str) -> bytes:
 
 
 class _Unreadable(Exception):
-    """What was found in place of a file, and what to call the place."""
+    """An unreadable input: what there is in place of a file, and the name of the place."""
 
-    def __init__(self, name: str, found: str) -> None:
-        super().__init__(found)
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
         self.name = escaped_path(name)
 
 
@@ -101,6 +101,6 @@ def escaped_path(name: str) -> str:
 
 
 def title(path: str | os.PathLike[str]) -> str:
-    """What a message calls an input: its path, or <stdin> for "-"."""
+    """Return the name of an input in messages: its path, or <stdin> for "-"."""
     name = os.fspath(path)
     return "<stdin>" if name == "-" else escaped_path(name)

@@ -45,7 +45,7 @@ _ALIKE = str.maketrans(
 
 
 def looks(name: str) -> str:
-    """What is left of a name that people go by: compatibility forms, case, accents, spaces at the ends and invisible characters go."""
+    """Return the skeleton of a name: compatibility forms, case, accents, outer spaces and invisible characters go, confusables are one."""
     folded = unicodedata.normalize("NFKD", name).casefold()
     plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc"))
     once = " ".join(unicodedata.normalize("NFKD", "".join(map(_letter, plain))).split())
@@ -60,7 +60,7 @@ def letters() -> dict[str, list[tuple[int, int]]]:
     letters: a character and the one that it is taken for. gone: ranges of characters that nobody goes by. A character that becomes two
     (\u00df) is in neither.
     """
-    found = [(ord(" "), ord(looks("_")))]  # between words; at the ends it is gone
+    result = [(ord(" "), ord(looks("_")))]  # between words; at the ends it is gone
     gone: list[tuple[int, int]] = []
     for code in (*range(0x21, 0xD800), *range(0xE000, LAST + 1)):
         seen = looks(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)
@@ -69,8 +69,8 @@ def letters() -> dict[str, list[tuple[int, int]]]:
         elif not seen and not chr(code).isspace():
             gone.append((code, code))
         elif len(seen) == 1 and seen != chr(code):
-            found.append((code, ord(seen)))
-    return {"letters": found, "gone": gone}
+            result.append((code, ord(seen)))
+    return {"letters": result, "gone": gone}
 
 
 def mixed(name: str) -> tuple[str, ...]:
@@ -78,8 +78,8 @@ def mixed(name: str) -> tuple[str, ...]:
 
     Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection); East Asian scripts stand beside Latin letters as a rule.
     """
-    found = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _BESIDE_LATIN)
-    return tuple(found) if "LATIN" in found and len(found) > 1 else ()
+    result = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _BESIDE_LATIN)
+    return tuple(result) if "LATIN" in result and len(result) > 1 else ()
 
 
 def strange(name: str) -> tuple[str, ...]:
@@ -134,5 +134,5 @@ _VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT
 
 
 def _letter(c: str) -> str:
-    found = None if c.isascii() else _VARIANT.fullmatch(unicodedata.name(c, ""))
-    return c if found is None else found[1].lower()
+    match = None if c.isascii() else _VARIANT.fullmatch(unicodedata.name(c, ""))
+    return c if match is None else match[1].lower()

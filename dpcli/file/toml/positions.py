@@ -100,7 +100,7 @@ def _line_column(text: str, offset: int) -> tuple[int, int]:
 
 
 class _Walk:
-    """One pass over the text that notes the offset of every wanted key and of the tables around it."""
+    """A walk over the text that notes the offset of every wanted key and of the tables around it."""
 
     def __init__(self, text: str, wanted: Iterable[Path]) -> None:
         self.text = text
@@ -186,7 +186,7 @@ class _Walk:
             self.pair(path)
 
     def closes(self, bracket: str) -> bool:
-        """Whether the bracket comes next; past it, or past the comma before the next item."""
+        """Return whether the bracket comes next, and step past it, or past the comma before the next item."""
         self.skip(BLANK)
         if self.text.startswith(",", self.at):
             self.at += 1

@@ -23,7 +23,7 @@ def escaped(text: str) -> str:
 
 
 def public_length(text: str) -> int:
-    """How much of the beginning of `text` may be shown: an address that may hold a password is shown to the end of its scheme."""
+    """Return how much of the beginning of `text` may be shown: an address that may hold a password, to the end of its scheme."""
     at = text.find(ADDRESS) + len(ADDRESS)
     return at if at >= len(ADDRESS) and not _SECRET.isdisjoint(text[at:]) else len(text)
 
@@ -36,7 +36,7 @@ def public(text: str) -> str:
 
 def without_passwords(message: str) -> str:
     """A message that may quote an address or a connection string as it stands, with dots in place of the passwords in it."""
-    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}...", message)
+    return _PASSWORD.sub(lambda match: f"{match[1] or match[2]}...", message)
 
 
 def quoted(word: str) -> str:
@@ -73,7 +73,7 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
     return text
 
 
-def _whole(value: int) -> str:
+def _integer(value: int) -> str:
     # Python refuses to write integers of more than 4300 digits, and nobody would read one.
     return str(value) if value.bit_length() <= 128 else f"a whole number of {value.bit_length()} bits"
 
@@ -84,7 +84,7 @@ def _text(value: str) -> str:
 
 _SHOWN: dict[type, Any] = {
     bool: lambda value: "true" if value else "false",
-    int: _whole,
+    int: _integer,
     float: repr,
     str: _text,
     list: lambda value: "a list" if value else "an empty list",

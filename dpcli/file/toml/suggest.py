@@ -98,7 +98,7 @@ SEPARATORS = str.maketrans("", "", "-_ /.\"'\t\N{ZERO WIDTH NO-BREAK SPACE}")
 
 
 def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), schema: bool = False) -> str:
-    """What was found in place of a column: none, with the one that was meant, or with those that there are.
+    """Complete "expected column X, found ...": none, with the one that was meant, or with the existing ones.
 
     A file's first line may be a record. So of a name in it that is not spelled like the one that is missing, but for case and separators,
     nothing is said unless the line is sure to hold names.
@@ -117,14 +117,14 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
 
 
 def meant_in(row: object, names: Iterable[str]) -> str:
-    """What follows on "a row without it", where one of the names is spelled otherwise in the row; else nothing."""
+    """Complete "a row without it" with a key of the row that is one of the names in another spelling, or with nothing."""
     keys = [key for key in row if isinstance(key, str)] if isinstance(row, Mapping) else []
     near = (one for name in names if name not in keys for one in keys if same_word(one, name))
     return next((f": did you mean {quoted(one)}?" for one in near), "")
 
 
 def same_word(one: str, other: str) -> bool:
-    """Whether they are spelled alike but for case and for what separates words."""
+    """Return whether two names differ only in case and in what separates words."""
     return _plain(one) == _plain(other) != ""
 
 

@@ -21,10 +21,10 @@ _LONG_INTEGER = re.compile(r"[0-9][0-9_]{4000,}+")
 
 
 class NotToml(Exception):
-    """Why the bytes are not a file of ours, and at which 1-based line and column (0: nowhere in particular)."""
+    """A fault in the bytes of a file, at a 1-based line and column (0: no particular place)."""
 
-    def __init__(self, expected: str, found: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(f"expected {expected}, found {found}")
+    def __init__(self, expected: str, text: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"expected {expected}, found {text}")
         self.line = line
         self.column = column
 
@@ -90,13 +90,13 @@ def _worded_fault(text: str, words: str, line: int, column: int) -> NotToml:
     """tomli's words made ours."""
 
     source = text.split("\n")[line - 1]
-    expected, found, to_start = reworded(words, source[column - 1 :])
-    found += digits_hint(source[: column - 1], source[column - 1 :])
-    return NotToml(expected, found, line, len(source) - len(source.lstrip()) + 1 if to_start else column)
+    expected, actual, to_start = reworded(words, source[column - 1 :])
+    actual += digits_hint(source[: column - 1], source[column - 1 :])
+    return NotToml(expected, actual, line, len(source) - len(source.lstrip()) + 1 if to_start else column)
 
 
 def _escaped_fault(text: str, error: Exception) -> NotToml:
-    """What tomli lets through besides its own errors: int() refuses more than 4300 digits."""
+    """Return the fault for an error that tomli lets through: int() refuses more than 4300 digits."""
     digits = _LONG_INTEGER.search(text)
     if digits:
         return NotToml("a number", f"{len(digits[0])} digits", *_text_place(text, digits.start()))
@@ -160,13 +160,13 @@ def reworded(words: str, rest: str) -> tuple[str, str, bool]:
         return _invalid_value(rest)
     for beginning, ours in _REWORDED.items():
         if _usual(words).startswith(_usual(beginning)):
-            expected, found, to_start = ours
-            return expected, found or _text_at(rest), to_start
+            expected, actual, to_start = ours
+            return expected, actual or _text_at(rest), to_start
     return "valid TOML", escaped(words[:1].lower() + words[1:]), False
 
 
 def digits_hint(before: str, rest: str) -> str:
-    """What to write where a comma groups digits: `before` ends in some, `rest` begins with the comma."""
+    """Return a hint for digits that commas group: `before` ends in digits, `rest` begins with the comma."""
     head, tail = re.search(r"[1-9]\d{0,2}\Z", before), re.match(r"(?:,\d{3})+(?![\d.,])", rest)
     return f"; write {head[0]}{tail[0].replace(',', '_')}" if head and tail else ""
 

@@ -54,7 +54,7 @@ def _key(key: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """One value as TOML, on one line."""
+    """Return a value as TOML, on one line."""
     return _TEXTS[type(value)](value)
 
 
@@ -91,20 +91,20 @@ def edited(text: str, values: Mapping[Path, Any]) -> str:
     wanted = tables_of(text)
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
     places = locate(text, values)
-    found = text
+    result = text
     for path in sorted(values, key=lambda path: places[path], reverse=True):
         line, column = places[path]
         token = VALUE.match(text, starts[line - 1] + column - 1)
         if token is None or not _change(wanted, path, values[path]):
             raise _absent(path)
-        found = found[: token.start(2)] + value_text(values[path]) + found[token.end(2) :]
+        result = result[: token.start(2)] + value_text(values[path]) + result[token.end(2) :]
     try:
-        same = tables_of(found) == wanted
+        same = tables_of(result) == wanted
     except NotToml:
         same = False
     if not same:
         raise _absent(next(iter(values)))
-    return found
+    return result
 
 
 def _change(tables: Any, path: Path, value: Any) -> bool:
@@ -144,9 +144,9 @@ def renamed(text: str, names: Mapping[Path, str]) -> str:
     starts = [0, *accumulate(len(row) + 1 for row in text.split("\n"))]
     spots: dict[tuple[int, int], str] = {}
     for path, (line, column) in locate(text, names).items():
-        found = PART.match(text, starts[line - 1] + column - 1)
-        if found:
-            spots[found.span()] = names[path]
+        match = PART.match(text, starts[line - 1] + column - 1)
+        if match:
+            spots[match.span()] = names[path]
         if len(path) == 1:
             header = re.compile(rf"^[ \t]*\[\[?[ \t]*({re.escape(str(path[0]))})(?=[ \t]*[.\]])", re.MULTILINE)
             spots.update((one.span(1), names[path]) for one in header.finditer(text))

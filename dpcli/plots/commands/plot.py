@@ -68,7 +68,7 @@ def command(
     for path in () if click.get_current_context().obj.quiet else places:  # nothing is on standard output then
         with heard():
             click.echo(f"wrote {path}", err=True)
-    if any(found.severity == "error" for found in diagnostics):
+    if any(result.severity == "error" for result in diagnostics):
         complain(first_error(diagnostics))
         return 1
     return 0
