@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
-from dpcli.train.tasks.user_code import beside, private_result, result
+from dpcli.train.tasks.user_code import relative_to_file, private_result, result
 
 CUTS = {"line": r"\n", "paragraph": r"\n\s*\n"}
 
@@ -45,7 +45,7 @@ class TextSource:
 
     def file(self) -> str:
         """Return the path of the file. Raises InputError where there is none."""
-        place = beside(self.source, self.path)
+        place = relative_to_file(self.source, self.path)
         if not os.path.isfile(place):
             raise self.refused("a file", f"no file at {self.source}")
         return place

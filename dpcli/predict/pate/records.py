@@ -16,7 +16,7 @@ from dpcli.predict.models.model_answers import digest_of, on_private
 from dpcli.predict.pate.pate_plan import BUILT_IN, HELD_OUT, Pate, ending
 from dpcli.predict.shards import shards_of
 from dpcli.train.tasks.arrays import images_and_labels
-from dpcli.train.tasks.user_code import beside, user
+from dpcli.train.tasks.user_code import relative_to_file, user
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
@@ -32,7 +32,7 @@ def read_records(source: str, extra: tuple[str, ...], label: str | None, labelle
         images, labels = images_and_labels(f"{path}: pate")
         return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
     if ending(source) in FILES:
-        place = beside(source, path)
+        place = relative_to_file(source, path)
         if not os.path.isfile(place):
             raise InputError(f"{path}: pate: no file at {source}")
         return FILES[ending(source)](place, wanted, label)

@@ -19,7 +19,7 @@ from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.predict.vote_counts import MOST, VoteCounts, counted, vote_counts
 from dpcli.sessions.charged import session_there
 from dpcli.sessions.folder import replaced
-from dpcli.train.tasks.user_code import beside
+from dpcli.train.tasks.user_code import relative_to_file
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
@@ -30,7 +30,7 @@ LARGEST = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes
 def votes_of(pate: Pate, path: str) -> VoteCounts:
     """Return the votes in the file that [pate] of the file at `path` names. Raises InputError where there are none."""
     assert pate.votes is not None
-    place = beside(pate.votes, path)
+    place = relative_to_file(pate.votes, path)
     judge = vote_counts if pate.vote_rows == "counts" else counted
     return judge(table_of(place), pate.teachers, pate.labels, escaped_path(place))
 
