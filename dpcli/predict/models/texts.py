@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
-from dpcli.train.tasks.user_code import relative_to_file, private_result, result
+from dpcli.train.tasks.user_code import private_result, relative_to_file, result
 
 CUTS = {"line": r"\n", "paragraph": r"\n\s*\n"}
 
