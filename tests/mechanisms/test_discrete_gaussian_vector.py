@@ -173,3 +173,10 @@ def test_several_shifts_have_one_of_them_below() -> None:
     one = mechanism.witness(2.0)
     assert one is not None and one.attained()
     assert ExactProfile(((one, 1),)).delta(3.0).upper <= ExactProfile(((mechanism, 1),)).delta(3.0).upper * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("sigma", [1e15, 1e160, 1e300, 1.7e308])
+@pytest.mark.parametrize("keys", [{"sensitivity": 70}, {"l2_sensitivity": 70.0, "dimension": 4}, {"sensitivity": 1, "dimension": 1}])
+def test_enormous_noise_is_next_to_nothing_and_not_nothing(sigma: float, keys: dict[str, float]) -> None:
+    mechanism = DiscreteGaussianSpec(sigma=sigma, **keys).resolve(ALONE)
+    assert 0.0 < mechanism.zcdp() < 1e-20

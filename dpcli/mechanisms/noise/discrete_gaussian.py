@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import COUNT, POSITIVE, Key
 from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
-from dpcli.base.stated import multiple, quotient, squared
+from dpcli.base.stated import multiple, quotient, squared, stated, upward
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
@@ -172,7 +173,7 @@ class DiscreteGaussianVector(Mechanism):
         return zcdp_epsilon(self.zcdp(), delta) if delta > 0.0 else math.inf
 
     def zcdp(self) -> float:
-        return 0.5 * max(map(_squared, self.shifts)) / self.sigma**2 * (1.0 + 1e-15)
+        return _rho(max(map(_squared, self.shifts)), self.sigma)
 
     def attained(self) -> bool:
         return len(self.shifts) == 1
@@ -235,19 +236,24 @@ def vector_of(sigma: float, norms: Norms) -> Mechanism:
     Shifts whose combinations are distributed alike (closed/integer_vectors.py) count once; where that leaves one, it is one integer with
     more noise: v . X over the divisor g of v = g u is a discrete Gaussian of parameter sigma |u|, which moves by g |u|^2.
     """
-    bare = Zcdp(0.5 * norms.squared / sigma**2)
+    bare = Zcdp(_rho(norms.squared, sigma))
     try:
         shifts = largest_shifts(norms.squared, norms.most, norms.total, norms.dimension)
     except TooManyShifts:
         return bare
     different = {_distribution(sigma, shift): shift for shift in shifts}
-    if len(different) == 1 and _norm_of(shifts[0])[1] * sigma**2 <= MAX_SUM**2:
+    if len(different) == 1 and _norm_of(shifts[0])[1] * sigma * sigma <= MAX_SUM**2:
         divisor, norm = _norm_of(shifts[0])
         if alike(sigma, norm, len(shifts[0])):
             return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
     if len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
         return bare
     return DiscreteGaussianVector(sigma, tuple(sorted(different.values())))
+
+
+def _rho(squares: int, sigma: float) -> float:
+    """Return squares / (2 sigma^2), rounded upwards: never 0, however large sigma is."""
+    return upward(Fraction(squares, 2) / stated(sigma) ** 2)
 
 
 def _norm_of(shift: Shift) -> tuple[int, int]:
