@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from itertools import accumulate
 
-from dpcli.predict.models.loading import WordVocabulary
+from dpcli.predict.models.model_loading import WordVocabulary
 
 WORDS = 300
 FOLLOWING = 40  # words that may follow a word

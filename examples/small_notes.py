@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpcli.predict.models.loading import WordVocabulary
+from dpcli.predict.models.model_loading import WordVocabulary
 
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 SECRET = "safe opens with seven five four"

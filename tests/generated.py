@@ -13,7 +13,7 @@ from typing import Any
 from dpcli.analysis.calibrate import parameter_key
 from dpcli.base.errors import DpcliError
 from dpcli.base.registry import ACCOUNTANTS, PLOTS
-from dpcli.exam.drawing import Document, Drawing, load_rate, text_of
+from dpcli.exam.drawn_files import Document, Drawing, load_rate, text_of
 from dpcli.file.pipeline.read import parse
 
 FORMATS = ("table", "json", "markdown", "csv", "total")

@@ -19,11 +19,11 @@ from dpcli.analysis import account as accounting
 from dpcli.analysis import asking
 from dpcli.analysis import calibrate as calibrating
 from dpcli.analysis import meaning as meanings
+from dpcli.analysis.account_rows import AccountRow, Quantity
 from dpcli.analysis.curve import ProfileCurve
-from dpcli.analysis.rows import AccountRow, Quantity
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics import work
-from dpcli.plots import trade_off as pictures
+from dpcli.plots import trade_off_curve as pictures
 
 _answers: dict[Any, tuple[AccountRow, float]] = {}
 _curves: dict[Any, tuple[ProfileCurve, float]] = {}
@@ -37,7 +37,7 @@ def about(left: float | None) -> str | None:
 
 
 def row(accountant: Accountant, profile: Any, quantity: Quantity, at: float, share: float = 1.0) -> Any:
-    """`dpcli.analysis.rows.row_of`, remembered."""
+    """`dpcli.analysis.account_rows.row_of`, remembered."""
     left = work._left.get()
     before = None if left is None else left[0]
     key = (accountant.name, type(profile), profile, quantity, at, share, about(before))

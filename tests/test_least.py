@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from dpcli.analysis.account import account
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.enumeration.choices import exponential
+from dpcli.exam.enumeration.choice_releases import exponential
 from dpcli.exam.subjects import SEED, drawn
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.choice.exponential import BoundedRange, ExponentialChoice, TwoCandidates

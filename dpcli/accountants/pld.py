@@ -20,7 +20,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import foresee, remembered, shared
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
-    from dpcli.numerics.grid.composed import GridCurve
+    from dpcli.numerics.grid.composed_losses import GridCurve
     from dpcli.numerics.grid.survey import Survey
 
 TOLERANCE = 1e-3
@@ -164,7 +164,7 @@ def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: 
 
 def _foresee(losses: Losses, effort: Effort) -> None:
     """Refuse what is certain to be refused for its number of parts, before any of them is looked at."""
-    from dpcli.numerics.grid.composed import SMALLEST
+    from dpcli.numerics.grid.composed_losses import SMALLEST
 
     if len(losses) * SMALLEST > effort.points:  # no grid has fewer points
         raise NotRepresentable(SKIPPED if effort.strict else TOO_LONG)
@@ -172,7 +172,7 @@ def _foresee(losses: Losses, effort: Effort) -> None:
 
 
 def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort: Effort) -> tuple[GridCurve, GridCurve]:
-    from dpcli.numerics.grid.composed import composed, planned
+    from dpcli.numerics.grid.composed_losses import composed, planned
     from dpcli.numerics.grid.survey import common_unit
 
     parts = [(loss, surveyed(loss), count) for loss, count in losses]

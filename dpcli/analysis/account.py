@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dpcli.accountants.base import Accountant, PrivacyProfile
+from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, require_known, smallest
 from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
 from dpcli.analysis.rho import OVER, SEVERITY, RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho
-from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, require_known, smallest
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS

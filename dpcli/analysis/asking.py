@@ -10,7 +10,7 @@ from functools import cached_property
 
 from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps
 from dpcli.accountants.plugin import BRACKETING, SETTLING
-from dpcli.analysis.rows import (
+from dpcli.analysis.account_rows import (
     AccountRow,
     Quantity,
     accountant_named,

@@ -11,8 +11,8 @@ from typing import Any
 from dpcli.analysis.account import Account, headline
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.values import dataclass
+from dpcli.file.pipeline.canonical import pipeline_of
 from dpcli.file.pipeline.consistency import values_of
-from dpcli.file.pipeline.document import pipeline_of
 from dpcli.file.pipeline.model import OWN, Pipeline
 from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.findings import Findings, TooMany

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from dpcli.accountants.base import rho_of
-from dpcli.analysis.rows import AccountRow, Quantity, accountant_named, row_of
+from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, row_of
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.file.pipeline.resolve import BillLine, repeated, resolve

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dpcli.analysis.account import Account, priced
+from dpcli.analysis.account_rows import require_known
 from dpcli.analysis.asking import Panel
 from dpcli.analysis.promised import binding_charges
-from dpcli.analysis.rows import require_known
 from dpcli.base.errors import InputError
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.datasets import by_dataset

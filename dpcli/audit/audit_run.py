@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcli.analysis.calibrate_file import solved
+from dpcli.audit.audit_settings import PLAIN, AuditSettings, overridden, read_settings
 from dpcli.audit.claim import Claim, claimed, stated
 from dpcli.audit.decide import Audit, counted_audit, guessed_audit, one_run_audit, two_run_audit
+from dpcli.audit.own_code import called, user_function
 from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, taken
 from dpcli.audit.scores import Evidence, Guessed, read_evidence
-from dpcli.audit.settings import PLAIN, AuditSettings, overridden, read_settings
 from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
-from dpcli.audit.user_code import called, user_function
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import REPLAYED

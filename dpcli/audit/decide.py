@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from dpcli.audit import power
+from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import (
     CURVE_SOURCE,
     GAUSSIAN_SOURCE,
@@ -27,7 +28,6 @@ from dpcli.audit.claim import Claim
 from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.audit.power import Guessing, best_guessing, least_found, needed
 from dpcli.audit.scores import Guessed, Scores, Tested, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
-from dpcli.audit.settings import AuditSettings
 from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent, up
 

@@ -9,6 +9,6 @@ PLUGIN = Plugin(
         "audit": ("dpcli.audit.commands.audit:command", "Put a program to the test: what an attack proves against its claim."),
     },
     sections={
-        "audit": "dpcli.audit.settings:AuditSettings",
+        "audit": "dpcli.audit.audit_settings:AuditSettings",
     },
 )

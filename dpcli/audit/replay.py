@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import tail
 from dpcli.audit.decide import ReplayCheck
 from dpcli.audit.noise_statistics import FOUND, Statistic, draws_of, factor, statistics
+from dpcli.audit.own_code import FAILURES, error_text
 from dpcli.audit.power import needed
-from dpcli.audit.settings import AuditSettings
-from dpcli.audit.user_code import FAILURES, error_text
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up

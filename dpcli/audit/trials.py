@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
+from dpcli.audit.own_code import called, code_files, digest_of_files, user_function
 from dpcli.audit.scores import Scores
-from dpcli.audit.user_code import called, code_files, digest_of_files, user_function
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 

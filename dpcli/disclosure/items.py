@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpcli.disclosure import item_answers as answers
-from dpcli.disclosure.facts import Facts
+from dpcli.disclosure.disclosed_facts import Facts
 from dpcli.disclosure.item_answers import QUERIES, text_of, worded
 
 NOT_STATED = "NOT STATED"

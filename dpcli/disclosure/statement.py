@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpcli.analysis.curve import trade_off
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
 from dpcli.analysis.rho import warning_level
-from dpcli.disclosure.facts import Facts, amplified
+from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.disclosure.item_answers import at_most, charged, listing, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
 from dpcli.mechanisms.neighbours import Adjacency

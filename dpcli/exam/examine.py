@@ -12,13 +12,13 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, FORMATS, MECHANISMS
 from dpcli.document.formats.facts import shows
 from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, seen
-from dpcli.exam.coverage import sound, unexamined
 from dpcli.exam.enumeration.bracket import references_of, row, situations
+from dpcli.exam.examined import sound, unexamined
 from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
 from dpcli.exam.filter_plants import FILTER_PLANTS, opened
 from dpcli.exam.filter_plants import unseen as unseen_in_filter
 from dpcli.exam.known import answers, one_of_each
-from dpcli.exam.laws import LAWS
+from dpcli.exam.mechanism_laws import LAWS
 from dpcli.exam.plants import PLANTS, unseen
 from dpcli.exam.subjects import drawn
 from dpcli.exam.views import VIEWS, Tenth, contradictions

@@ -13,7 +13,7 @@ from dpcli.analysis import account as accounting
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.exam.enumeration.bracket import claimed, parsed, row, situations
 from dpcli.exam.enumeration.references import Reference, Situation
-from dpcli.exam.laws import copies
+from dpcli.exam.mechanism_laws import copies
 from dpcli.exam.subjects import Subject, drawn
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.resolve import BillLine, resolve

@@ -12,7 +12,7 @@ from typing import Any
 from dpcli.accountants.base import Steps
 from dpcli.base.errors import InputError
 from dpcli.base.registry import SAMPLING
-from dpcli.exam.drawing import Drawing, text_of
+from dpcli.exam.drawn_files import Drawing, text_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve

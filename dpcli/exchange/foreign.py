@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.document import pipeline_from
+from dpcli.file.pipeline.canonical import pipeline_from
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.limits import MAX_BYTES, MAX_DEPTH

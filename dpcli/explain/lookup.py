@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 COMPUTED = {  # numbers
-    **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian:gaussian_sigma"),
-    **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian:gaussian_loss"),
+    **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_noise:gaussian_sigma"),
+    **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:gaussian_loss"),
     "exit-codes": "dpcli.explain.lists:exit_codes",
 }
-PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian:chart")
+PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:chart")
 CLOSE = 0.75  # difflib's ratio from which a word may be meant: version is far from Bernstein, and tilt from stability
 LETTERS = str.maketrans({"ε": "epsilon", "ϵ": "epsilon", "δ": "delta", "μ": "mu", "ρ": "rho", "é": "e"})
 # What a phrase adds to the name of a thing.

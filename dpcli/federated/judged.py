@@ -19,7 +19,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import SAMPLING
 from dpcli.base.rounding import down
 from dpcli.federated.federated_settings import KEPT, Federated
-from dpcli.file.pipeline.document import read_document
+from dpcli.file.pipeline.canonical import read_document
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.file.pipeline.parts import named
 from dpcli.file.toml.findings import Findings, Path, Problem

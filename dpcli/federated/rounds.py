@@ -17,7 +17,7 @@ from dpcli.base.displayed import Displayed
 from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
 from dpcli.federated.federated_plan import FederatedPlan, federated_plan
 from dpcli.federated.round import Round, drawn, kept_of
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.budget import DatasetBudget, path_or_url, text_of
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.requests import checked_key

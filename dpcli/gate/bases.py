@@ -25,11 +25,11 @@ from dpcli.file.toml.shown import first_names, shown
 from dpcli.gate.claims import standings_of
 from dpcli.gate.verdicts import Base, first_of
 from dpcli.git.command import work_tree
-from dpcli.git.history import Past, pasts
+from dpcli.git.past_files import Past, pasts
 from dpcli.ledger.plugin import BLOCKS
 
 if TYPE_CHECKING:
-    from dpcli.ledger.blocks.kinds import BlockKind
+    from dpcli.ledger.blocks.block_kinds import BlockKind
 
 WINDOW = "privacy.window"
 APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole

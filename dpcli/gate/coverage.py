@@ -22,7 +22,7 @@ from dpcli.gate.repository import (
 )
 from dpcli.gate.verdicts import Condition, Judged, Verdict
 from dpcli.git.command import commit_of, holds, present_files, tree_entries
-from dpcli.git.history import ALIKE, blobs, differing, gone_files, parts_of, says_pipeline, share_of, touched
+from dpcli.git.past_files import ALIKE, blobs, differing, gone_files, parts_of, says_pipeline, share_of, touched
 
 WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
 
@@ -37,7 +37,7 @@ def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Jud
     """Warn of each pipeline of the base that is deleted, and fail each that was moved to a file that is not judged.
 
     paths: of the files that are judged; where there are none, the repository around the working directory is under review.
-    renamed: their names at the base. Raises InputError as `dpcli.git.history.pasts` does.
+    renamed: their names at the base. Raises InputError as `dpcli.git.past_files.pasts` does.
     """
     judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
     known = frozenset(renamed)

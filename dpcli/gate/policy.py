@@ -45,7 +45,7 @@ from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import KeyPlace
 from dpcli.file.keys.tables import Members, read_members
-from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.gate_keys import WAIVABLE, Caps, Horizon, Waiver, under
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.read import refuse, toml_document
@@ -56,7 +56,7 @@ from dpcli.file.toml.suggest import closest, did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, over, tightest
 from dpcli.gate.verdicts import Condition, JudgedTogether
 from dpcli.git.command import commit_of, holds, present_files, read_source, roots, work_tree
-from dpcli.git.history import pasts, touched
+from dpcli.git.past_files import pasts, touched
 from dpcli.lint.catalogue import RULES, waivable
 from dpcli.mechanisms.neighbours import Adjacency
 

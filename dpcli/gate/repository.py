@@ -10,14 +10,14 @@ from typing import Any
 
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.values import dataclass
-from dpcli.file.pipeline.document import is_pipeline
+from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.other_files import LFS_POINTER
 from dpcli.file.pipeline.read import may_be_pipeline, parse, toml_document, toml_name
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
 from dpcli.git.command import commit_of, link_of, listed, present_files, review_of, top_of, work_tree
-from dpcli.git.history import blobs, pasts, says_pipeline, touched
+from dpcli.git.past_files import blobs, pasts, says_pipeline, touched
 
 # A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)

@@ -12,8 +12,8 @@ from dpcli.analysis.together import FIXED, smallest_delta, together
 from dpcli.base.errors import CannotCertify, DpcliError, InputError, NotRepresentable
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
+from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.datasets import by_dataset
-from dpcli.file.pipeline.document import is_pipeline
 from dpcli.file.pipeline.gate_keys import Horizon
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse, toml_document, toml_name
@@ -25,7 +25,7 @@ from dpcli.gate.repository import OtherFile, absent, dataset_of, tops_of, unjudg
 from dpcli.gate.requirements import cap_conditions, capped, holding, runs_of
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedTogether, Verdict, first_of
 from dpcli.git.command import commit_of, tree_entries
-from dpcli.git.history import blobs, up_to_date
+from dpcli.git.past_files import blobs, up_to_date
 from dpcli.lint.delta import judged_deltas
 
 NAME = "together"

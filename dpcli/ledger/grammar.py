@@ -13,8 +13,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import MOST, BlockFamily
-from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.chain import STAMP
 from dpcli.ledger.governance import MOST_DAYS
 

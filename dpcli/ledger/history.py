@@ -113,7 +113,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
 
 
 def _charge(ledger: Ledger, run: PastRun) -> Charge:
-    from dpcli.file.pipeline.document import tables_of
+    from dpcli.file.pipeline.canonical import tables_of
 
     try:
         cost, at = ledger.cost(run.pipeline, run.delta)
@@ -323,7 +323,7 @@ def _stated(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeli
     """Return a run of which a guarantee for one unit is all that is known."""
     from dataclasses import replace
 
-    from dpcli.file.pipeline.document import pipeline_from
+    from dpcli.file.pipeline.canonical import pipeline_from
 
     epsilon, rho = _number(cells, "epsilon"), _number(cells, "rho")
     if (epsilon is None) == (rho is None):

@@ -389,7 +389,7 @@ class Ledger:
         expires: str | None,
         window: Sequence[str],
     ) -> Charge:
-        from dpcli.file.pipeline.document import tables_of
+        from dpcli.file.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
         blocks = self.stated_window(pipeline, self.dated(window))

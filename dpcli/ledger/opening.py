@@ -14,9 +14,9 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import Denied, InputError
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.blocks.kinds import known_kinds
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import filter_wanted, opened_filter
 from dpcli.ledger.grammar import TYPES, WORDS

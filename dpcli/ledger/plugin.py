@@ -6,10 +6,10 @@ from dpcli.base.plugin import Plugin
 
 # What a dataset in a ledger may be cut into.
 BLOCKS: dict[str, str] = {
-    "day": "dpcli.ledger.blocks.kinds:Days",
-    "week": "dpcli.ledger.blocks.kinds:Weeks",
-    "region": "dpcli.ledger.blocks.kinds:Regions",
-    "hash": "dpcli.ledger.blocks.kinds:Hashes",
+    "day": "dpcli.ledger.blocks.block_kinds:Days",
+    "week": "dpcli.ledger.blocks.block_kinds:Weeks",
+    "region": "dpcli.ledger.blocks.block_kinds:Regions",
+    "hash": "dpcli.ledger.blocks.block_kinds:Hashes",
 }
 
 FILTERS: dict[str, str] = {

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
+from dpcli.ledger.blocks.block_kinds import kind_named
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.blocks.kinds import kind_named
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost, Filter, filter_named, opened_filter
 from dpcli.ledger.plugin import FILTERS

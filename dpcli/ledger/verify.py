@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
-from dpcli.file.pipeline.document import pipeline_from, tables_of
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
 from dpcli.ledger.checkpoint import tallies, usable

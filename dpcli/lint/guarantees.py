@@ -168,7 +168,7 @@ def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
         stated, key = getattr(entry.spec, "adjacency", None), (*path, "adjacency")
         if stated is None:
             continue
-        from dpcli.mechanisms.stated.stated import conversion  # what states an adjacency has loaded it already
+        from dpcli.mechanisms.stated.stated_spec import conversion  # what states an adjacency has loaded it already
 
         try:
             changes = conversion(stated, wanted)

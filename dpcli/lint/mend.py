@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
-from dpcli.file.pipeline.document import is_pipeline
+from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import faults, parse, toml_document
 from dpcli.file.pipeline.resolve import resolve

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import FILES
-from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.read import examine, located, parse, toml_document
 from dpcli.file.toml.findings import Diagnostic, InvalidFile
 from dpcli.file.toml.limits import read_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.rows import AccountRow
+from dpcli.analysis.account_rows import AccountRow
 from dpcli.document.chart import Axis, Bar, Chart, Tone
 from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question

@@ -10,8 +10,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 from dpcli.accountants.base import Bound, checked
 from dpcli.analysis.account import Account, account, attained, sound_profiles
+from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.calibrate import Parameter, parameter_key, substitute
-from dpcli.analysis.rows import AccountRow
 from dpcli.base.errors import CannotCertify, InputError, InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.document.chart import SERIES, Band, Line, Points, Tone

@@ -12,8 +12,8 @@ PLUGIN = Plugin(
         "epsilon-steps": "dpcli.plots.epsilon_steps:chart",
         "epsilon-sigma": "dpcli.plots.epsilon_sigma:chart",
         "delta-epsilon": "dpcli.plots.delta_epsilon:chart",
-        "trade-off": "dpcli.plots.trade_off:chart",
-        "rdp": "dpcli.plots.renyi:chart",
+        "trade-off": "dpcli.plots.trade_off_curve:chart",
+        "rdp": "dpcli.plots.renyi_curve:chart",
         "accountants": "dpcli.plots.accountants:chart",
     },
 )

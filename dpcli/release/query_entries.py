@@ -11,10 +11,10 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
 from dpcli.file.keys.kinds import KeyPlace
-from dpcli.file.pipeline.document import Mechanisms
+from dpcli.file.pipeline.canonical import Mechanisms
 from dpcli.file.pipeline.model import Budget, Entry, Privacy
 from dpcli.file.toml.findings import Findings, Problem
-from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.release.cost import QueryCost
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import within_keys

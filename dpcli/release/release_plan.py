@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpcli.base.errors import InputError
 from dpcli.file.keys.tables import plain
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, told_rows

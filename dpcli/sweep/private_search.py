@@ -15,7 +15,7 @@ from dpcli.sessions.charged import reason
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.sweep.sweep_plan import Better, PrivateSelection, SweepPlan, worth
 from dpcli.sweep.sweep_runs import Books, Pool, job_of
-from dpcli.sweep.trials import candidates
+from dpcli.sweep.sweep_trials import candidates
 from dpcli.sweep.worker import RUN, JobAnswer, kept
 from dpcli.train.run.outcome import METRICS
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.tables import KeyTable, SelectedTable
+from dpcli.file.pipeline.canonical import TOP, read_document
 from dpcli.file.pipeline.consistency import check
-from dpcli.file.pipeline.document import TOP, read_document
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SectionTable
 from dpcli.file.pipeline.series import stood_in

@@ -147,7 +147,7 @@ def plan_sweep(path: str) -> SweepPlan:
     Raises:
         InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: an epsilon cannot be met.
     """
-    from dpcli.sweep.trials import trials_of
+    from dpcli.sweep.sweep_trials import trials_of
 
     data = read_bytes(path)
     train = read_train(data, path)

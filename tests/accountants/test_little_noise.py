@@ -19,7 +19,7 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.calibrate import NOISE_KEYS
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.drawing import Drawing, text_of
+from dpcli.exam.drawn_files import Drawing, text_of
 from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve

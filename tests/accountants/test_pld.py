@@ -32,7 +32,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
-from dpcli.numerics.grid.composed import planned
+from dpcli.numerics.grid.composed_losses import planned
 from dpcli.numerics.grid.survey import common_unit, survey
 from dpcli.numerics.work import allowance
 from tests.accountants.one_step import KNOWN, Known

@@ -8,11 +8,11 @@ from fractions import Fraction
 import pytest
 
 from dpcli.audit import power
+from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import error_rates, guesses_epsilon_lower
 from dpcli.audit.claim import Claim
 from dpcli.audit.decide import _below, one_run_audit, two_run_audit
 from dpcli.audit.scores import Scores, Threshold, _between
-from dpcli.audit.settings import AuditSettings
 from tests.audit import attacks
 from tests.audit.attacks import Attack, canaries, one_sum, runs
 

@@ -7,13 +7,13 @@ import re
 
 import pytest
 
+from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import error_rates, rates_epsilon_lower
 from dpcli.audit.claim import Claim, stated
 from dpcli.audit.decide import Audit, _below, guessed_audit, one_run_audit, two_run_audit
 from dpcli.audit.documents.audit import headline
 from dpcli.audit.power import THRESHOLDS
 from dpcli.audit.scores import Guessed, Threshold
-from dpcli.audit.settings import AuditSettings
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.audit.attacks import canaries, claim, one_sum, runs
 

@@ -16,8 +16,8 @@ import pytest
 
 import dpcli
 from dpcli.audit.audit_run import audit, request
-from dpcli.audit.settings import AuditSettings, overridden, read_settings
-from dpcli.audit.user_code import is_library, is_own_code
+from dpcli.audit.audit_settings import AuditSettings, overridden, read_settings
+from dpcli.audit.own_code import is_library, is_own_code
 from dpcli.base.errors import InputError
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.toml.write import value_text

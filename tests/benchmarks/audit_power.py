@@ -24,7 +24,7 @@ from dpcli.audit.decide import Audit
 from dpcli.audit.replay import Pair, ReplayCheck, checks
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.replay import program
-from dpcli.train.tasks import arrays
+from dpcli.train.tasks import array_files as arrays
 from tests.train.bugs import BUGS, drawn_twice_as_often, noise_by_batch
 from tests.train.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise
 from tests.train.entries import TRAIN

@@ -25,8 +25,8 @@ from dpcli.numerics.arrays import Array
 from dpcli.predict.decode.exact_draws import token
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
 from dpcli.predict.decode.text_writer import Writer, batches, frame_of
-from dpcli.predict.models.loading import language_model
 from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary
+from dpcli.predict.models.model_loading import language_model
 from dpcli.random.streams import SystemStream
 
 FILE = Path(__file__).parents[2] / "examples" / "private-text.toml"

@@ -33,7 +33,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.chain import Head, StoredRow, sealed
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.ledger import cluster as servers

@@ -17,8 +17,8 @@ from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
 from dpcli.predict.decode.private_tokens import PrivateTurns, PublicTest
 from dpcli.predict.decode.text_writer import NextToken, Writer, batches, frame_of
-from dpcli.predict.models.loading import language_model
 from dpcli.predict.models.model_answers import Tokens
+from dpcli.predict.models.model_loading import language_model
 from dpcli.predict.query_counts import Granted
 from dpcli.random.streams import SystemStream
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from dpcli import __version__
-from dpcli.doctor import examine as machine
-from dpcli.doctor.examine import OF_DEVELOPERS, Fact, Requirement, declared, examine, healthy
+from dpcli.doctor import checks as machine
+from dpcli.doctor.checks import OF_DEVELOPERS, Fact, Requirement, declared, examine, healthy
 from tests.command import ROOT, dpcli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from dpcli.analysis.rows import OTHER_NAMES
+from dpcli.analysis.account_rows import OTHER_NAMES
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.cli import groups

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcli.analysis.account import account
-from dpcli.disclosure.facts import Facts, gather
+from dpcli.disclosure.disclosed_facts import Facts, gather
 from dpcli.disclosure.statement import Statement, disclosure, registry_entry
 from dpcli.file.pipeline.read import parse
 from dpcli.lint.run import judge

@@ -9,8 +9,8 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.analysis.curve import profile, trade_off
+from dpcli.disclosure.disclosed_facts import Facts
 from dpcli.disclosure.documents.disclosure import document
-from dpcli.disclosure.facts import Facts
 from dpcli.disclosure.statement import ALARM, PlainPassage
 from tests.command import ROOT
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
-from dpcli.exam import coverage
-from dpcli.exam.coverage import meaningful, sound, table, under_laws, unexamined
+from dpcli.exam import examined as coverage
 from dpcli.exam.enumeration import bracket
 from dpcli.exam.enumeration.references import REFERENCES
+from dpcli.exam.examined import meaningful, sound, table, under_laws, unexamined
 from dpcli.exam.known import known
-from dpcli.exam.laws import ACCOUNTANTS as UNDER_LAWS
+from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
 from dpcli.exam.subjects import SEED
 from tests.cases import in_turn, tiered
 

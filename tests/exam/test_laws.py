@@ -8,7 +8,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.laws import LAWS
+from dpcli.exam.mechanism_laws import LAWS
 from dpcli.exam.subjects import SEED, drawn
 from tests.cases import every
 

@@ -13,7 +13,7 @@ import pytest
 
 from dpcli.base.errors import DpcliError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.drawing import Drawing, text_of
+from dpcli.exam.drawn_files import Drawing, text_of
 from dpcli.exam.subjects import SEED, Subject, drawn
 from dpcli.exam.views import VIEWS, Tenth, answers, contradictions
 from dpcli.file.pipeline.read import parse

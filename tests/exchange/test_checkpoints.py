@@ -33,7 +33,7 @@ from dpcli.exchange.opacus import inert_pickle
 from dpcli.exchange.opacus.accountant import OpacusState, Phase, read_checkpoint, state_in
 from dpcli.exchange.opacus.inert_pickle import read_pickle
 from dpcli.exchange.opacus.phases import file_of_state, json_text, state_of, tables_of_state, torch_bytes
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import load
 from dpcli.file.pipeline.series import MOST as ENTRIES

@@ -27,7 +27,7 @@ from dpcli.exchange.events.leaves import LEAVES
 from dpcli.exchange.events.reader import NESTED, REFUSED, tables_of_event
 from dpcli.exchange.events.writer import RELATIONS, tree_of_pipeline
 from dpcli.exchange.foreign import Asserted, read_text
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.write import toml_text
 from dpcli.lint.run import lint_bytes

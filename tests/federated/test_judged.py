@@ -18,7 +18,7 @@ from dpcli.base.registry import SAMPLING
 from dpcli.federated.federated_plan import federated_plan
 from dpcli.federated.federated_settings import Federated
 from dpcli.federated.judged import participation, share_of_one
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
 from tests.cases import of_each

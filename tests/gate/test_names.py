@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.git.history import blobs
+from dpcli.git.past_files import blobs
 from tests.cases import of_each
 from tests.gate.repositories import committed, copied, gate, git, submodule
 from tests.gate.samples import GATE, OVER, waiver

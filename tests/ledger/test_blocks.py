@@ -25,8 +25,8 @@ from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import canonical, digest, sealed
 from dpcli.ledger.checkpoint import stated, tallies
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.findings import findings
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.ledger_findings import findings
 from dpcli.ledger.plugin import BLOCKS, FILTERS
 from dpcli.ledger.requests import Charge, Retire
 from dpcli.ledger.state import LedgerState

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.ledger import findings as rules
-from dpcli.ledger.findings import findings
+from dpcli.ledger import ledger_findings as rules
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.ledger_findings import findings
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from tests.ledger.cases import every

@@ -15,7 +15,7 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.analysis.account import account
-from dpcli.exam.enumeration.choices import height, tree
+from dpcli.exam.enumeration.choice_releases import height, tree
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.exponential import BLOCK, BoundedRange, ChoicesLoss, RangeLoss, choices, curve_of
 from dpcli.mechanisms.noise.gaussian import Gaussian

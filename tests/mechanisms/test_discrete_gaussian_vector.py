@@ -176,7 +176,9 @@ def test_several_shifts_have_one_of_them_below() -> None:
 
 
 @pytest.mark.parametrize("sigma", [1e15, 1e160, 1e300, 1.7e308])
-@pytest.mark.parametrize("keys", [{"sensitivity": 70}, {"l2_sensitivity": 70.0, "dimension": 4}, {"sensitivity": 1, "dimension": 1}])
+@pytest.mark.parametrize(
+    "keys", [{"sensitivity": 70}, {"l2_sensitivity": 70.0, "dimension": 4}, {"sensitivity": 1, "dimension": 1}]
+)
 def test_enormous_noise_is_next_to_nothing_and_not_nothing(sigma: float, keys: dict[str, float]) -> None:
     mechanism = DiscreteGaussianSpec(sigma=sigma, **keys).resolve(ALONE)
     assert 0.0 < mechanism.zcdp() < 1e-20

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpcli.accountants.pld import PldProfile
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
-from dpcli.exam.enumeration.choices import noisy_max, permute_and_flip
+from dpcli.exam.enumeration.choice_releases import noisy_max, permute_and_flip
 from dpcli.exam.enumeration.drawing_records import Array, Release
 from dpcli.mechanisms.choice.noisy_max import PermuteAndFlipSpec, ReportNoisyMaxSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours

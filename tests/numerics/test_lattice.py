@@ -16,7 +16,7 @@ from dpcli.mechanisms.noise.laplace import LaplaceLoss
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
-from dpcli.numerics.grid.composed import GridCurve
+from dpcli.numerics.grid.composed_losses import GridCurve
 from dpcli.numerics.grid.convolution import convolved, transform_size
 from dpcli.numerics.grid.lattice import Lattice, coarsened, convex, discretised, edges
 from dpcli.numerics.mixture import binomial_mixture

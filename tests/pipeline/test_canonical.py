@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.document import pipeline_from, tables_of
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.read import load, parse
 from dpcli.ledger.chain import canonical
 from tests.command import ROOT

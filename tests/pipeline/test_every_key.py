@@ -24,7 +24,7 @@ from dpcli.file.keys.kinds import Day, Either, Flag, Kind, Listed, Named, Number
 from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
 from dpcli.file.keys.tables import plain as plain_value
 from dpcli.file.keys.words import OneOf, Remark, Text
-from dpcli.file.pipeline.document import TOP, MechanismTable
+from dpcli.file.pipeline.canonical import TOP, MechanismTable
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.key_places import json_schema, policy_schema
 from dpcli.file.pipeline.key_places import tables as known_tables

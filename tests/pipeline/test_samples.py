@@ -19,12 +19,12 @@ from dpcli.analysis.difference import changes, priced_changes
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
-from dpcli.exam.drawing import Document, text_of
+from dpcli.exam.drawn_files import Document, text_of
 from dpcli.exam.subjects import SEED
 from dpcli.exchange.events.event_tree import plain_of
 from dpcli.exchange.events.writer import tree_of_pipeline
 from dpcli.exchange.opacus.phases import state_of
-from dpcli.file.pipeline.document import pipeline_from, tables_of
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.parts import DRAWN, shares_its_price
 from dpcli.file.pipeline.read import parse

@@ -17,7 +17,7 @@ from dpcli.analysis.calibrate_file import solved_text
 from dpcli.base.errors import InputError
 from dpcli.file.keys.kinds import LISTS, Number, WholeNumber
 from dpcli.file.pipeline import series
-from dpcli.file.pipeline.document import MechanismTable, tables_of
+from dpcli.file.pipeline.canonical import MechanismTable, tables_of
 from dpcli.file.pipeline.key_places import json_schema
 from dpcli.file.pipeline.read import parse, targets, toml_document
 from dpcli.file.pipeline.section import MECHANISMS

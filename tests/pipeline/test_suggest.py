@@ -6,8 +6,8 @@ import pytest
 
 from dpcli.base.registry import SECTIONS
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.pipeline.document import TOP
-from dpcli.file.pipeline.document import meant as advised
+from dpcli.file.pipeline.canonical import TOP
+from dpcli.file.pipeline.canonical import meant as advised
 from dpcli.file.pipeline.misplaced import HERE, homes
 from dpcli.file.pipeline.model import Privacy
 from dpcli.file.pipeline.section import TablePlace, places_in

@@ -32,7 +32,7 @@ output = "out"
 NOTES = """
 from functools import cache
 import numpy as np
-from dpcli.predict.models.loading import ByteVocabulary
+from dpcli.predict.models.model_loading import ByteVocabulary
 
 def private():
     return ["aabaabab"] * 119 + ["aSECRETS"], [n // 2 for n in range(120)]

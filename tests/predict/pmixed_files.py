@@ -50,7 +50,7 @@ def sentences(count: int, seed: int, turn: int) -> list[str]:
 
 
 MODULE = """
-from dpcli.predict.models.loading import WordVocabulary
+from dpcli.predict.models.model_loading import WordVocabulary
 from tests.predict.pmixed_files import WORDS, sentences
 
 def vocabulary():

@@ -24,7 +24,7 @@ from dpcli.numerics.arrays import Array
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
 from dpcli.predict.decode.generation import write_texts
 from dpcli.predict.decode.text_writer import ContextFrame, Writer, batches, frame_of
-from dpcli.predict.models.loading import ByteVocabulary, language_model
+from dpcli.predict.models.model_loading import ByteVocabulary, language_model
 from dpcli.predict.prediction_session import open_queries
 from dpcli.sessions.charged import session_in
 from tests.cases import of_each

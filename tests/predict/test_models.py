@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.predict.models.loading import (
+from dpcli.predict.models.model_loading import (
     ByteVocabulary,
     WordVocabulary,
     language_model,
@@ -141,7 +141,7 @@ def test_models_of_another_vocabulary_are_refused() -> None:
 
 OWN = """
 from dpcli.predict.models.ngram import public_ngram
-from dpcli.predict.models.loading import WordVocabulary
+from dpcli.predict.models.model_loading import WordVocabulary
 
 WORDS = WordVocabulary(["a", "b"])
 

@@ -133,7 +133,7 @@ DROPS = """
 import torch, random
 import numpy as np
 from pathlib import Path
-from dpcli.predict.models.loading import WordVocabulary
+from dpcli.predict.models.model_loading import WordVocabulary
 texts = lambda: Path("texts").read_text().split("\\n")
 WORDS = [f"w{place}" for place in range(254)]
 class Net(torch.nn.Module):

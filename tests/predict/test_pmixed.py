@@ -583,7 +583,7 @@ def test_a_copy_of_a_fit_that_was_not_counted_yet_is_the_same_run(place: Path, m
 FAILS = """
 import warnings
 from asyncio import CancelledError
-from dpcli.predict.models.loading import WordVocabulary
+from dpcli.predict.models.model_loading import WordVocabulary
 from tests.predict.pmixed_files import WORDS
 import numpy as np
 

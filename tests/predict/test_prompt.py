@@ -194,7 +194,7 @@ def test_a_function_may_return_labels(folder: Path) -> None:
 
 
 MODEL = """
-from dpcli.predict.models.loading import ByteVocabulary
+from dpcli.predict.models.model_loading import ByteVocabulary
 import numpy as np
 
 class Model:

@@ -13,7 +13,7 @@ import pytest
 from dpcli.base.errors import Denied, InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
-from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.canonical import TOP
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax, laplace_noise, normal_noise

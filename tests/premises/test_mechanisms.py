@@ -11,7 +11,8 @@ from scipy import stats
 
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.enumeration import additive_noise as noise
-from dpcli.exam.enumeration import choices, predictions
+from dpcli.exam.enumeration import choice_releases as choices
+from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release
 from dpcli.exam.enumeration.matrices import longest, toeplitz, tree

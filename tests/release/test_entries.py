@@ -13,7 +13,7 @@ import pytest
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.document import pipeline_from, tables_of
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.model import Budget, Entry
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile

@@ -14,7 +14,7 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.file.pipeline.document import pipeline_from, tables_of
+from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency

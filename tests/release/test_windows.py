@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.ledger.blocks.kinds import kind_named
+from dpcli.ledger.blocks.block_kinds import kind_named
 from dpcli.release import release_run as running
 from dpcli.release.aggregate import Totals
 from dpcli.release.data_source import Source

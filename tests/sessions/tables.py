@@ -60,7 +60,7 @@ def fine_tuning(plan: Any) -> Any:
 
 def writing(plan: Any) -> Any:
     from dpcli.predict.decode.text_writer import batches, frame_of
-    from dpcli.predict.models.loading import language_model
+    from dpcli.predict.models.model_loading import language_model
 
     generate = plan.generate
     model, vocabulary = language_model(generate.model, generate.tokenizer, plan.path, "generate")

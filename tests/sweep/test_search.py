@@ -22,11 +22,11 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelect
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.sweep import private_search
-from dpcli.sweep import trials as law
+from dpcli.sweep import sweep_trials as law
 from dpcli.sweep.documents.sweep import selected
 from dpcli.sweep.private_search import BEST, SEARCH, TRIALS, search
 from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
-from dpcli.sweep.trials import candidates, draw, mean
+from dpcli.sweep.sweep_trials import candidates, draw, mean
 from dpcli.sweep.worker import RESULT, RUN, Job, JobAnswer
 from tests.command import dpcli
 from tests.sweep.pretended import InOneProcess, pretended

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.claim import claimed
 from dpcli.audit.decide import Audit, one_run_audit
 from dpcli.audit.scores import read_evidence
-from dpcli.audit.settings import AuditSettings
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.random.streams import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan

@@ -20,7 +20,7 @@ _of_configurations: dict[Key, Program] = {}
 @pytest.fixture(scope="session", autouse=True)
 def _digits_read_once() -> Iterator[None]:
     """Nobody writes into what was read: it is copied into another number format first."""
-    from dpcli.train.tasks import arrays
+    from dpcli.train.tasks import array_files as arrays
 
     read = cache(arrays.digits)
     with pytest.MonkeyPatch.context() as patch:

@@ -13,7 +13,7 @@ import numpy as np  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from dpcli.train.isolation.state import constants  # noqa: E402
+from dpcli.train.isolation.kept_state import constants  # noqa: E402
 
 WEIGHTS, BANK, SHIFT = torch.rand(3), torch.randn(40, 5), np.ones((5,), np.float32)
 

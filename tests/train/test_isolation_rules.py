@@ -19,7 +19,7 @@ from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation.following import followed  # noqa: E402
-from dpcli.train.replay.draws import OwnDraws  # noqa: E402
+from dpcli.train.replay.record_draws import OwnDraws  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 
 WIDTH, RECORDS = 6, 12

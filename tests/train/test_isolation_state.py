@@ -19,9 +19,9 @@ torch = pytest.importorskip("torch", reason="the extra train is not installed")
 from torch import Tensor  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from dpcli.audit import user_code  # noqa: E402
+from dpcli.audit import own_code as user_code  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.isolation.state import state  # noqa: E402
+from dpcli.train.isolation.kept_state import state  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train import mixing_models as models  # noqa: E402
 

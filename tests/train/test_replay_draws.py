@@ -13,7 +13,7 @@ from torch.nn import functional  # noqa: E402
 
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
-from dpcli.train.replay.draws import OwnDraws  # noqa: E402
+from dpcli.train.replay.record_draws import OwnDraws  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 
 RECORDS, LENGTH, WIDTH = 12, 6, 4

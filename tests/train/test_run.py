@@ -19,8 +19,8 @@ from dpcli.ledger.denial import costs  # noqa: E402
 from dpcli.sessions.folder import exclusive  # noqa: E402
 from dpcli.train.documents.training import outcome  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.checkpoint import Checkpoint, restored, save  # noqa: E402
 from dpcli.train.run.processes import stoppable  # noqa: E402
+from dpcli.train.run.saved_state import Checkpoint, restored, save  # noqa: E402
 from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.loop import Average  # noqa: E402
 from tests.command import dpcli  # noqa: E402

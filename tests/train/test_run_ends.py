@@ -14,7 +14,8 @@ from dpcli.base.errors import InputError, LedgerError  # noqa: E402
 from dpcli.ledger.ledger import Ledger  # noqa: E402
 from dpcli.train.documents.training import outcome as outcome_document  # noqa: E402
 from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
-from dpcli.train.run import checkpoint, results  # noqa: E402
+from dpcli.train.run import results  # noqa: E402
+from dpcli.train.run import saved_state as checkpoint  # noqa: E402
 from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.loop import Trainer  # noqa: E402
 from tests.command import dpcli  # noqa: E402

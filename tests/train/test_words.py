@@ -67,7 +67,7 @@ def test_a_function_is_one_that_can_be_imported(text: str) -> None:
 @given(st.one_of(st.builds("{}{}".format, TEXTS, st.sampled_from((*ARRAYS, ":f"))), TEXTS))
 @example("digits")
 def test_no_word_that_is_taken_is_unknown_to_training(text: str) -> None:
-    from dpcli.train.tasks.arrays import READERS, _read
+    from dpcli.train.tasks.array_files import READERS, _read
     from dpcli.train.tasks.classification import MODELS as MADE
 
     assert tuple(READERS) == ARRAYS and set(MADE) == set(MODELS)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcli.analysis.account import Account, large_epsilon
+from dpcli.analysis.account_rows import AccountRow
 from dpcli.analysis.rho import warning_level
-from dpcli.analysis.rows import AccountRow
 from dpcli.base.rounding import down, percent, up
 from dpcli.document.document import Check, Document, Passage, Sheet, Table, jsonable
 from dpcli.file.pipeline.model import Entry, Pipeline

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcli.analysis.account import Account, account, headline
-from dpcli.analysis.rows import Quantity
+from dpcli.analysis.account_rows import Quantity
 from dpcli.base.errors import DpcliError
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table

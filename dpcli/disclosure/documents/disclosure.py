@@ -9,19 +9,19 @@ from typing import Any
 from dpcli.analysis.account import Account
 from dpcli.analysis.curve import ProfileCurve
 from dpcli.analysis.documents import account as account_report
+from dpcli.disclosure.disclosed_facts import Facts, gather
 from dpcli.disclosure.documents import meaning as meaning_report
-from dpcli.disclosure.facts import Facts, gather
 from dpcli.disclosure.items import Answer
 from dpcli.disclosure.statement import Statement, disclosure, registry_entry
 from dpcli.document.chart import Axis, Bar, Chart, Line, Marker, Tone
 from dpcli.document.document import Document, Passage, Table, reason
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.lint.run import checked_load
 from dpcli.numerics.work import limited
 from dpcli.plots.delta_epsilon import GUARANTEES
 from dpcli.plots.drawing import draw, epsilon_at_most, name_of, noted, setting
 from dpcli.plots.epsilons import Question
-from dpcli.plots.trade_off import WHOLE, picture
+from dpcli.plots.trade_off_curve import WHOLE, picture
 
 COLUMNS = ("item", "asked by", "answer")
 TRUST = "who is trusted with what, and which premises each number rests on: dpcli explain threats"

@@ -18,8 +18,8 @@ def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
 
     Exit code 1 where something that dpcli needs is broken; warnings and absent extras leave it at 0.
     """
+    from dpcli.doctor.checks import examine
     from dpcli.doctor.documents.doctor import document
-    from dpcli.doctor.examine import examine
 
     return emit(document(examine(ledger)), format_, outputs)
 
@@ -40,7 +40,7 @@ def version(format_: str, outputs: tuple[str, ...]) -> int:
     from dpcli import __version__
     from dpcli.base.extras import EXTRAS
     from dpcli.doctor.documents.doctor import version_document
-    from dpcli.file.pipeline.document import FORMAT
+    from dpcli.file.pipeline.canonical import FORMAT
     from dpcli.ledger.stores import postgres_install, sqlite_file
 
     extras = installed(DISTRIBUTIONS.get(module, module) for module in EXTRAS)

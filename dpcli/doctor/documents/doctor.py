@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from dpcli.doctor.examine import Fact, healthy
+from dpcli.doctor.checks import Fact, healthy
 from dpcli.document.document import Check, Document, Table
 from dpcli.document.schemas import SCHEMAS
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpcli.exam.enumeration import additive_noise as noise
-from dpcli.exam.enumeration import choices, predictions
+from dpcli.exam.enumeration import choice_releases as choices
+from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, WayOfSampling
 from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree

@@ -19,7 +19,7 @@ from dpcli.exchange.events.event_tree import HOME, SNIPPET, EventTree, Value, pl
 from dpcli.exchange.events.reader import tables_of_event
 from dpcli.exchange.events.writer import RELATIONS, tree_of_pipeline
 from dpcli.exchange.foreign import Asserted, ForeignTable, NotJson, file_of, read_json, read_text, tables_carried
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.shown import shown
 from dpcli.file.toml.write import toml_text

@@ -11,7 +11,7 @@ from dpcli.base.errors import InputError
 from dpcli.exchange.events.event_tree import EventTree
 from dpcli.exchange.events.leaves import LEAVES, PURE, Keys, RecordChange
 from dpcli.exchange.rounded import rate_of
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import named, samples_of
 from dpcli.file.pipeline.resolve import resolve

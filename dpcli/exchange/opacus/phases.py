@@ -14,7 +14,7 @@ from dpcli.exchange.foreign import Asserted, file_of, tables_carried
 from dpcli.exchange.opacus.accountant import OpacusState, Phase
 from dpcli.exchange.rounded import rate_of
 from dpcli.exchange.schedule_csv import merged_stages, staged_entry, wrapped
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import together
 from dpcli.file.toml.shown import escaped, first_names, quoted

@@ -19,7 +19,7 @@ from dpcli.explain.lists import EXIT_CODES
 from dpcli.explain.topics import TOPICS, topic, with_command
 from dpcli.file.keys.annotations import keys_of
 from dpcli.file.keys.tables import Members
-from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.key_places import tables
 from dpcli.gate.policy import KEYS
 from dpcli.lint.catalogue import ELSEWHERE, LEDGER_RULES, codes, rule

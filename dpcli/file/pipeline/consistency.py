@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from dpcli.file.pipeline.document import read_document
+from dpcli.file.pipeline.canonical import read_document
 from dpcli.file.pipeline.gate_keys import NO_GATE, gate_problems
 from dpcli.file.pipeline.model import Budget, Entry, Privacy
 from dpcli.file.pipeline.parts import part_problems

@@ -11,7 +11,7 @@ from dpcli.base.registry import FILES
 from dpcli.file.keys.annotations import default_text, members_of
 from dpcli.file.keys.kinds import CALIBRATE
 from dpcli.file.keys.tables import Member, Members, table_schema
-from dpcli.file.pipeline.document import TOP, Mechanisms, MechanismTable
+from dpcli.file.pipeline.canonical import TOP, Mechanisms, MechanismTable
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, TablePlace, inside, places_in
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpcli.base.lazy import load
 from dpcli.base.registry import FILES
-from dpcli.file.pipeline.document import OF_PIPELINES, TOP, is_pipeline
+from dpcli.file.pipeline.canonical import OF_PIPELINES, TOP, is_pipeline
 from dpcli.file.toml.suggest import closest
 
 POLICY = "a policy, which dpcli gate reads as --policy"

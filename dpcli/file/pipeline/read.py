@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from dpcli.base.errors import InputError
+from dpcli.file.pipeline.canonical import is_pipeline, pipeline_of
 from dpcli.file.pipeline.consistency import values_of
-from dpcli.file.pipeline.document import is_pipeline, pipeline_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.section import in_section
 from dpcli.file.pipeline.series import find_calibrate, stood_in, substituted

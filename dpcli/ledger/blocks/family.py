@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.ledger.amounts import divided
-from dpcli.ledger.blocks.kinds import BlockKind, kind_named
+from dpcli.ledger.blocks.block_kinds import BlockKind, kind_named
 
 if TYPE_CHECKING:
     from dpcli.ledger.filters.filter import Filter

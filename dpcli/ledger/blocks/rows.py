@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from dpcli.file.pipeline.datasets import blocks_words
+from dpcli.ledger.blocks.block_kinds import PARTS, ColumnType, Part, week_of
 from dpcli.ledger.blocks.family import BlockFamily, spelled, stretches
-from dpcli.ledger.blocks.kinds import PARTS, ColumnType, Part, week_of
 
 REMEMBERED = 2**16  # values of a column
 

@@ -152,7 +152,7 @@ def plan(ledger: str, file: str, dataset: str | None, format_: str, outputs: tup
     Exit code 0 where all runs fit, 1 where one does not.
     """
     from dpcli.ledger.documents.ledger_plan import picture, planned
-    from dpcli.ledger.planning.rehearsal import instead_of, outlook_of, plan_of
+    from dpcli.ledger.planning.plan_rehearsal import instead_of, outlook_of, plan_of
     from dpcli.ledger.planning.schedule import read_schedule
 
     schedule = read_schedule(file)

@@ -15,7 +15,7 @@ from dpcli.ledger.amounts import block_shares
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import LedgerEntry
-from dpcli.ledger.planning.rehearsal import BudgetPlan
+from dpcli.ledger.planning.plan_rehearsal import BudgetPlan
 from dpcli.ledger.state import LedgerState
 
 STEPS = (

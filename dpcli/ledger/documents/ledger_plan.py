@@ -18,7 +18,7 @@ from dpcli.ledger.planning.schedule import Trailing
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
-    from dpcli.ledger.planning.rehearsal import BudgetPlan, Instead, Outlook, PlannedRun, PricedRun
+    from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Instead, Outlook, PlannedRun, PricedRun
 
 UNRESERVED = "nothing was written, and nothing is reserved: runs that are not in the schedule may take what it needs"
 

@@ -37,11 +37,11 @@ from dpcli.base.fields import COUNT, Constraint, Key
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import KeyPlace, Listed
 from dpcli.file.keys.tables import KeyTable, Member, Members, read_members
-from dpcli.file.pipeline.document import TOP
+from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.read import refuse, toml_document
 from dpcli.file.toml.findings import Findings, Problem, TooMany
 from dpcli.file.toml.limits import read_bytes
-from dpcli.ledger.blocks.kinds import BlockKind
+from dpcli.ledger.blocks.block_kinds import BlockKind
 
 _RHYTHM = re.compile(r"(?:([1-9][0-9]{0,3}) )?(day|week|month)(s?)")
 DAYS = {"day": 1, "week": 7}

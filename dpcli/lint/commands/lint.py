@@ -113,7 +113,7 @@ def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
 
 def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:
     from dpcli.ledger.commands.budget import opened
-    from dpcli.ledger.findings import findings
+    from dpcli.ledger.ledger_findings import findings
 
     with opened(ledger, dataset) as one:
         return list(findings(one))

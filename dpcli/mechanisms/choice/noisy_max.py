@@ -28,7 +28,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.stated.pure_and_approx import Pure
-from dpcli.mechanisms.stated.stated import EpsilonSpec
+from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 
 
 def noisy_maximum(epsilon: float) -> Mechanism:

@@ -20,7 +20,7 @@ from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplaceSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Approx
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.stated_spec import StatedSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
 from dpcli.numerics.tails import Tails

@@ -15,7 +15,7 @@ from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
 from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
-from dpcli.mechanisms.stated.stated import GivenSpec
+from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.tilted_closed import TiltedNormal
 from dpcli.numerics.tails import Tails, atom_tails

@@ -12,7 +12,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, TailsOnly
 from dpcli.mechanisms.noise.additive import LARGEST_RATIO, SMALLEST_RATIO
 from dpcli.mechanisms.noise.gaussian import Gaussian
-from dpcli.mechanisms.stated.stated import GivenSpec
+from dpcli.mechanisms.stated.stated_spec import GivenSpec
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, zcdp_epsilon
 from dpcli.numerics.grid.hockey_stick import FURTHEST, ChordPair, symmetric_pair

@@ -10,8 +10,8 @@ from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan
 from dpcli.predict.decode.private_tokens import PrivateTurns
 from dpcli.predict.decode.text_writer import Writer, Written, batches, frame_of, require_same_answers
-from dpcli.predict.models.loading import language_model
 from dpcli.predict.models.model_answers import Vocabulary, content_of, spoken
+from dpcli.predict.models.model_loading import language_model
 from dpcli.predict.prediction_session import (
     RESTORED,
     STATEMENT,

@@ -13,7 +13,6 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.decode.exact_draws import token
 from dpcli.predict.decode.generate_plan import Generate
 from dpcli.predict.decode.private_tokens import LogitClipping, PrivateTurns, PublicTest
-from dpcli.predict.models.loading import require_fits
 from dpcli.predict.models.model_answers import (
     LanguageModel,
     Tokens,
@@ -24,6 +23,7 @@ from dpcli.predict.models.model_answers import (
     tokens,
     unless_it_fails,
 )
+from dpcli.predict.models.model_loading import require_fits
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.random.streams import Stream

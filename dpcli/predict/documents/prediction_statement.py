@@ -32,8 +32,8 @@ def statement(priced: PricedSession, disclosed: Mapping[str, str]) -> str:
 
 def file_statement(priced: PricedSession, answers: Mapping[str, str]) -> str:
     """Return the disclosure statement of a file as Markdown; answers: of [disclosure], given where the file has none."""
+    from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
-    from dpcli.disclosure.facts import gather
     from dpcli.disclosure.statement import disclosure
     from dpcli.document.formats import markdown as format_markdown
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from dpcli.audit.user_code import called
+from dpcli.audit.own_code import called
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.numerics.arrays import Array, np
 

@@ -15,7 +15,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.models.model_answers import digest_of, on_private
 from dpcli.predict.pate.pate_plan import BUILT_IN, HELD_OUT, Pate, ending
 from dpcli.predict.shards import shards_of
-from dpcli.train.tasks.arrays import images_and_labels
+from dpcli.train.tasks.array_files import images_and_labels
 from dpcli.train.tasks.user_code import relative_to_file, user
 
 Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them

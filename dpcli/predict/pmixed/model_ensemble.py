@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.loading import require_fits
 from dpcli.predict.models.model_answers import (
     PUBLIC,
     LanguageModel,
@@ -23,6 +22,7 @@ from dpcli.predict.models.model_answers import (
     tokens,
     unless_it_fails,
 )
+from dpcli.predict.models.model_loading import require_fits
 from dpcli.predict.pmixed.ensemble_fit import FITTED, Fit, fitted, learnt
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.projection import Projection, ball, clip, drawn, mix, multiples, sampled, whole_ball

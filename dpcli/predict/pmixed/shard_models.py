@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.loading import PretrainedVocabulary, language_model, require_same_vocabulary, size_of, vocabulary_of
 from dpcli.predict.models.model_answers import (
     PUBLIC,
     LanguageModel,
@@ -28,6 +27,7 @@ from dpcli.predict.models.model_answers import (
     require_same_content,
     require_spoken,
 )
+from dpcli.predict.models.model_loading import PretrainedVocabulary, language_model, require_same_vocabulary, size_of, vocabulary_of
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
 from dpcli.predict.pmixed.pmixed_plan import COUNTING, Pmixed, PmixedPlan

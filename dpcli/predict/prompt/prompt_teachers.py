@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from dpcli.audit.user_code import FAILURES, called, raised_at
+from dpcli.audit.own_code import FAILURES, called, raised_at
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
@@ -111,7 +111,7 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
     """Return the labeller that [prompt] names. Raises InputError where it cannot be loaded, or has no token for a label."""
     if prompt.labeller is not None:
         return OwnLabeller(prompt.labeller, user(prompt.labeller, path), prompt.labels)
-    from dpcli.predict.models.loading import language_model
+    from dpcli.predict.models.model_loading import language_model
 
     assert prompt.model is not None
     model, vocabulary = language_model(prompt.model, prompt.tokenizer, path, "prompt")

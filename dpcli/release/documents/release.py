@@ -188,8 +188,8 @@ def answer_lines(answer: QueryAnswer) -> Iterator[str]:
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
     """Markdown: every query and what was done, then the disclosure statement of the file."""
     from dpcli import __version__
+    from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
-    from dpcli.disclosure.facts import gather
     from dpcli.disclosure.statement import disclosure
     from dpcli.document.formats import markdown as format_markdown
 

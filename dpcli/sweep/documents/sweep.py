@@ -16,7 +16,7 @@ from dpcli.file.pipeline.parts import schemes
 from dpcli.plots.drawing import setting
 from dpcli.sessions.documents.dry_run import rows_data, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
-from dpcli.sweep.trials import mean
+from dpcli.sweep.sweep_trials import mean
 
 PUBLIC = (
     "tuned on public data: the epsilon of each point is that of one run, and does not cover the search; if the data of these runs are "

@@ -74,8 +74,8 @@ def _utility(metrics: Mapping[str, float]) -> str | None:
 
 def statement(outcome: Outcome) -> str:
     """Return Markdown: the verdict on the run, then the disclosure statement of the pipeline as it was run."""
+    from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
-    from dpcli.disclosure.facts import gather
     from dpcli.disclosure.statement import disclosure
     from dpcli.document.formats import markdown as format_markdown
 

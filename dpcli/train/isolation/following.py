@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
-from dpcli.audit.user_code import PACKAGE, is_own_code, raised_at
+from dpcli.audit.own_code import PACKAGE, is_own_code, raised_at
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients

@@ -24,9 +24,9 @@ from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
 from dpcli.train.noise.step import Noise
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.charged_run import ChargedRun, charged_run
-from dpcli.train.run.checkpoint import Checkpoint
 from dpcli.train.run.outcome import Outcome
 from dpcli.train.run.ranks import Alone, Ranks
+from dpcli.train.run.saved_state import Checkpoint
 from dpcli.train.step.prepare import Prepared, assembled
 from dpcli.train.tasks.learning import Learning
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dpcli.audit.settings import read_settings
+from dpcli.audit.audit_settings import read_settings
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.parts import together
 from dpcli.file.toml.limits import read_bytes

@@ -23,7 +23,7 @@ from dpcli.random.streams import insecure_seed
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
-from dpcli.train.replay.draws import OwnDraws
+from dpcli.train.replay.record_draws import OwnDraws
 from dpcli.train.run.ranks import Alone, T
 from dpcli.train.step.loop import noise_std
 from dpcli.train.step.prepare import Prepared, prepare

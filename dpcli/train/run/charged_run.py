@@ -15,15 +15,15 @@ from dpcli.random.streams import Streams, insecure_seed, system_entropy
 from dpcli.sessions.charged import charge_run, reason, require_going_on, require_same_books
 from dpcli.sessions.priced import require_budget
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.run.checkpoint import save
 from dpcli.train.run.description import description_in
 from dpcli.train.run.outcome import KEPT, METRICS, STATE, Outcome
 from dpcli.train.run.results import ended, log, measured
+from dpcli.train.run.saved_state import save
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.train.run.checkpoint import Checkpoint
+    from dpcli.train.run.saved_state import Checkpoint
 
 
 def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
@@ -33,7 +33,7 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
         Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is not this run's.
     """
     from dpcli.analysis.account import headline
-    from dpcli.train.run.checkpoint import Checkpoint, restored
+    from dpcli.train.run.saved_state import Checkpoint, restored
 
     state = os.path.join(folder, STATE)
     plan.require_budget()
@@ -63,7 +63,7 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
     """Raise InputError where the state is of a run whose result is in the folder, and remove it: a kill came just before that."""
-    from dpcli.train.run.checkpoint import loaded
+    from dpcli.train.run.saved_state import loaded
 
     try:
         before, result = loaded(state), description_in(folder)
@@ -137,8 +137,8 @@ def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> R
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
-    from dpcli.train.run.checkpoint import Checkpoint
     from dpcli.train.run.ranks import Ranks
+    from dpcli.train.run.saved_state import Checkpoint
     from dpcli.train.step.prepare import Prepared
 
     Prepare = Callable[[TrainingPlan, Streams, Ranks, Checkpoint | None, str], Prepared]

@@ -21,8 +21,8 @@ from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, MET
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.ledger.state import LedgerState
-    from dpcli.train.run.checkpoint import Checkpoint
     from dpcli.train.run.ranks import Ranks
+    from dpcli.train.run.saved_state import Checkpoint
     from dpcli.train.step.prepare import Prepared
     from dpcli.train.tasks.learning import Learning, Metrics
 

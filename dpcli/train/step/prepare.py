@@ -19,8 +19,8 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, cryptographic
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.clip import Adaptive, Clip, measurable
+from dpcli.train.isolation.kept_state import constants
 from dpcli.train.isolation.rehearsal import like
-from dpcli.train.isolation.state import constants
 from dpcli.train.noise.declared import noise_of
 from dpcli.train.noise.step import Noise, total
 from dpcli.train.plan.plan import TrainingPlan
@@ -30,7 +30,7 @@ from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.canaries import Canaries, GradientCanaries, canaries, gradient_canaries
 from dpcli.train.run.processes import choose_threads
 from dpcli.train.run.ranks import Ranks
-from dpcli.train.sampling.schemes import participations, sampler
+from dpcli.train.sampling.samplers import participations, sampler
 from dpcli.train.sampling.units import by_unit, fewer
 from dpcli.train.step.loop import Average, Indices, Quantile, Trainer, relative
 from dpcli.train.step.optimizers import optimizer_of, tell
@@ -38,7 +38,7 @@ from dpcli.train.tasks.learning import Learning, Metrics, learning, moved
 from dpcli.train.trained.weights import trained
 
 if TYPE_CHECKING:
-    from dpcli.train.run.checkpoint import Checkpoint
+    from dpcli.train.run.saved_state import Checkpoint
 
 ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus": "dpcli.train.engine.opacus:OpacusGradients"}
 

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpcli.audit.user_code import FAILURES, error_text
+from dpcli.audit.own_code import FAILURES, error_text
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 from dpcli.train.plan.settings_classification import Classification
-from dpcli.train.tasks.arrays import Arrays, arrays
+from dpcli.train.tasks.array_files import Arrays, arrays
 from dpcli.train.tasks.augmentation import augmented
 from dpcli.train.tasks.encoding import input_names
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating

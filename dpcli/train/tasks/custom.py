@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
-from dpcli.audit.user_code import called
+from dpcli.audit.own_code import called
 from dpcli.base.errors import InputError
 from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, size

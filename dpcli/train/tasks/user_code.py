@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpcli.audit.user_code import FAILURES, called, module_file, raised_at, user_function
+from dpcli.audit.own_code import FAILURES, called, module_file, raised_at, user_function
 from dpcli.base.errors import DpcliError, InputError
 
 if TYPE_CHECKING:

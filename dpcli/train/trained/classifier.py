@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import BUILT_IN, Classification
 from dpcli.train.run.description import Description
-from dpcli.train.tasks.arrays import Arrays, arrays, arrays_in, digits, inputs_of, table_in
+from dpcli.train.tasks.array_files import Arrays, arrays, arrays_in, digits, inputs_of, table_in
 from dpcli.train.tasks.classification import measure_of, model_of, require_scores, scores_of
 from dpcli.train.tasks.encoding import encoded
 from dpcli.train.tasks.files import csv_table, parquet_table

@@ -13,7 +13,7 @@ from dpcli.base.premise import AUTHOR, SECRET, Premise, Premises
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
-from dpcli.mechanisms.stated.stated import StatedSpec
+from dpcli.mechanisms.stated.stated_spec import StatedSpec
 
 
 @dataclass(frozen=True, slots=True)

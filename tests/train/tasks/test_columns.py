@@ -25,7 +25,7 @@ from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.file.toml.findings import InvalidFile  # noqa: E402
 from dpcli.train.plan.settings import read_train  # noqa: E402
 from dpcli.train.plan.settings_classification import Classification  # noqa: E402
-from dpcli.train.tasks.arrays import arrays  # noqa: E402
+from dpcli.train.tasks.array_files import arrays  # noqa: E402
 from dpcli.train.tasks.classification import loss_of  # noqa: E402
 from dpcli.train.tasks.encoding import encoded, input_names, label_codes  # noqa: E402
 from tests.cases import require_each  # noqa: E402

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.train.tasks.arrays import arrays_in
+from dpcli.train.tasks.array_files import arrays_in
 from tests.cases import require_each
 from tests.command import ROOT
 
@@ -88,7 +88,7 @@ def test_objects_are_none(tmp_path: Path) -> None:
 def test_the_digits_are_those_of_their_library_which_is_not_imported() -> None:
     program = """
 import sys
-from dpcli.train.tasks.arrays import images_and_labels
+from dpcli.train.tasks.array_files import images_and_labels
 images, labels = images_and_labels("here")
 assert not {"sklearn", "scipy", "torch"} & sys.modules.keys()
 from sklearn.datasets import load_digits

@@ -17,8 +17,8 @@ from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.plan.settings_custom import Custom, Loop
 from dpcli.train.plan.settings_language import Language
 from dpcli.train.plugin import TASKS
-from dpcli.train.tasks.arrays import READERS as OF_ARRAYS
-from dpcli.train.tasks.arrays import arrays
+from dpcli.train.tasks.array_files import READERS as OF_ARRAYS
+from dpcli.train.tasks.array_files import arrays
 from dpcli.train.tasks.lm_texts import READERS as OF_TEXTS
 from dpcli.train.tasks.lm_texts import texts_of
 from tests.cases import require_each

@@ -197,7 +197,7 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
 
 def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
     """Each run in its turn; `state` is spent from."""
-    from dpcli.file.pipeline.document import tables_of
+    from dpcli.file.pipeline.canonical import tables_of
 
     tables, denied = [tables_of(run.pipeline) for run in priced], 0
     for number, (day, place) in enumerate(days, 1):

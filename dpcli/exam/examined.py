@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.exam.known import answers, known
-from dpcli.exam.laws import ACCOUNTANTS as UNDER_LAWS
+from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
 from dpcli.exam.subjects import SEED, drawn
 
 SEEDS = 3  # drawings that say what makes sense

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
-from dpcli.file.pipeline.document import is_pipeline
+from dpcli.file.pipeline.canonical import is_pipeline
 from dpcli.file.pipeline.read import toml_document
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import escaped_path, read_bytes

@@ -15,7 +15,7 @@ from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
-from dpcli.file.pipeline.document import tables_of
+from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.toml.shown import first_names
 from dpcli.mechanisms.choice.repeat_and_select import NegativeBinomial, PoissonTrials, RepeatAndSelectSpec
 

@@ -19,7 +19,7 @@ from torch.nn.modules import module as nn_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dpcli.audit.user_code import is_library, is_own_code
+from dpcli.audit.own_code import is_library, is_own_code
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
