@@ -59,15 +59,6 @@ def test_a_run_that_starts_again_is_not_covered_by_its_first_charge(ledger: Ledg
     assert ledger.state().spent["epsilon"] == Decimal("0.1")
 
 
-def test_a_clock_that_is_set_back_brings_no_expired_reservation_back(ledger: Ledger) -> None:
-    ledger.reserve(pure(0.1), "long", 0.0, expires="2030-01-11T00:00:00Z")
-    ledger.now = lambda: "2030-02-01T00:00:00Z"
-    ledger.spend(pure(0.2), "other", 0.0)
-    ledger.now = lambda: NOW
-    with pytest.raises(LedgerError, match="expired"):
-        ledger.void("long", "never started")
-
-
 @pytest.mark.parametrize(
     "trap",
     [

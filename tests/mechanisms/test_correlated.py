@@ -14,7 +14,7 @@ import pytest
 import dpcli
 from dpcli.analysis.account import account
 from dpcli.base.errors import DpcliError, InputError
-from dpcli.exam.enumeration.matrices import toeplitz
+from dpcli.exam.enumeration.matrices import toeplitz, tree
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.correlated import BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, _powers, square_root
@@ -24,7 +24,6 @@ from dpcli.numerics.closed import participation
 from dpcli.numerics.closed.participation import toeplitz_sensitivity, tree_sensitivity
 from tests.cases import of_each
 from tests.strategies import entry, pipeline
-from tests.trees import tree
 
 COLUMNS = {
     "square root": square_root(8),

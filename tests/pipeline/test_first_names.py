@@ -32,6 +32,8 @@ FEW = {
     "map(str, key)",
     "wanted",  # arrays of a file
     "names",
+    "other",  # fields of a run
+    "sorted({str(one) for one in types})",
     "failing",  # two conditions
     "sorted(kinds)",  # kinds of files
     "types",

@@ -333,7 +333,7 @@ def test_one_spelling_for_the_same_blocks(by: str) -> None:
 def plans() -> list[type[FilePlan]]:
     """Every plan of a session."""
     predictions = ("pate.pate_plan", "pmixed.pmixed_plan", "prompt.prompt_plan", "decode.generate_plan")
-    for module in ("train.plan.plan", "release.plan", *(f"predict.{one}" for one in predictions)):
+    for module in ("train.plan.plan", "release.release_plan", *(f"predict.{one}" for one in predictions)):
         __import__(f"dpcli.{module}")
     found = {kind.__qualname__: kind for kind in below(FilePlan)}
     return [found[name] for name in sorted(found)]  # whichever was imported first

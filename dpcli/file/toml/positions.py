@@ -155,9 +155,9 @@ class _Walk:
     def pair(self, table: Path) -> None:
         parts = self.key()
         path = table
-        for part, offset in parts:
+        for number, (part, offset) in enumerate(parts, 1):
             path = (*path, part)
-            self.note(path, offset, explicit=part is parts[-1][0])
+            self.note(path, offset, explicit=number == len(parts))
         self.expect("=")
         self.value(path)
 
