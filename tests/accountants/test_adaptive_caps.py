@@ -95,7 +95,7 @@ def test_without_a_cap_nothing_is_promised_anywhere(tmp_path: Path) -> None:
     found = json.loads(dpcli("account", "held.toml", "-f", "json", folder=tmp_path).out)
     assert found["result"]["epsilon_upper"] == 3.0 and found["budget"]["spent"] < 2.0
     summed = dpcli("account", "free.toml", "other.toml", folder=tmp_path)
-    assert summed.code == 2 and "free.toml: budget: expected a cap, found none" in summed.err
+    assert summed.code == 2 and "free.toml: budget: a cap is missing" in summed.err
     judged = dpcli("gate", "free.toml", "--max-epsilon", "3", "-f", "json", folder=tmp_path)
     assert json.loads(judged.out)["files"][0]["result"]["epsilon_upper"] == 3.0
 

@@ -152,7 +152,7 @@ def test_a_cell_that_is_empty_has_its_footnote(place: Path, radius: str) -> None
 def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     answer = dpcli("pmixed", "evaluate", "absent.toml", "--over", "rate", "--picture", "x.svg", "--picture", "x.png", folder=place)
-    assert answer.code == 2 and "expected matplotlib, found none" in answer.err
+    assert answer.code == 2 and "matplotlib is not installed" in answer.err
 
 
 @pytest.mark.parametrize(
