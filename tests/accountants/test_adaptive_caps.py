@@ -117,7 +117,7 @@ def test_in_a_sum_an_adaptive_file_counts_with_its_cap() -> None:
         for noise in (3.0, 9.0)
     ]
     assert sums[0] == sums[1] > 3.0
-    with pytest.raises(InputError, match="expected a cap"):
+    with pytest.raises(InputError, match="a cap is missing"):
         together([(named(adaptive(3.0, None)), 1), (other, 1)])
 
 

@@ -106,7 +106,7 @@ def answered(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "nothing": ((), "expected FILE, or --noise-multiplier"),
+    "nothing": ((), "expected FILE, --noise-multiplier"),
     "two mechanisms": (("--pure", "1", "--noise-multiplier", "1"), "found both"),
     "two counts": (("--noise-multiplier", "1", "--steps", "1", "--epochs", "1", "--delta", "1e-6"), "found both"),
     "no delta": (("--noise-multiplier", "1"), "--delta is missing"),
