@@ -58,7 +58,7 @@ class Commands(Drawing):
     def changed(self, document: Document) -> Document:
         """The file with other numbers in its own keys, or another mechanism."""
         other: Document = json.loads(json.dumps(document))
-        entry, steps = self.random.choice(other["mechanism"]), self.whole(None, 18)
+        entry, steps = self.random.choice(other["mechanism"]), self.count_of(None, 18)
         shared = entry.get("sample", "own")
         for one in other["mechanism"]:
             if one is entry or (shared != "own" and one.get("sample") == shared):
@@ -116,7 +116,7 @@ class Commands(Drawing):
 
     def calibrate_sigma(self, document: Document) -> list[Any]:
         if self.odds(0.5):
-            flags = ["--sampling-rate", self.number(load_rate()), "--steps", self.whole(None, 18), "--delta", self.delta()]
+            flags = ["--sampling-rate", self.number(load_rate()), "--steps", self.count_of(None, 18), "--delta", self.delta()]
             return ["calibrate-sigma", *self.target(), *flags, "--adjacency", document["privacy"]["adjacency"]]
         return ["calibrate-sigma", "a.toml", *self.mechanism(document, "noise"), *self.target(), *self.chosen(), *self.form()]
 
@@ -140,7 +140,7 @@ class Commands(Drawing):
     def gate(self, document: Document) -> list[Any]:
         flags = ["--max-epsilon", 3.0] if self.odds(0.7) else []
         if self.odds(0.4):
-            flags += ["--horizon", self.whole(None, 6) + 1, "--horizon-epsilon", 8.0]
+            flags += ["--horizon", self.count_of(None, 6) + 1, "--horizon-epsilon", 8.0]
         return ["gate", "a.toml", *flags]
 
 

@@ -94,8 +94,8 @@ def test_a_witness_is_attained_and_below_the_bound(kind: str) -> None:
             for order in (1.1, 3.0, 50.0):
                 witness = mechanism.witness(order)
                 if witness is not None and witness is not mechanism:
-                    assert witness.attained(), subject.said
-                    assert (witness.rdp(ORDERS) <= mechanism.rdp(ORDERS) * (1.0 + 1e-9)).all(), subject.said
+                    assert witness.attained(), subject.source
+                    assert (witness.rdp(ORDERS) <= mechanism.rdp(ORDERS) * (1.0 + 1e-9)).all(), subject.source
 
 
 def test_a_bound_in_place_of_a_mechanism_has_no_witness() -> None:

@@ -286,7 +286,7 @@ def test_every_type_has_one_profile(kind: str) -> None:
     subjects = drawn(kind, str(SEED))
     assert subjects
     subject = Random(f"{SEED}/{kind}").choice(subjects)
-    same_as_account(subject.pipeline, subject.said)
+    same_as_account(subject.pipeline, subject.source)
 
 
 def test_a_pure_guarantee_has_no_exception() -> None:
@@ -304,7 +304,7 @@ def test_adaptive_pipelines_use_filters_alone() -> None:
     fixed, adaptive = profile(pipeline(*steps), grid), profile(chosen, grid)
     assert np.all(adaptive.upper >= fixed.upper)
     assert not np.any(adaptive.lower)
-    with pytest.raises(InputError, match="expected a cap, found none"):
+    with pytest.raises(InputError, match="budget: a cap is missing"):
         profile(replace(chosen, budget=None), grid)
 
 

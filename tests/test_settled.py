@@ -12,7 +12,7 @@ from dpcli.accountants.base import Accountant, Bound
 from dpcli.accountants.plugin import SETTLING
 from dpcli.analysis import asking
 from dpcli.analysis.account import Account, account, attained, headline
-from dpcli.analysis.asking import BESIDE, SETTLED, beside, settles, tightest
+from dpcli.analysis.asking import BESIDE, SETTLED, also_asked, settles, tightest
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.model import Pipeline
@@ -36,7 +36,7 @@ def everybody(subject: Pipeline) -> Account:
 
 
 def asked(result: Account) -> set[str]:
-    return {row.accountant.name for row in result.rows if row.asked}
+    return {row.accountant.name for row in result.rows if row.consulted}
 
 
 def test_an_interval_is_narrow_or_it_settles_nothing() -> None:
@@ -54,7 +54,9 @@ def test_the_interval_is_the_headline_and_all_the_others_agree(name: str) -> Non
     assert result.lower is not None and whole.lower is not None and result.lower <= whole.upper
     by_name = {row.accountant.name: row for row in whole.rows}
     for row in result.rows:  # as many as ever; those that were asked said what they always say
-        assert row.bound == by_name[row.accountant.name].bound if row.asked else row.bound is None and "-a all" in str(row.reason)
+        assert (
+            row.bound == by_name[row.accountant.name].bound if row.consulted else row.bound is None and "-a all" in str(row.reason)
+        )
     assert [row.accountant.name for row in result.rows] == list(ACCOUNTANTS)
 
 
@@ -78,7 +80,7 @@ def test_which_rows_there_are_depends_on_the_file_alone() -> None:
 def test_the_cheapest_come_first_within_a_share(parts: int) -> None:
     accountants = [load(target) for target in ACCOUNTANTS.values()]
     settling: Accountant = load(ACCOUNTANTS["exact"])
-    chosen = list(beside(settling, accountants, parts))
+    chosen = list(also_asked(settling, accountants, parts))
     costs = [each.cells(parts) for each in chosen]
     assert costs == sorted(costs) and sum(costs) <= max(BESIDE, settling.cells(parts))
     dearest = max(costs, default=0.0)
@@ -155,7 +157,7 @@ def test_what_others_were_answered_before_they_are_answered_still() -> None:
     )
     result, whole = account(subject), everybody(subject)
     assert all(
-        (row.bound is None) == (other.bound is None) for row, other in zip(result.rows, whole.rows, strict=True) if row.asked
+        (row.bound is None) == (other.bound is None) for row, other in zip(result.rows, whole.rows, strict=True) if row.consulted
     )
     assert whole.upper <= result.upper <= whole.upper * (1.0 + 1e-9)
 

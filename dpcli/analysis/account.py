@@ -266,8 +266,8 @@ def _chosen_delta(pipeline: Pipeline, delta: float | None) -> float:
                 raise InputError(f"expected a delta in [0, 1), found {candidate!r}")
             return candidate
     raise InputError(
-        f"{pipeline.path or '<pipeline>'}: privacy.delta: expected a delta in the file or by --delta (well below 1 / number of records), "
-        "found none"
+        f"{pipeline.path or '<pipeline>'}: privacy.delta: expected a delta in the file or by --delta (well below 1 / number of records); "
+        "neither states one"
     )
 
 

@@ -28,7 +28,7 @@ class AccountRow:
     reason: str | None = None
     lacking: tuple[object, ...] = ()  # the mechanisms that the reason is about
     too_much: bool = False  # whether the reason is the work that it would take
-    asked: bool = True  # whether it was asked at all; where the headline is settled, dear ones are not
+    consulted: bool = True  # whether it had to answer; where the headline is settled, slow ones need not
 
     @property
     def upper(self) -> float:

@@ -41,7 +41,7 @@ def settles(bound: Bound | None) -> bool:
     return bound.upper - bound.lower <= SETTLED * bound.upper
 
 
-def beside(settling: Accountant, others: Sequence[Accountant], parts: int) -> Iterator[Accountant]:
+def also_asked(settling: Accountant, others: Sequence[Accountant], parts: int) -> Iterator[Accountant]:
     """Yield the accountants that are asked anyway, cheapest first, by the work that they state: every machine asks the same ones."""
     left = max(BESIDE, settling.cells(parts))
     for other in sorted(others, key=lambda each: each.cells(parts)):
@@ -103,7 +103,7 @@ class Inquiry:
         return self.each if self.fewer is None else self.fewer[0]
 
     @cached_property
-    def told(self) -> tuple[BillLine, ...]:
+    def named_charges(self) -> tuple[BillLine, ...]:
         """The charges with what is added up in their place, by which reasons name them."""
         if self.fewer is None:
             return self.charges
@@ -154,7 +154,7 @@ def answered(inquiry: Inquiry, panel: Panel) -> Answers:
         for name in SETTLING:
             accountant = accountant_named(name)
             profile = inquiry.profile(accountant, None, GLANCE)
-            row = named(row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE), inquiry.told)
+            row = named(row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE), inquiry.named_charges)
             first.append(row)
             if settles(row.bound):
                 rows = _with_cheap(inquiry, panel, row, tuple(first)) if panel.rows else tuple(first)
@@ -170,12 +170,12 @@ def _with_cheap(inquiry: Inquiry, panel: Panel, settling: AccountRow, first: tup
     profiles = {each.name: inquiry.profile(each, None, GLANCE) for each in others}
     able = [each for each in others if not isinstance(profiles[each.name], str)]  # the others have said why not
     parts = len({mechanism for mechanism, _ in inquiry.steps})
-    cheap = list(beside(settling.accountant, able, parts))
+    cheap = list(also_asked(settling.accountant, able, parts))
     for each in (*cheap, *(other for other in others if other not in able)):
         row = row_of(each, profiles[each.name], inquiry.quantity, inquiry.at, SHARE)
-        result[each.name] = named(row, inquiry.told)
+        result[each.name] = named(row, inquiry.named_charges)
     why = not_asked(settling.accountant)
-    result |= {each.name: AccountRow(each, None, why, asked=False) for each in others if each.name not in result}
+    result |= {each.name: AccountRow(each, None, why, consulted=False) for each in others if each.name not in result}
     return tuple(result[name] for name in panel.names)
 
 
@@ -188,7 +188,8 @@ def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) 
     share = SHARE if len(chosen) > 1 else 1.0
     turns = sorted(range(len(chosen)), key=lambda k: (chosen[k].heavy, chosen[k].stepwise))
     result = {
-        k: known.get(chosen[k].name) or named(row_of(chosen[k], profiles[k], inquiry.quantity, inquiry.at, share), inquiry.told)
+        k: known.get(chosen[k].name)
+        or named(row_of(chosen[k], profiles[k], inquiry.quantity, inquiry.at, share), inquiry.named_charges)
         for k in turns
     }
     rows = tuple(result[k] for k in range(len(chosen)))
@@ -197,7 +198,7 @@ def _everybody(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) 
         rows = tuple(
             row
             if row.bound is not None or longer is profile  # which would say what it said
-            else named(row_of(row.accountant, longer, inquiry.quantity, inquiry.at, share), inquiry.told)
+            else named(row_of(row.accountant, longer, inquiry.quantity, inquiry.at, share), inquiry.named_charges)
             for row, profile, longer in zip(rows, before, profiles, strict=True)
         )
     if not inquiry.attained:

@@ -59,14 +59,14 @@ class Calibration(Displayed):
     group_size: int = 1
     runs: int = 1
     quantity: str = "epsilon"
-    said: str = "epsilon"
+    wording: str = "epsilon"
 
     __repr__ = Displayed.__repr__
 
     def _line(self) -> str:
         at = "" if self.delta is None else f" at delta = {self.delta!r}"
         at += mark(self.delta, self.pipeline.privacy.dataset_size)
-        return f"{self.parameter} = {self.value:.10g}: {self.said} <= {up(self.upper)}{at}, accountant: {self.accountant}"
+        return f"{self.parameter} = {self.value:.10g}: {self.wording} <= {up(self.upper)}{at}, accountant: {self.accountant}"
 
     @property
     def epsilon(self) -> float | None:
@@ -125,7 +125,7 @@ def calibrate(
         str, list[float]
     ] = {}  # the values where they would take too much work, which they would at the values beside too
 
-    def asked(candidate: Pipeline, value: float, names: Sequence[str] | None) -> Account:
+    def answered(candidate: Pipeline, value: float, names: Sequence[str] | None) -> Account:
         result = account(candidate, names, delta, group_size=group_size, runs=runs)
         for row in result.rows:
             if row.too_much:
@@ -137,10 +137,10 @@ def calibrate(
             candidate = substitute(pipeline, chosen, value)
             if refused_by_keys(candidate):
                 return math.inf
-            result = asked(candidate, value, certified or _without(accountants, refused, value))
+            result = answered(candidate, value, certified or _without(accountants, refused, value))
             if certified and not _tight(result):
                 certified.clear()
-                result = asked(candidate, value, _without(accountants, refused, value))
+                result = answered(candidate, value, _without(accountants, refused, value))
             row = result.listed
             if row is not None and accountants is None and _tight(result):
                 certified[:] = [row.accountant.name]
@@ -205,8 +205,8 @@ def searched(
 
 def _without(accountants: Sequence[str] | None, refused: Mapping[str, Sequence[float]], value: float) -> Sequence[str] | None:
     """The accountants that did not refuse beside this value; all of them where none is left."""
-    beside = {name for name, values in refused.items() if any(value / BESIDE < old < value * BESIDE for old in values)}
-    return [name for name in accountants or ACCOUNTANTS if name not in beside] or accountants if beside else accountants
+    nearby = {name for name, values in refused.items() if any(value / BESIDE < old < value * BESIDE for old in values)}
+    return [name for name in accountants or ACCOUNTANTS if name not in nearby] or accountants if nearby else accountants
 
 
 def _tight(result: Account) -> bool:
@@ -237,9 +237,9 @@ def _search(
     stated: what the file has now. What is counted is looked for from there, or from MANY steps where that is more, as few steps are dear.
     """
     lowers = solve in ("noise", "scale")
-    whole = solve in ("steps", "batch-size")
-    place: Callable[[int], float] = _whole if whole else _decimal
-    index: Callable[[float], int] = _whole_index if whole else _decimal_index
+    counts = solve in ("steps", "batch-size")
+    place: Callable[[int], float] = _count if counts else _decimal
+    index: Callable[[float], int] = _count_index if counts else _decimal_index
     sign = 1 if lowers else -1  # along the grid, `sign` times the index makes epsilon smaller
 
     tried: list[tuple[int, float]] = []
@@ -248,11 +248,11 @@ def _search(
         tried.append((i, upper(place(i))))
         return tried[-1][1]
 
-    last = index(limit) if math.isfinite(limit) else (10**18 if whole else _decimal_index(1e12))
-    first = 1 if whole else _decimal_index(1e-9)
+    last = index(limit) if math.isfinite(limit) else (10**18 if counts else _decimal_index(1e12))
+    first = 1 if counts else _decimal_index(1e-9)
     counted = max(MANY if solve == "steps" else 1, index(stated or 1.0))
-    start = min(max(counted if whole else _decimal_index(1e-3 if solve in ("rate", "epochs") else 1.0), first), last)
-    walk = Walk(first, last, None if whole else 9 * 10 ** (DIGITS - 1) // 4)
+    start = min(max(counted if counts else _decimal_index(1e-3 if solve in ("rate", "epochs") else 1.0), first), last)
+    walk = Walk(first, last, None if counts else 9 * 10 ** (DIGITS - 1) // 4)
     good, bad = _bracket(epsilon, target, start, sign, walk)
     if good is None:
         reach = f"between {place(first):g} and {place(last):g}"
@@ -263,11 +263,11 @@ def _search(
         return place(good), None, True
     while abs(good - bad) > 1 and not exhausted():  # with fewer digits where each attempt is dear
         middle = _secant(tried, (place, index), target, good, bad)
-        found = epsilon(middle)
-        if math.isinf(found):  # which says nothing of the values beyond: most of them may be within reach
+        value = epsilon(middle)
+        if math.isinf(value):  # which says nothing of the values beyond: most of them may be within reach
             beyond = (bad - (bad - middle) // 2**halvings for halvings in range(1, HALVINGS + 1))
-            middle, found = next(((i, e) for i in beyond if i != bad and (e := epsilon(i)) < math.inf), (middle, found))
-        good, bad = (middle, bad) if found <= target else (good, middle)
+            middle, value = next(((i, e) for i in beyond if i != bad and (e := epsilon(i)) < math.inf), (middle, value))
+        good, bad = (middle, bad) if value <= target else (good, middle)
     return place(good), place(bad), abs(good - bad) <= 1
 
 
@@ -351,11 +351,11 @@ def _stated(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> float | N
     return float(value) if isinstance(value, int | float) else None
 
 
-def _whole(i: int) -> float:
+def _count(i: int) -> float:
     return i
 
 
-def _whole_index(x: float) -> int:
+def _count_index(x: float) -> int:
     return int(x)
 
 
@@ -453,6 +453,6 @@ def parameter_key(entry: Entry, solve: Parameter) -> str | None:
 def _limit(pipeline: Pipeline, targets: Sequence[tuple[str, str]], solve: Parameter) -> float:
     if solve == "batch-size":
         if pipeline.privacy.dataset_size is None:
-            raise InputError("expected privacy.dataset_size to solve for the batch size, found none")
+            raise InputError("privacy.dataset_size is missing: solving for the batch size needs it")
         return pipeline.privacy.dataset_size
     return 1.0 if solve == "rate" else math.inf

@@ -59,7 +59,7 @@ def calibrate_goal(
             measured[value] = (math.inf, "") if refused_by_keys(candidate) else goal.measure(candidate, group_size)
         return measured[value][0]
 
-    value, cheaper, adjacent = searched(upper, goal.target, pipeline, chosen, solve, goal.said)
+    value, cheaper, adjacent = searched(upper, goal.target, pipeline, chosen, solve, goal.wording)
     answer = substitute(pipeline, chosen, value)
     refuse_contradicted(answer)
     return Calibration(
@@ -75,7 +75,7 @@ def calibrate_goal(
         answer,
         group_size,
         quantity=goal.quantity,
-        said=goal.said,
+        wording=goal.wording,
     )
 
 
@@ -228,9 +228,7 @@ def _solved(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[d
 def _path(entries: list[dict[str, Any]], name: str, key: str) -> Path:
     at = next((position for position, entry in enumerate(entries) if entry["name"] == name), None)
     if at is None:
-        raise InputError(
-            f"--write: expected a [[mechanism]] of the name {quoted(name)} in the file, where the answer would go; found none"
-        )
+        raise InputError(f"--write: the file has no [[mechanism]] named {quoted(name)} to write the answer to")
     sampling = entries[at].get("sampling")
     return ("mechanism", at, "sampling", key) if type(sampling) is dict and key in sampling else ("mechanism", at, key)
 

@@ -84,9 +84,9 @@ def profile(
     for name, ask in TWO_SIDED.items():
         if name in result and not curve.close:
             with allowance(CURVE, 0.0, KEPT):
-                asked = ask(result[name][1], at, delta)
-            wide = [x for x in wide if not _narrow(asked, x, delta)]
-            curve = _both(curve, asked if certain else replace(asked, lower=np.zeros_like(at)))
+                answer = ask(result[name][1], at, delta)
+            wide = [x for x in wide if not _narrow(answer, x, delta)]
+            curve = _both(curve, answer if certain else replace(answer, lower=np.zeros_like(at)))
     rest = [one for name, one in result.items() if name not in TWO_SIDED]
     found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta, wide))
     return replace(found_all, upper=np.minimum(found_all.upper, delta_from_pairs(at, found_all.upper, at)))

@@ -28,7 +28,7 @@ ROUNDED = 1.0 + 1e-12
 class Goal(Protocol):
     """A number that falls as noise grows, and the most that it may be.
 
-    quantity: its name in files. target: the most. said: what it is, in words, with what it depends on.
+    quantity: its name in files. target: the most. wording: the quantity in words, with what it depends on.
     """
 
     @property
@@ -38,7 +38,7 @@ class Goal(Protocol):
     def target(self) -> float: ...
 
     @property
-    def said(self) -> str: ...
+    def wording(self) -> str: ...
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
         """An upper bound, inf where none is known, and who gives it. Raises CannotCertify where no noise would give one."""
@@ -50,7 +50,7 @@ class RhoGoal:
     """rho-zCDP of the whole file."""
 
     quantity: ClassVar[str] = "rho"
-    said: ClassVar[str] = "rho (zCDP)"
+    wording: ClassVar[str] = "rho (zCDP)"
 
     target: float
 
@@ -66,7 +66,7 @@ class AdvantageGoal:
     """The largest true positive rate less false positive rate of any test of membership, which is delta at epsilon 0."""
 
     quantity: ClassVar[str] = "advantage"
-    said: ClassVar[str] = "advantage (delta at epsilon 0)"
+    wording: ClassVar[str] = "advantage (delta at epsilon 0)"
 
     target: float
 
@@ -86,7 +86,7 @@ class PowerGoal:
     level: float
 
     @property
-    def said(self) -> str:
+    def wording(self) -> str:
         return f"true positive rate at a false positive rate of {self.level!r}"
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
@@ -115,7 +115,7 @@ class GaussianGoal:
     """
 
     quantity: ClassVar[str] = "mu"
-    said: ClassVar[str] = "mu (Gaussian DP)"
+    wording: ClassVar[str] = "mu (Gaussian DP)"
 
     target: float
 
@@ -125,7 +125,7 @@ class GaussianGoal:
 
 
 def _squares(steps: Steps) -> Iterator[float]:
-    for mechanism, count in (part for whole, times in steps for part in parts_of(whole, times)):
+    for mechanism, count in (part for step, times in steps for part in parts_of(step, times)):
         yield count * (0.0 if mechanism == Free() else _mu(mechanism)) ** 2
 
 

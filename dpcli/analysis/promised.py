@@ -66,7 +66,7 @@ def _cap(pipeline: Pipeline, listed: tuple[BillLine, ...], group_size: int) -> M
     steps = tuple((charge.mechanism, charge.count) for charge in listed)
     if cap.rho is None and (cap.epsilon is None or delta is None):
         raise InputError(
-            f"{pipeline.path or '<pipeline>'}: budget: expected a cap{'' if cap.epsilon is None else ' with a delta'}, found none: "
+            f"{pipeline.path or '<pipeline>'}: budget: {'a cap' if cap.epsilon is None else 'the delta of the cap'} is missing: "
             + UNCAPPED
         )
     if cap.epsilon is not None and delta == 0.0 and cap.rho is None:

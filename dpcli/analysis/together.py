@@ -54,14 +54,14 @@ def together(
         require_known(name)
     quick = accountants is None and tolerance is None
     panel = Panel(tuple(dict.fromkeys(accountants or ACCOUNTANTS)), quick, tolerance, rows)
-    whole = replace(_joint(pipelines), budget=budget)
+    joint = replace(_joint(pipelines), budget=budget)
     at = budget.delta if delta is None and epsilon is None and budget is not None else delta
     charges = tuple(
         replace(charge, name=f"{pipeline.path}: {charge.name}")
         for pipeline, runs in parts
         for charge in binding_charges(pipeline, group_size, runs)
     )
-    return priced(whole, charges, panel, at, epsilon, group_size)
+    return priced(joint, charges, panel, at, epsilon, group_size)
 
 
 def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:

@@ -318,9 +318,9 @@ def _stopped(error: BaseException, words: str, path: str) -> Document:
     interrupted = isinstance(error, KeyboardInterrupt | click.Abort)
     known = 130 if interrupted else 2 if isinstance(error, OSError) else 70  # as main ends
     code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else known
-    said = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
+    message = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
-    return stopped(words, path, said or type(error).__name__, code, places)
+    return stopped(words, path, message or type(error).__name__, code, places)
 
 
 def _error_text(document: Document, name: str) -> str:

@@ -116,13 +116,13 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """A square of a grid. value: None if it has none. said: the value as printed. closed: hatched."""
+    """A square of a grid. value: None if it has none. printed: the value in words. closed: hatched."""
 
     label: str
     column: int
     row: int
     value: float | None
-    said: str
+    printed: str
     closed: bool = False
 
 

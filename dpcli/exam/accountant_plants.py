@@ -109,7 +109,7 @@ class Plant:
         return replace(accountant, compose=compose, sound=accountant.sound or self.claims)
 
     def touches(self, accountant: Accountant, steps: Steps) -> bool:
-        """Whether it changes anything."""
+        """Return whether the bug changes anything."""
         answers = isinstance(self.profile(PrivacyProfile()), Planted) or (self.claims and not accountant.sound)
         return answers or self.steps(steps) != steps
 
@@ -140,14 +140,14 @@ SLOW_LAST = tuple(reversed([*MECHANISMS]))
 
 @functools.cache
 def questions() -> tuple[Known, ...]:
-    """Those first whose lower bounds an enumeration can contradict: a false one is found sooner."""
+    """Return all questions, those whose lower bounds an enumeration can contradict first: a false bound shows sooner."""
     return tuple(sorted(chain.from_iterable(map(known, SLOW_LAST)), key=lambda question: not question.tells_most(0)))
 
 
 def seen(plant: Plant, accountant: Accountant) -> bool:
-    """Whether some answer is false, asking only until there is one, and only what the bug touches; or nothing promises more.
+    """Return whether an answer is false, or no answer promises more than without the bug. Only questions that the bug touches are put.
 
-    Of a mechanism whose bound no data attain, more may be promised than the bound allows and still be true.
+    Where no data attain a mechanism's bound, an answer may promise more than the bound allows and still be true.
     """
     harmless = True
     for question in questions():

@@ -35,7 +35,7 @@ Document = dict[str, Any]
 
 @dataclass
 class Drawing:
-    """One source of randomness, and how large its numbers are."""
+    """A source of random keys, and how large its numbers are."""
 
     random: Random
 
@@ -46,7 +46,7 @@ class Drawing:
     def document(self) -> Document:
         privacy: Document = {"adjacency": self.random.choice([a.value for a in Adjacency])}
         if self.odds(0.7):
-            privacy["dataset_size"] = self.whole(None, 10)
+            privacy["dataset_size"] = self.count_of(None, 10)
         if self.odds(0.97):
             privacy["delta"] = self.delta()
         if self.odds(0.3):
@@ -79,7 +79,7 @@ class Drawing:
             keys = self.keys(kind, document["privacy"]["adjacency"], names)
         entry = {"name": f"m{len(names)}", "type": kind, **keys}
         if self.odds(0.7):
-            entry["steps"] = self.whole(None, 18)
+            entry["steps"] = self.count_of(None, 18)
         if self.odds(0.5):
             entry["sampling"] = self.sampling(document["privacy"])
             if self.odds(0.2) and entry["sampling"]["scheme"] != "none":
@@ -129,22 +129,22 @@ class Drawing:
     def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
         """Values for the required keys and for some of the others; None where it must name entries and there are none."""
         length = self.random.choice([1, 2, 3, 8])
-        found: Document = {}
+        result: Document = {}
         for name, member in members.items():
             if not member.required and self.odds(0.5):
                 continue
             value = fixed[name] if name in fixed else self.value(member.kind, member.rule, names, length)
             if value is None:
                 return None
-            found[name] = value
-        return found
+            result[name] = value
+        return result
 
     def value(self, kind: Kind, rule: Constraint | None, names: list[str], length: int) -> Any:
         match kind:
             case Number():
                 return self.number(rule)
             case WholeNumber():
-                return self.whole(rule, 18)
+                return self.count_of(rule, 18)
             case Flag():
                 return self.odds(0.5)
             case OneOf():
@@ -166,7 +166,7 @@ class Drawing:
                 return value
         return 0.5
 
-    def whole(self, rule: Constraint | None, most: float) -> int:
+    def count_of(self, rule: Constraint | None, most: float) -> int:
         for _ in range(TRIES):
             value = int(10.0 ** self.random.uniform(0.0, min(self.count, most)))
             if rule is None or rule.holds(value):
@@ -183,7 +183,7 @@ class Drawing:
 
 
 def resolves(document: Document) -> bool:
-    """Whether the file is valid, or makes trouble in another way than by a refusal."""
+    """Return whether the file is valid, or fails otherwise than by a refusal."""
     try:
         resolve(parse(text_of(document).encode(), "a.toml"))
     except DpcliError:

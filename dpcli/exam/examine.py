@@ -34,7 +34,7 @@ MOST = 8  # faults of one question that are told
 
 @dataclass(frozen=True, slots=True)
 class ExamLine:
-    """One question of the exam: how many cases it was put to, and the faults, of which the first few are kept."""
+    """A question of the exam, the number of its cases, and the first few faults."""
 
     question: str
     cases: int
@@ -58,10 +58,10 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
     if not references_of(kind):
         yield ExamLine("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
     brackets = (row(*situated) for situated in situations(kind))
-    yield asked(
+    yield exam_line(
         "lower bound <= enumeration <= upper bound", ((one.label, [str(fault) for fault in one.faults()]) for one in brackets)
     )
-    yield asked(
+    yield exam_line(
         "no accountant's answer is false",
         (
             (f"{name}, {question.label}", [str(answer) for answer in answers(load(ACCOUNTANTS[name]), [question]) if answer.false])
@@ -69,18 +69,18 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
             for name in sound()
         ),
     )
-    yield asked("what makes sense is enumerated", [(kind, [str(one) for one in sorted(unexamined(kind))])])
+    yield exam_line("what makes sense is enumerated", [(kind, [str(one) for one in sorted(unexamined(kind))])])
     subjects = drawn(kind, seed)
     mechanisms = [(subject, each) for subject in subjects for each, _ in subject.steps]
-    yield asked("no view contradicts another", ((subject.text, list(contradictions(each))) for subject, each in mechanisms))
-    yield asked("laws of any mechanism hold", ((subject.text, list(lawless(subject.pipeline))) for subject in subjects))
-    yield asked("planted bugs are seen", ((plant, [plant] if unseen(kind, plant) else []) for plant in PLANTS))
+    yield exam_line("no view contradicts another", ((subject.text, list(contradictions(each))) for subject, each in mechanisms))
+    yield exam_line("laws of any mechanism hold", ((subject.text, list(lawless(subject.pipeline))) for subject in subjects))
+    yield exam_line("planted bugs are seen", ((plant, [plant] if unseen(kind, plant) else []) for plant in PLANTS))
     claiming = [each for _, each in mechanisms if each.attained() and not each.summed]
-    yield asked("a view that is a tenth is seen", ((view, contradicted(claiming, view)) for view in VIEWS))
+    yield exam_line("a view that is a tenth is seen", ((view, contradicted(claiming, view)) for view in VIEWS))
 
 
 def lawless(pipeline: Pipeline) -> Iterator[str]:
-    """What breaks a law of any mechanism."""
+    """Yield what breaks a law of any mechanism."""
     for law in LAWS:
         with suppress(InputError):
             yield from (f"{law.__name__}: {fault}" for fault in law(pipeline))
@@ -98,31 +98,31 @@ def accountant(name: str, seed: str) -> Iterator[ExamLine]:
     this = load(ACCOUNTANTS[name])
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
     if this.sound:
-        told = ((question.label, list(answers(this, [question]))) for question in questions)
-        yield asked("no answer is false", ((label, [str(one) for one in given if one.false]) for label, given in told))
+        replies = ((question.label, list(answers(this, [question]))) for question in questions)
+        yield exam_line("no answer is false", ((label, [str(one) for one in given if one.false]) for label, given in replies))
         silent = next(answers(this, questions), None) is None
-        yield asked("it has an answer", [(name, ["none to any question"] if silent else [])])
+        yield exam_line("it has an answer", [(name, ["none to any question"] if silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if this.sound or bug.claims}
-    yield asked("planted bugs are seen", ((plant, [] if seen(bug, this) else [plant]) for plant, bug in bugs.items()))
+    yield exam_line("planted bugs are seen", ((plant, [] if seen(bug, this) else [plant]) for plant, bug in bugs.items()))
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
     """A privacy filter: its laws, and planted bugs."""
     some = (*runs(), *drawn_runs(f"{seed}/{name}"))
     ledgers = (opened(name, *opening) for opening in OPENINGS)
-    yield asked("laws of any filter hold", ((f"{one.epsilon}, {one.delta}", list(broken(one, some))) for one in ledgers))
-    yield asked("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
+    yield exam_line("laws of any filter hold", ((f"{one.epsilon}, {one.delta}", list(broken(one, some))) for one in ledgers))
+    yield exam_line("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
 
 
 def output_format(name: str, seed: str) -> Iterator[ExamLine]:
     """A format: it shows what it says that it shows, and what it drops is missed."""
-    yield asked("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
+    yield exam_line("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
     drawings = [document for document, _ in documents(name, seed)]
-    yield asked("nothing is left out", ((one.title, list(left_out(name, render_of(name), one))) for one in drawings))
-    yield asked("what is dropped is missed", ((what, [what] if unseen_in_format(name, what, seed) else []) for what in WITHOUT))
+    yield exam_line("nothing is left out", ((one.title, list(left_out(name, render_of(name), one))) for one in drawings))
+    yield exam_line("what is dropped is missed", ((what, [what] if unseen_in_format(name, what, seed) else []) for what in WITHOUT))
 
 
-def asked(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> ExamLine:
+def exam_line(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> ExamLine:
     """Count the cases of (label, faults), and keep the first faults with the labels of their cases."""
     count = 0
     faults: list[str] = []

@@ -1,4 +1,4 @@
-"""Which mechanism type x adjacency x sampling scheme x accountant is examined, and by what."""
+"""Table of the combinations mechanism type x adjacency x sampling scheme x accountant: by what each is examined."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def sound() -> tuple[str, ...]:
 
 @functools.cache
 def meaningful(kind: str) -> frozenset[Combination]:
-    """What a file may say without being refused, for every accountant that claims something."""
-    found = {(one.adjacency, one.scheme) for k in range(SEEDS) for one in drawn(kind, f"{SEED}/{k}" if k else str(SEED))}
-    return frozenset(_with(kind, found, sound()))
+    """Return the combinations that a file can state without being refused, for every sound accountant."""
+    places = {(one.adjacency, one.scheme) for k in range(SEEDS) for one in drawn(kind, f"{SEED}/{k}" if k else str(SEED))}
+    return frozenset(_with(kind, places, sound()))
 
 
 def enumerated(kind: str) -> set[Combination]:
@@ -55,7 +55,7 @@ EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L":
 
 
 def unexamined(kind: str) -> frozenset[Combination]:
-    """What makes sense, and is compared with no release."""
+    """Return the combinations that a file can state and no enumeration covers."""
     return meaningful(kind) - enumerated(kind)
 
 
@@ -74,9 +74,9 @@ def _cell(one: Combination, examined: dict[str, set[Combination]]) -> str:
     accountant = load(ACCOUNTANTS[one.accountant])
     if not accountant.sound:
         return "~"
-    letters = "".join(letter for letter, found in examined.items() if one in found)
-    asked = [question for question in known(one.kind) if (question.adjacency, question.scheme) == (one.adjacency, one.scheme)]
-    silent = bool(asked) and next(answers(accountant, asked), None) is None
+    letters = "".join(letter for letter, combinations in examined.items() if one in combinations)
+    questions = [question for question in known(one.kind) if (question.adjacency, question.scheme) == (one.adjacency, one.scheme)]
+    silent = bool(questions) and next(answers(accountant, questions), None) is None
     return "-" if silent else letters or "!"
 
 

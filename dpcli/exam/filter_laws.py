@@ -1,4 +1,4 @@
-"""What must hold of any privacy filter: each law yields what breaks it."""
+"""Laws of any privacy filter: each yields what breaks it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ExaminedLedger:
     delta: float
 
     def cost(self, run: Pipeline, delta: float) -> Amounts | None:
-        """None where it has no number for the run, which is then refused."""
+        """Return the run's cost; None where the filter has no number for it, and refuses it."""
         try:
             return amounts.read(self.the_filter.cost(run, delta).amounts)
         except (CannotCertify, NotRepresentable, InputError):
@@ -53,12 +53,12 @@ class ExaminedLedger:
     def caps(self) -> Amounts:
         return amounts.read(self.the_filter.caps(self.epsilon, self.delta))
 
-    def told(self, spent: Amounts) -> float:
+    def epsilon_of(self, spent: Amounts) -> float:
         """Epsilon of all that was charged."""
         return self.the_filter.epsilon(spent, self.delta)
 
     def granted(self, cost: Amounts) -> int:
-        """How often a run of this cost is granted, one after the other."""
+        """Return how often a run of this cost is granted, one after the other."""
         caps = self.caps
         return bisect.bisect_left(range(1, MOST + 1), True, key=lambda n: amounts.exceeded(times(cost, n), caps) is not None)
 
@@ -73,15 +73,15 @@ def certified(run: Pipeline, count: int, delta: float) -> float:
 
     LARGE where they need more than `delta` at that epsilon: of runs with a delta of their own no accountant may have more to say.
     """
-    found = account(run, CERTIFYING, delta=delta, runs=count).lower
-    if found is None:
+    least = account(run, CERTIFYING, delta=delta, runs=count).lower
+    if least is None:
         needed = account(run, CERTIFYING, epsilon=LARGE, runs=count).lower
         return LARGE if needed is not None and needed > delta * (1.0 + ROUNDING) else 0.0
-    return found
+    return least
 
 
 def runs() -> tuple[Pipeline, ...]:
-    """One run of each kind of charge that a ledger may see: whatever a type's keys may be, several entries, several steps."""
+    """Return a run of each kind of charge that a ledger may see: whatever a type's keys may be, several entries, several steps."""
     return (
         pipeline(entry("gaussian", steps=8, noise_multiplier=20.0), delta=None),
         pipeline(entry("gaussian", steps=300, rate=0.01, noise_multiplier=2.0), delta=None),
@@ -94,7 +94,7 @@ def runs() -> tuple[Pipeline, ...]:
 
 
 def drawn_runs(seed: str) -> Iterator[Pipeline]:
-    """One run, unsampled, of some of the registered types."""
+    """Draw unsampled runs of some of the registered types."""
     for kind in Random(seed).sample(list(MECHANISMS), SOME):
         for subject in drawn(kind, seed):
             unsampled = all(
@@ -105,15 +105,15 @@ def drawn_runs(seed: str) -> Iterator[Pipeline]:
 
 
 def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """What is granted stays within the cap, and is told as no less than what it certainly is."""
+    """Granted runs stay within the cap, and their stated epsilon is no less than their certified one."""
     for delta in DESCRIBED:
         cost = ledger.cost(run, delta)
         if cost is not None and (count := ledger.granted(cost)):
             least = certified(run, count, ledger.delta)
             if least > ledger.epsilon * (1.0 + ROUNDING):
                 yield f"{count} runs described at {delta} are granted, and have at least {least} instead of {ledger.epsilon}"
-            if least > ledger.told(times(cost, count)) * (1.0 + ROUNDING):
-                yield f"{count} runs described at {delta} are told as {ledger.told(times(cost, count))}, and have at least {least}"
+            if least > ledger.epsilon_of(times(cost, count)) * (1.0 + ROUNDING):
+                yield f"{count} runs described at {delta} are told as {ledger.epsilon_of(times(cost, count))}, and have at least {least}"
 
 
 def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
@@ -129,9 +129,9 @@ def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
 
 
 def no_free_delta(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """Where a larger delta makes one amount smaller, another grows."""
-    found = [(delta, cost) for delta in DESCRIBED if (cost := ledger.cost(run, delta)) is not None]
-    for (low, before), (high, after) in itertools.pairwise(found):
+    """Yield where a larger delta makes one amount smaller and none larger."""
+    costs = [(delta, cost) for delta in DESCRIBED if (cost := ledger.cost(run, delta)) is not None]
+    for (low, before), (high, after) in itertools.pairwise(costs):
         if any(after[name] < before[name] for name in before) and not any(after[name] > before[name] for name in before):
             yield f"described at {high} instead of {low}: {after} after {before}"
 
@@ -147,7 +147,7 @@ def a_currency(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
 
 
 def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """One run after another one: told as no less than what both certainly are, whichever is the first."""
+    """Two runs in a row cost no less than the certified epsilon of both, whichever is the first."""
     other = pipeline(entry("gaussian", steps=2, noise_multiplier=9.0), delta=None)
     for delta in DESCRIBED[:3]:
         costs = ledger.cost(run, delta), ledger.cost(other, delta)
@@ -158,25 +158,25 @@ def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
             yield "another order of charges is another sum"
         if amounts.exceeded(spent, ledger.caps) is None:
             both = replace(run, mechanisms=(*run.mechanisms, *(replace(e, name="another") for e in other.mechanisms)))
-            if certified(both, 1, ledger.delta) > ledger.told(spent) * (1.0 + ROUNDING):
-                yield f"{run} and another are told as {ledger.told(spent)}, and have at least {certified(both, 1, ledger.delta)}"
+            if certified(both, 1, ledger.delta) > ledger.epsilon_of(spent) * (1.0 + ROUNDING):
+                yield f"{run} and another are told as {ledger.epsilon_of(spent)}, and have at least {certified(both, 1, ledger.delta)}"
 
 
 def spending(ledger: ExaminedLedger) -> Iterator[str]:
-    """What was spent never decreases from one charge to the next, begins with nothing, and ends at the cap."""
+    """Spending never decreases from one charge to the next, begins with nothing, and ends at the cap."""
     eighths = [{name: cap * k / 8 for name, cap in ledger.caps.items()} for k in range(9)]
-    told = [ledger.told(spent) for spent in eighths]
-    if told[0] != 0.0 or any(math.isnan(epsilon) for epsilon in told) or told != sorted(told):
-        yield f"from nothing to the cap: {told}"
-    if not told[-1] <= ledger.epsilon * (1.0 + ROUNDING):
-        yield f"what is within the caps is told as {told[-1]} instead of {ledger.epsilon}"
+    epsilons = [ledger.epsilon_of(spent) for spent in eighths]
+    if epsilons[0] != 0.0 or any(math.isnan(epsilon) for epsilon in epsilons) or epsilons != sorted(epsilons):
+        yield f"from nothing to the cap: {epsilons}"
+    if not epsilons[-1] <= ledger.epsilon * (1.0 + ROUNDING):
+        yield f"what is within the caps is told as {epsilons[-1]} instead of {ledger.epsilon}"
     for name, cap in ledger.caps.items():
         if amounts.exceeded({**ledger.caps, name: amounts.EXACT.add(cap, Decimal("1e-300"))}, ledger.caps) is None:
             yield f"more than the cap of {name} is granted"
 
 
 def free(ledger: ExaminedLedger) -> Iterator[str]:
-    """What never touches private data costs nothing."""
+    """Runs that never touch private data cost nothing."""
     for kind, target in MECHANISMS.items():
         if load(target).free:
             cost = ledger.cost(pipeline(entry(kind, steps=3), delta=None), 0.0)
@@ -200,7 +200,7 @@ OF_LEDGERS = (spending, free, room)
 
 
 def broken(ledger: ExaminedLedger, some: tuple[Pipeline, ...]) -> Iterator[str]:
-    """What breaks any of the laws."""
+    """Yield what breaks any of the laws."""
     for law in OF_LEDGERS:
         yield from (f"{law.__name__}: {fault}" for fault in law(ledger))
     for run in some:

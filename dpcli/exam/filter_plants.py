@@ -80,7 +80,7 @@ class FirstEntry(PlantedFilter):
 
 
 class DeltaForgotten(PlantedFilter):
-    """What a run costs more for a larger delta is not charged."""
+    """Amounts that grow with delta are not charged."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost, less = self.inner.cost(pipeline, delta).amounts, self.inner.cost(pipeline, delta / 2.0).amounts
@@ -88,7 +88,7 @@ class DeltaForgotten(PlantedFilter):
 
 
 class DeltaOfTheLedgerIgnored(PlantedFilter):
-    """The caps are those at a large delta, and so is what is told."""
+    """The caps and the stated epsilon are those at a large delta."""
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
         return self.inner.caps(epsilon, max(delta, LARGE))
@@ -105,7 +105,7 @@ class Generous(PlantedFilter):
 
 
 class ToldLess(PlantedFilter):
-    """What was spent is told as a tenth."""
+    """The stated epsilon is a tenth of what was spent."""
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self.inner.epsilon(amounts, delta) / 10.0
@@ -125,7 +125,7 @@ FILTER_PLANTS: dict[str, Callable[[Filter], Any]] = {
 
 
 class PricedOnce(PlantedFilter):
-    """The filter itself, with what it said of a run."""
+    """The filter itself, which prices each run once."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         return priced(self.inner, pipeline, delta)  # type: ignore[arg-type]  # a filter is frozen, and so hashable
@@ -142,10 +142,10 @@ def opened(name: str, epsilon: float, delta: float) -> ExaminedLedger:
 
 
 def changes(planted: ExaminedLedger, honest: ExaminedLedger) -> bool:
-    """Whether the bug changes a cost, a cap or what is told."""
+    """Return whether the bug changes a cost, a cap or the stated epsilon."""
     caps = honest.caps
     costs = any(planted.cost(run, delta) != honest.cost(run, delta) for run in runs() for delta in DESCRIBED)
-    return costs or planted.caps != caps or planted.told(caps) != honest.told(caps)
+    return costs or planted.caps != caps or planted.epsilon_of(caps) != honest.epsilon_of(caps)
 
 
 def unseen(name: str, plant: str) -> bool:

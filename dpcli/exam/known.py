@@ -25,13 +25,13 @@ SURELY = 1.0 - 1e-6  # of a delta: a smaller one than that of the enumeration, w
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Steps whose worst release an enumeration finds. asked: positions in POINTS."""
+    """Steps whose worst release an enumeration finds. points: positions in POINTS."""
 
     reference: Reference
     scheme: str
     situation: Situation
     steps: Steps
-    asked: tuple[int, ...] = tuple(range(len(POINTS)))
+    points: tuple[int, ...] = tuple(range(len(POINTS)))
 
     @property
     def adjacency(self) -> str:
@@ -48,15 +48,17 @@ class Known:
         return worst(self.reference, self.situation)
 
     def tells_most(self, i: int) -> bool:
-        """Whether no data do worse than the enumeration at POINTS[i]: where lower bounds on the pairs are lower bounds on the steps; at the
-        last point cells may lose more than they should."""
+        """Return whether no data do worse than the enumeration at POINTS[i].
+
+        So it is where lower bounds on the pairs are lower bounds on the steps; at the last point cells may lose more than they should.
+        """
         attained = all(mechanism.attained() for mechanism, _ in self.steps)
         return attained and self.reference.loss < 1.0 and i < len(EPSILONS)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A bound, or None where what was said cannot be one, and what the enumeration knows: the upper end is at least, the lower at most."""
+    """A bound, or None where the answer cannot be one, and what the enumeration knows: the upper end is at least, the lower at most."""
 
     label: str
     bound: Bound | None
@@ -65,7 +67,7 @@ class Reply:
 
     @property
     def false(self) -> bool:
-        """Whether the enumeration contradicts it."""
+        """Return whether the enumeration contradicts the reply."""
         if self.bound is None:
             return True
         return not self.bound.upper >= self.least_upper or (self.bound.lower or 0.0) > self.most_lower
@@ -81,28 +83,28 @@ class Reply:
 @functools.cache
 def known(kind: str) -> tuple[Known, ...]:
     """Every situation of a mechanism type's references that makes sense."""
-    found = []
+    result = []
     for reference, scheme, situation in situations(kind):
         with suppress(InputError):
             charges = resolve(parsed(reference, scheme, situation), situation.group)
-            found.append(Known(reference, scheme, situation, tuple((charge.mechanism, charge.count) for charge in charges)))
-    return tuple(found)
+            result.append(Known(reference, scheme, situation, tuple((charge.mechanism, charge.count) for charge in charges)))
+    return tuple(result)
 
 
 def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
-    """One question, drawn at random, for each adjacency and scheme."""
+    """Draw a question for each adjacency and scheme."""
     random, questions = Random(f"{seed}/{kind}"), list(known(kind))
     random.shuffle(questions)
     chosen = {(question.adjacency, question.scheme): question for question in questions}
-    return tuple(replace(question, asked=(random.choice(question.asked),)) for question in chosen.values())
+    return tuple(replace(question, points=(random.choice(question.points),)) for question in chosen.values())
 
 
 def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Reply]:
-    """What it says, where it says anything."""
+    """Yield the accountant's replies, where it has any."""
     searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta  # for delta, over and over
     for question in questions:
         profile = accountant.compose(question.steps).tuned(None, SECONDS)
-        for i in question.asked:
+        for i in question.points:
             with suppress(NotRepresentable), accountant.within_allowance(LEAST):
                 try:
                     yield from _epsilons(profile, question, i)

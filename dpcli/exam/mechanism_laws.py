@@ -1,4 +1,4 @@
-"""What must hold of any mechanism, as a question to `account`: each law yields what breaks it."""
+"""Laws of any mechanism, as questions to `account`: each yields what breaks it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELTA = 1e-6
 
 
 def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
-    """What each accountant answers, inf where it has nothing to say."""
+    """Return each accountant's epsilon, inf where it has none."""
     return _upper(pipeline, group, delta, vars(accounting)["resolve"])
 
 
@@ -39,9 +39,9 @@ def copies(pipeline: Pipeline) -> Iterator[str]:
     if entry.epochs is not None or isinstance(entry.sampling, OncePerEpoch | BallsInBins):  # which count passes
         return
     several = tuple(replace(entry, name=f"it {i}", steps=1) for i in range(entry.steps))
-    whole, apart = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *several)))
-    for name in {*below(whole, apart), *below(apart, whole)}:
-        yield f"{name}: {entry.steps} steps cost {whole[name]}, as entries of their own {apart[name]}"
+    together, apart = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *several)))
+    for name in {*below(together, apart), *below(apart, together)}:
+        yield f"{name}: {entry.steps} steps cost {together[name]}, as entries of their own {apart[name]}"
 
 
 def steps(pipeline: Pipeline) -> Iterator[str]:
@@ -59,8 +59,8 @@ def groups(pipeline: Pipeline) -> Iterator[str]:
 
 def deltas(pipeline: Pipeline) -> Iterator[str]:
     """A smaller delta never has a smaller epsilon."""
-    found = upper(pipeline), upper(pipeline, delta=DELTA / 100.0)
-    yield from (f"{name}: epsilon rises with delta" for name in below(*found))
+    bounds = upper(pipeline), upper(pipeline, delta=DELTA / 100.0)
+    yield from (f"{name}: epsilon rises with delta" for name in below(*bounds))
 
 
 def numbers(pipeline: Pipeline) -> Iterator[str]:

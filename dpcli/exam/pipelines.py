@@ -14,7 +14,7 @@ from dpcli.mechanisms.spec import Spec
 
 
 def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:
-    """One entry; `keys` are the type's own. rate: of Poisson or fixed-size sampling."""
+    """Return an entry; `keys` are the type's own. rate: of Poisson or fixed-size sampling."""
     spec: Spec = load(MECHANISMS[kind])(**keys)
     sampled: dict[str, type[Poisson | FixedSize]] = {"poisson": Poisson, "fixed-size": FixedSize}
     sampling = None if rate is None else sampled[scheme](scheme, rate)

@@ -28,7 +28,7 @@ Resolve = Callable[..., tuple[BillLine, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A loss of which everybody is told `share`."""
+    """A loss with every number multiplied by `share`."""
 
     inner: PrivacyLoss
     share: float
@@ -74,29 +74,29 @@ class Scaled(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Claiming(Dominated):
-    """The same numbers, and the claim that they are attained."""
+    """A mechanism with the same numbers, and the claim that they are attained."""
 
     def attained(self) -> bool:
         return True
 
 
 def epsilon_over_ten(resolve: Resolve) -> Resolve:
-    return lambda *asked: tuple(replace(charge, mechanism=Scaled(charge.mechanism, 0.1)) for charge in resolve(*asked))
+    return lambda *group: tuple(replace(charge, mechanism=Scaled(charge.mechanism, 0.1)) for charge in resolve(*group))
 
 
 def count_ignored(resolve: Resolve) -> Resolve:
-    return lambda *asked: tuple(replace(charge, count=1) for charge in resolve(*asked))
+    return lambda *group: tuple(replace(charge, count=1) for charge in resolve(*group))
 
 
 def adjacency_ignored(resolve: Resolve) -> Resolve:
-    def found(pipeline: Pipeline, *asked: int) -> tuple[BillLine, ...]:
-        return resolve(replace(pipeline, privacy=replace(pipeline.privacy, adjacency=Adjacency.ADD_REMOVE)), *asked)
+    def planted(pipeline: Pipeline, *group: int) -> tuple[BillLine, ...]:
+        return resolve(replace(pipeline, privacy=replace(pipeline.privacy, adjacency=Adjacency.ADD_REMOVE)), *group)
 
-    return found
+    return planted
 
 
 def lower_bound_claimed(resolve: Resolve) -> Resolve:
-    return lambda *asked: tuple(replace(charge, mechanism=Claiming(charge.mechanism)) for charge in resolve(*asked))
+    return lambda *group: tuple(replace(charge, mechanism=Claiming(charge.mechanism)) for charge in resolve(*group))
 
 
 PLANTS: dict[str, Callable[[Resolve], Resolve]] = {
@@ -118,7 +118,7 @@ Claims = tuple[Bound, ...]
 
 
 def claims(reference: Reference, scheme: str, situation: Situation) -> Claims | None:
-    """What is claimed; None where the statement makes no sense."""
+    """Return the claimed bounds; None where the statement makes no sense."""
     with suppress(InputError):
         return claimed(reference, scheme, situation)
     return None
@@ -128,7 +128,7 @@ honest = functools.cache(claims)
 
 
 def changed(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
-    """Whether the bug changes anything about the statement; where it does not, nobody need be asked."""
+    """Return whether the bug changes the statement's charges; where it does not, no accountant need answer."""
     with suppress(InputError):
         pipeline = parsed(reference, scheme, situation)
         with suppress(InputError):

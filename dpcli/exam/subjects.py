@@ -26,7 +26,7 @@ TRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A pipeline that somebody could write. said: for whoever has to see it again."""
+    """A pipeline that somebody could write. source: how to draw it again."""
 
     kind: str
     adjacency: str
@@ -36,7 +36,7 @@ class Subject:
     steps: Steps
 
     @property
-    def said(self) -> str:
+    def source(self) -> str:
         return f"(seed {SEED}):\n{self.text}"
 
 

@@ -1,4 +1,4 @@
-"""What must hold between the views of one mechanism whose dominating pair is attained, and so exactly what it is."""
+"""Laws between the views of one mechanism whose dominating pair is attained, and therefore exact."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def cgf_covers_tails(mechanism: Mechanism) -> Iterator[str]:
     """The CGF is no less than what an integral of the tails gives."""
     for loss in mechanism.losses():
         for z in Z:
-            bound, found = float(loss.cgf(np.array([z]))[0]), from_tails(loss, float(z))
-            if found > bound * (1.0 + ROUNDING) + ROUNDING:
-                yield f"K({z}) = {bound}, by the tails at least {found}"
+            bound, by_tails = float(loss.cgf(np.array([z]))[0]), from_tails(loss, float(z))
+            if by_tails > bound * (1.0 + ROUNDING) + ROUNDING:
+                yield f"K({z}) = {bound}, by the tails at least {by_tails}"
 
 
 def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
@@ -58,18 +58,18 @@ def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
             continue
         for loss in mechanism.losses():
             tails = loss.tails(np.array([epsilon]))
-            found = math.exp(tails.p_above[0]) - math.exp(min(epsilon + tails.q_above[0], 700.0))
-            if found > delta * (1.0 + 1e-6) + 1e-12:
-                yield f"epsilon({delta}) = {epsilon}, where delta is {found} by the tails"
+            by_tails = math.exp(tails.p_above[0]) - math.exp(min(epsilon + tails.q_above[0], 700.0))
+            if by_tails > delta * (1.0 + 1e-6) + 1e-12:
+                yield f"epsilon({delta}) = {epsilon}, where delta is {by_tails} by the tails"
 
 
 def rho_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
     """K(z) <= rho z (z + 1), and the Renyi curve is at most rho times the order."""
     rho = mechanism.zcdp()
     for loss in mechanism.losses():
-        found = loss.cgf(Z)
-        if np.any(found > rho * Z * (Z + 1.0) * (1.0 + ROUNDING) + ROUNDING):
-            yield f"rho = {rho}, and K = {found} at {Z}"
+        values = loss.cgf(Z)
+        if np.any(values > rho * Z * (Z + 1.0) * (1.0 + ROUNDING) + ROUNDING):
+            yield f"rho = {rho}, and K = {values} at {Z}"
 
 
 def rdp_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
@@ -98,7 +98,7 @@ WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)  # of a pa
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:
-    """What one view says against another one; nothing where it has only one, or does not claim that its pair is attained."""
+    """Yield what one view says against another; nothing where there is only one, or the pair is not claimed to be attained."""
     if not mechanism.attained():
         return
     for law in (*BETWEEN, *(() if mechanism.summed else WITH_TAILS)):
@@ -121,7 +121,7 @@ class ScaledCgf:
 
 @dataclass(frozen=True, slots=True)
 class Tenth(Dominated):
-    """One view is a tenth of what it should be. view: its name, losses for the CGF."""
+    """A mechanism with one view a tenth of what it should be. view: its name, losses for the CGF."""
 
     view: str
 
@@ -161,7 +161,7 @@ VIEWS: dict[str, Callable[[Mechanism], float]] = {
 
 
 def answers(mechanism: Mechanism, view: str) -> bool:
-    """Whether a view has a number, of which a tenth is another one."""
+    """Return whether a view has a number that differs from its tenth."""
     with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
         return 1e-3 < VIEWS[view](mechanism) < math.inf
     return False

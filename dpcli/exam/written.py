@@ -1,4 +1,4 @@
-"""Documents whose every word can be found again, and each with one item left out."""
+"""Documents whose every word can be traced, and each with one item left out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DrawnDocument:
         return tuple(self.text() for _ in range(self.random.randint(1, most)))
 
     def number(self) -> float | int:
-        """As unlike any other as a word is; of any size."""
+        """Draw a number of any size, as unlike any other as a word is."""
         self.words += 1
         size = self.random.randint(-12, 12)
         return self.random.randint(10**15, 10**16) if size == 0 else self.random.uniform(1.0, 9.0) * 10.0**size
@@ -103,7 +103,7 @@ def numbers(value: Any) -> set[float]:
 
 
 def must_show(document: Document, part: str) -> set[str]:
-    """What a format that shows a part may not leave out: of a check that passed the name, and whatever is said of the others."""
+    """Return what a format that shows a part must not leave out: names of checks that passed, names and messages of the others."""
     if part == "checks":
         return words(
             [check.name if check.passed and not check.waived else (check.name, check.message) for check in document.checks]
@@ -116,7 +116,7 @@ def must_show(document: Document, part: str) -> set[str]:
 
 
 def _tenth(value: Any) -> Any:
-    """The same with every number a tenth."""
+    """Return the value with every number divided by ten."""
     if isinstance(value, Mapping):
         return {key: _tenth(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -185,7 +185,7 @@ def rendering(name: str, render: Callable[..., str]) -> Render:
 
 
 def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
-    """What the format leaves out of the parts that it shows, or tells as less than it is; what it shows as it must not."""
+    """Yield what the format leaves out of the parts that it shows, understates, or must not show."""
     shown = render(document)
     for part in shows(name):
         missing = {word for word in must_show(document, part) if word not in shown}
@@ -199,7 +199,7 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
             mild = milder(one)
             instead: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
             if mild != one and render(replace(document, **instead)) == shown:
-                yield f"{part}: {one} is told as {mild}"
+                yield f"{part}: {one} is shown as {mild}"
     if acting := {character for character in shown if not character.isprintable()} - {"\n", "\r"}:
         yield f"characters that nobody sees, or that a terminal acts on: {sorted(acting)}"
     if judges(name) and not JUDGED & set(shows(name)):

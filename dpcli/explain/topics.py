@@ -32,15 +32,15 @@ def read_topic(text: str) -> Topic:
 
 def _blocks(text: str) -> Iterator[str]:
     """Fenced blocks whole, every item of a list by itself, and what empty lines separate."""
-    held: list[str] = []
+    block: list[str] = []
     fenced = False
     for line in [*text.split("\n"), ""]:
         starts = not fenced and (not line or line.startswith(("- ", FENCE)))
-        if starts and held:
-            yield "\n".join(held)
-            held = []
+        if starts and block:
+            yield "\n".join(block)
+            block = []
         if line or fenced:
-            held.append(line)
+            block.append(line)
         if line.startswith(FENCE):
             fenced = not fenced
 

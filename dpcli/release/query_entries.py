@@ -91,7 +91,7 @@ def _read(query: str, table: Mapping[str, Any]) -> Entry:
     """A [[mechanism]] table, by the rules of the file: what they refuse, a ledger could not read again."""
     findings = Findings()
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
-    problems = [(fault.key, fault.expected, fault.found) for fault in findings.items]
+    problems = [(fault.key, fault.expected, fault.actual) for fault in findings.items]
     problems += [] if entry is None else [((key,), expected, wrong) for key, expected, wrong in entry.spec.problems()]
     for key, expected, wrong in problems:
         raise InputError(f'query "{query}": {table["type"]}: {".".join(map(str, key))}: expected {expected}, found {wrong}')

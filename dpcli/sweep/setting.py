@@ -242,7 +242,7 @@ def _judge(settings: list[Setting], tables: Mapping[str, Any], findings: Finding
                 reported.add((place, fault.message))
                 # Where no change is about the key, the place does not name it.
                 named = f"{key_text(fault.key)}: {fault.expected}" if place == setting.place else fault.expected
-                findings.add(fault.rule, place, named, fault.found, fault.hint)
+                findings.add(fault.rule, place, named, fault.actual, fault.hint)
 
 
 def _overlapping(setting: Setting) -> Iterator[tuple[KeyChange, KeyChange]]:

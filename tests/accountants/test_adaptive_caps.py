@@ -95,7 +95,7 @@ def test_without_a_cap_nothing_is_promised_anywhere(tmp_path: Path) -> None:
     found = json.loads(dpcli("account", "held.toml", "-f", "json", folder=tmp_path).out)
     assert found["result"]["epsilon_upper"] == 3.0 and found["budget"]["spent"] < 2.0
     summed = dpcli("account", "free.toml", "other.toml", folder=tmp_path)
-    assert summed.code == 2 and "free.toml: budget: expected a cap, found none" in summed.err
+    assert summed.code == 2 and "free.toml: budget: a cap is missing" in summed.err
     judged = dpcli("gate", "free.toml", "--max-epsilon", "3", "-f", "json", folder=tmp_path)
     assert json.loads(judged.out)["files"][0]["result"]["epsilon_upper"] == 3.0
 
@@ -117,7 +117,7 @@ def test_in_a_sum_an_adaptive_file_counts_with_its_cap() -> None:
         for noise in (3.0, 9.0)
     ]
     assert sums[0] == sums[1] > 3.0
-    with pytest.raises(InputError, match="expected a cap"):
+    with pytest.raises(InputError, match="a cap is missing"):
         together([(named(adaptive(3.0, None)), 1), (other, 1)])
 
 

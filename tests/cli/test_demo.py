@@ -129,7 +129,7 @@ def test_every_point_is_within_the_axes_and_in_order(epsilon: float, trials: int
         (("delta", "--trials", "10"), "--trials cannot be combined with a file or a name; it belongs to --demo"),
         (("examples/mnist.toml", "-o", "x.svg"), "dpcli plot trade-off examples/mnist.toml draws the file"),
         (("delta", "-o", "x.svg"), "with the name of a rule or a term"),
-        ((), "expected FILE, NAME or --demo, found none"),
+        ((), "expected FILE, NAME or --demo"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], message: str) -> None:

@@ -106,10 +106,10 @@ def answered(adjacency: str, sampled: tuple[str, ...], noise: tuple[str, ...]) -
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "nothing": ((), "expected FILE, or --noise-multiplier"),
+    "nothing": ((), "expected FILE, --noise-multiplier"),
     "two mechanisms": (("--pure", "1", "--noise-multiplier", "1"), "found both"),
     "two counts": (("--noise-multiplier", "1", "--steps", "1", "--epochs", "1", "--delta", "1e-6"), "found both"),
-    "no delta": (("--noise-multiplier", "1"), "expected --delta"),
+    "no delta": (("--noise-multiplier", "1"), "--delta is missing"),
     "negative noise": (("--noise-multiplier", "-1", "--delta", "1e-6"), "--noise-multiplier: expected a number > 0, found -1.0"),
     "rate above 1": (
         (*PLAIN, "--steps", "1", "--sampling-rate", "2"),

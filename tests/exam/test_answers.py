@@ -47,13 +47,13 @@ def test_every_accountant_answers_or_says_why(kind: str, part: slice) -> None:
     assert cases, f"nothing of type {kind} was drawn (seed {SEED})"
     for number, subject in cases[part]:
         rows = account(subject.pipeline).rows
-        assert all((row.bound is None) == bool(row.reason) for row in rows), subject.said
+        assert all((row.bound is None) == bool(row.reason) for row in rows), subject.source
         for name in ACCOUNTANTS:
             try:
                 with suppress(NotRepresentable):
                     _asked(name, subject.steps, DELTAS[number % len(DELTAS)])
             except Exception as error:
-                raise AssertionError(f"{name} {subject.said}") from error
+                raise AssertionError(f"{name} {subject.source}") from error
 
 
 @pytest.mark.sampled(9, 14)
@@ -69,7 +69,7 @@ def test_a_crowd_that_is_always_sampled_is_answered(kind: str, part: slice) -> N
                     rows = account(subject.pipeline, ["basic", "rdp"], group_size=size).rows
                     assert all((row.bound is None) == bool(row.reason) for row in rows)
             except Exception as error:
-                raise AssertionError(f"{size} at once {subject.said}") from error
+                raise AssertionError(f"{size} at once {subject.source}") from error
 
 
 @pytest.mark.sampled(2, 2)
@@ -80,7 +80,7 @@ def test_what_is_found_by_searching_leads_back(name: str) -> None:
         subject = Random(f"{SEED}/{kind}").choice(drawn(kind, str(SEED)))
         for delta in DELTAS:
             with suppress(NotRepresentable):
-                _leads_back(name, subject.steps, delta, subject.said)
+                _leads_back(name, subject.steps, delta, subject.source)
 
 
 @pytest.mark.long

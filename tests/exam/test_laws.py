@@ -25,7 +25,7 @@ def test_a_law_holds(kind: str, part: slice) -> None:
     asked = [(subject, LAWS[k % len(LAWS)]) for k, subject in enumerate(drawn(kind, str(SEED)), list(MECHANISMS).index(kind))]
     for subject, law in asked[part]:
         with suppress(InputError):
-            assert list(law(subject.pipeline)) == [], (law.__name__, subject.said)
+            assert list(law(subject.pipeline)) == [], (law.__name__, subject.source)
 
 
 @pytest.mark.nightly
@@ -34,4 +34,4 @@ def test_all_laws_hold(kind: str) -> None:
     for subject in drawn(kind, str(SEED)):
         for law in LAWS:
             with suppress(InputError):
-                assert list(law(subject.pipeline)) == [], (law.__name__, subject.said)
+                assert list(law(subject.pipeline)) == [], (law.__name__, subject.source)

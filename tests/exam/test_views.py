@@ -72,7 +72,7 @@ def mechanisms(kind: str, seed: str) -> Iterator[tuple[Mechanism, Subject]]:
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_no_view_contradicts_another(kind: str) -> None:
     for mechanism, subject in mechanisms(kind, str(SEED)):
-        assert list(contradictions(mechanism)) == [], subject.said
+        assert list(contradictions(mechanism)) == [], subject.source
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)

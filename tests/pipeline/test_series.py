@@ -255,7 +255,7 @@ def test_what_is_solved_for_in_a_query_is_written_into_no_mechanism() -> None:
     )
     pipeline = parse(text.encode(), "a")
     answer = Calibration("noise", (("q", "scale"),), 1.0, 1e-5, 2.5, 1.0, "exact", None, None, True, pipeline)
-    with pytest.raises(InputError, match="the name 'q' in the file, where the answer would go; found none"):
+    with pytest.raises(InputError, match=r"the file has no \[\[mechanism\]\] named 'q'"):
         solved_text(text.encode(), answer)
 
 

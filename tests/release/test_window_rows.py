@@ -86,7 +86,7 @@ def of_training(read: Callable[[str, RowWindow], tuple[list[str], list[list[Any]
     try:
         names, rows = read(str(where), only)
     except InputError as problem:
-        if "found none" not in str(problem):
+        if "there are no rows" not in str(problem):
             raise
         return set()
     return {row[names.index("id")] for row in rows}

@@ -79,8 +79,8 @@ def test_every_block_is_drawn_as_it_is(by: str, tenths: dict[int, int], retired:
     assert {*shares, *state.retired} <= set(squares) and not found.notes
     for block, square in squares.items():
         assert square.value == (pytest.approx(shares[block] / 10) if block in shares else None)
-        assert square.closed == (block in state.retired) == (CLOSED in square.said)
-        assert (EMPTY in square.said) == (block not in shares)
+        assert square.closed == (block in state.retired) == (CLOSED in square.printed)
+        assert (EMPTY in square.printed) == (block not in shares)
         assert grid.marked(square) == (shares.get(block, 0) >= 10)
         if block in shares:
             assert grid.step(square.value or 0.0) == min(shares[block] // 2, 5)
@@ -103,7 +103,7 @@ def test_the_picture_in_every_format(by: str, tenths: dict[int, int], retired: l
     text = load(CHART_FORMATS["svg"])(found)
     root = ElementTree.fromstring(text)
     titles = Counter(path.findtext(f"{SVG}title") for path in root.iter(f"{SVG}path") if path.find(f"{SVG}title") is not None)
-    assert titles == Counter(f"{square.label}: {square.said}" for square in grid.squares)
+    assert titles == Counter(f"{square.label}: {square.printed}" for square in grid.squares)
     full = sum(map(grid.marked, grid.squares))
     assert len(list(root.iter(f"{SVG}circle"))) == full + 1  # and in the legend
     drawn = scene(found)

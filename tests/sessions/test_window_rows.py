@@ -227,7 +227,7 @@ def test_what_is_read_is_that_of_a_file_of_the_window_alone(name: str, ending: s
 def test_a_window_without_rows_is_refused(name: str, ending: str, folder: Callable[..., Folder]) -> None:
     here = folder(name, ending)
     here.write(here.rows(1)[1])
-    with pytest.raises(InputError, match='expected rows whose "day" lies in 2026-03-01, found none'):
+    with pytest.raises(InputError, match='there are no rows whose "day" lies in 2026-03-01'):
         here.reading.read(here.plan(["2026-03-01"]))
 
 
@@ -239,7 +239,7 @@ def test_a_table_without_the_column_is_the_word_of_the_file(name: str, ending: s
     here.write([{key: value for key, value in row.items() if key != "day"} for row in inside])
     plan = here.plan()
     if ending == ".jsonl":
-        with pytest.raises(InputError, match=r'expected rows whose "when" lies in .*, found none'):
+        with pytest.raises(InputError, match='there are no rows whose "when" lies in '):
             here.reading.read(plan)
         return
     assert plan.rows is None and here.reading.read(plan)

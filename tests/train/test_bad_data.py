@@ -133,7 +133,7 @@ TEXTS = {
     "twice": (b"a,a,label\n1,2,0\n", "expected columns of different names, found two of the same"),
     "empty": (b"", "expected the names of the columns in the first line, found an empty file"),
     "blank": (b"\n\n\n", "expected the names of the columns in the first line, found an empty file"),
-    "no rows": (b"a,label\n", "train.data: expected records, found none"),
+    "no rows": (b"a,label\n", "train.data: there are no records"),
     "label alone": (b"label\n0\n1\n", "expected a column of numbers and the label, found only the label"),
     "a name": (b"a,who,label\n1,Alice Smith,0\n", "expected numbers in column 2, found a value that is not a number"),
     "named label": (b"a,label\n1,Alice\n", "expected numbers in column 2, found a value that is not a number"),
@@ -143,7 +143,7 @@ TEXTS = {
     "beyond single precision": (b"a,label\n1e300,0\n", "train.data: expected finite inputs"),
     "half a label": (b"a,label\n1,0.7\n", "train.data: expected whole numbers as labels (a label is not)"),
     "no label": (b"a,label\n1,nan\n", "train.data: expected whole numbers as labels (a label is not)"),
-    "a third label": (b"a,label\n1,2\n", "train.classes: expected labels from 0 to 1, found another"),
+    "a third label": (b"a,label\n1,2\n", "train.classes: expected labels from 0 to 1 (a label is not)"),
 }
 
 
@@ -184,7 +184,7 @@ ARCHIVES = {
     "damaged": (b"PK\x03\x04" + b"\0" * 100, UNREADABLE),
     "empty": (b"", UNREADABLE),
     "objects": (zipped(inputs=np.array([["Alice", None]] * 4, object), labels=LABELS), UNREADABLE),
-    "other names": (zipped(x=INPUTS, y=LABELS), "bad.npz: expected arrays named inputs and labels, found none of some name"),
+    "other names": (zipped(x=INPUTS, y=LABELS), "bad.npz: expected arrays named inputs and labels; at least one is missing"),
     "a scalar": (zipped(inputs=np.float64(1), labels=LABELS), "train.data: expected inputs of shape (n, ...)"),
     "a scalar label": (zipped(inputs=INPUTS, labels=np.int64(1)), "train.data: expected one label for each record, found labels"),
     "two-dimensional labels": (
@@ -260,7 +260,8 @@ def test_records_of_a_custom_task_without_owners() -> None:
     def check(values: Any) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             owned = returning(values, monkeypatch, units="user", task="custom", model="bad_user:model", loss="bad_user:loss")
-            assert refusal(owned, custom.build) == "bad_user:load: expected (records, units), found something else"
+            kind = type(values).__name__ + (" of another length" if isinstance(values, tuple) else "")
+            assert refusal(owned, custom.build) == f"bad_user:load: expected a pair (records, units), found {kind}"
 
     require_each([None, 3.0, INPUTS[:2], (INPUTS,), (INPUTS, LABELS, LABELS)], check)
 

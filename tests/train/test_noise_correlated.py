@@ -239,7 +239,7 @@ def test_a_new_run_has_nothing_to_do_with_the_one_before(name: str) -> None:
     spread = np.sqrt(np.outer(np.diag(expected), np.diag(expected)) / 40_000)
     cross = drawn[:5] @ drawn[5:].T / 40_000
     assert np.abs(cross / spread).max() < 5.5
-    with pytest.raises(InputError, match="expected no more than the 2 x 5 steps of correlated noise that are accounted for"):
+    with pytest.raises(InputError, match="all 2 x 5 steps of correlated noise that are accounted for were taken"):
         noise.next(shapes)
 
 

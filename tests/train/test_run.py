@@ -134,7 +134,7 @@ def test_a_seed_is_not_private_and_says_so(file: Path, tmp_path: Path) -> None:
         ("steps = 30", 'steps = 30\npartition = "region"', "partition"),
         ("dataset_size = 1_437", "dataset_size = 1_000", "at least the number of private records"),
         ('model = "logistic"', 'model = "transformer"', "train.model"),
-        ('data = "digits"', 'data = "not-here.npz"\nclasses = 10', "found none at not-here.npz"),
+        ('data = "digits"', 'data = "not-here.npz"\nclasses = 10', "no such file: not-here.npz"),
         ('unit = "example"', 'unit = "user"\nmax_contributions = 3', "max_contributions"),
     ],
 )

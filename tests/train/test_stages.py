@@ -125,7 +125,7 @@ def test_lint_takes_the_entries_that_training_performs() -> None:
             _entries(subject.pipeline, replace(stated, mechanism="it"), "staged.toml")
         except InputError as problem:
             refused = str(problem)
-        assert [found.key for found in wrong] == (["train.mechanism"] if "train.mechanism" in refused else []), subject.said
+        assert [found.key for found in wrong] == (["train.mechanism"] if "train.mechanism" in refused else []), subject.source
 
     require_each(MECHANISMS, check)
 

@@ -87,9 +87,9 @@ def command(
         result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
     outcome = document(result, diagnostics, digits, sources, words)
     if tables is not None:
-        from dpcli.analysis.documents.alternatives import beside, with_beside
+        from dpcli.analysis.documents.alternatives import alternatives, with_alternatives
 
-        outcome = with_beside(outcome, beside(tables, delta, epsilon, accountants or None, group_size), digits)
+        outcome = with_alternatives(outcome, alternatives(tables, delta, epsilon, accountants or None, group_size), digits)
     code = emit(replace(outcome, place=_place(data, result)) if result.exit_code == 1 else outcome, format_, outputs)
     if write is not None:
         from dpcli.cli.outputs import leave_pipeline

@@ -89,5 +89,5 @@ def _written(calibration: Calibration, flags: dict[str, Any]) -> str:
     given = {name: value for name, value in stated.given.items() if name in flags}
     if calibration.delta is None:
         return text_of_flags(stated.tables(None), "calibrate-sigma", given)
-    asked = {"target_epsilon": calibration.target, "delta": calibration.delta, **given}
-    return text_of_flags(stated.tables(calibration.delta, calibration.target), "calibrate-sigma", asked)
+    flags_given = {"target_epsilon": calibration.target, "delta": calibration.delta, **given}
+    return text_of_flags(stated.tables(calibration.delta, calibration.target), "calibrate-sigma", flags_given)

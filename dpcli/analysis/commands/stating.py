@@ -53,6 +53,6 @@ def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None)
     pure = given.pure is not None or given.laplace
     tables = given.tables(0.0 if delta is None and epsilon is None and pure else delta)
     if delta is None and epsilon is None and not pure:
-        raise InputError("expected --delta (well below 1 / number of records), found none")
-    asked = {"delta": delta} if delta is not None else {}
-    return tables, text_of_flags(tables, "account", {**given.given, **asked})
+        raise InputError("--delta is missing: state a delta well below 1 / number of records")
+    at_delta = {"delta": delta} if delta is not None else {}
+    return tables, text_of_flags(tables, "account", {**given.given, **at_delta})

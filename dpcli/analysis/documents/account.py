@@ -226,7 +226,7 @@ def _as_json(detail: Mapping[str, float]) -> str:
 def _accountants(account: Account, decimals: int) -> Table:
     notes: dict[str, int] = {}
     rows = []
-    for row in (row for row in account.rows if row.asked):
+    for row in (row for row in account.rows if row.consulted):
         if row.bound is None:
             mark = notes.setdefault(row.reason or "", len(notes) + 1)
             rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
@@ -248,7 +248,7 @@ def _accountants(account: Account, decimals: int) -> Table:
 
 def _left_out(account: Account) -> tuple[str, ...]:
     """Name the rows that were left out, and how to ask for them."""
-    names = [row.accountant.name for row in account.rows if not row.asked]
+    names = [row.accountant.name for row in account.rows if not row.consulted]
     assert account.winner is not None or not names
     winner = account.winner.accountant.name if account.winner else ""
     return (f"not run, as {winner} is certified to within 1e-9: {', '.join(names)} (run them with -a all)",) if names else ()

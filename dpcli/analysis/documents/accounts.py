@@ -24,7 +24,7 @@ def document(
     added = [single.document(account, (), decimals, sources) for account in sums.values()]
     members = {name: [a.pipeline.path for a, _ in files if a.pipeline.privacy.dataset == name] for name in sums}
     facts = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
-    whole = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account, _ in files)
+    covered = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account, _ in files)
     every, names = [*alone, *added], [*(account.pipeline.path for account, _ in files), *(f'dataset "{name}"' for name in sums)]
     code = max(one.exit_code for one in every)  # 3 before 1 before 0
     return Document(
@@ -52,7 +52,7 @@ def document(
         ),
         findings=tuple(chain.from_iterable(one.findings for one in every)),
         checks=tuple(chain.from_iterable(one.checks for one in every)),
-        total=added[0].total if whole else None,
+        total=added[0].total if covered else None,
         exit_code=code,
         records=[
             {"file": account.pipeline.path, **record}

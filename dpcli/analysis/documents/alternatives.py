@@ -20,7 +20,7 @@ OTHER = {"add-remove": "replace-one", "replace-one": "add-remove"}
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Alternative:
     """Another reading of the flags.
 
     scheme: None where every step sees every record. upper: its headline, inf where nothing is certified; reason: why it has none.
@@ -35,9 +35,9 @@ class Beside:
     reason: str | None = None
 
 
-def beside(
+def alternatives(
     tables: Mapping[str, Any], delta: float | None, epsilon: float | None, accountants: Sequence[str] | None, group_size: int
-) -> tuple[Beside, ...]:
+) -> tuple[Alternative, ...]:
     """Return the cost under the other adjacency, and, if batches may be slices of a shuffled order, under both.
 
     Args:
@@ -72,7 +72,7 @@ def _one(
     epsilon: float | None,
     accountants: Sequence[str] | None,
     group_size: int,
-) -> Beside:
+) -> Alternative:
     quantity: Quantity = "epsilon" if epsilon is None else "delta"
     try:
         pipeline = pipeline_of_flags(tables)
@@ -82,9 +82,9 @@ def _one(
             else headline(pipeline, delta, epsilon, group_size)
         )
     except DpcliError as problem:
-        return Beside(scheme, adjacency, quantity, math.inf, None, None, str(problem))
+        return Alternative(scheme, adjacency, quantity, math.inf, None, None, str(problem))
     winner = None if result.winner is None else result.winner.accountant.name
-    return Beside(scheme, adjacency, quantity, result.upper, result.lower, winner, None if winner else "nothing is certified")
+    return Alternative(scheme, adjacency, quantity, result.upper, result.lower, winner, None if winner else "nothing is certified")
 
 
 SAYS = {
@@ -94,7 +94,7 @@ SAYS = {
 }
 
 
-def with_beside(document: Document, others: Sequence[Beside], decimals: int) -> Document:
+def with_alternatives(document: Document, others: Sequence[Alternative], decimals: int) -> Document:
     """The document with what else the flags could have meant, after the accountants."""
     if not others:
         return document
@@ -119,7 +119,7 @@ def with_beside(document: Document, others: Sequence[Beside], decimals: int) -> 
     )
 
 
-def _data(other: Beside) -> dict[str, object]:
+def _data(other: Alternative) -> dict[str, object]:
     return {
         "sampling": other.scheme,
         "adjacency": other.adjacency,

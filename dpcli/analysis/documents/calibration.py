@@ -53,14 +53,14 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
     values = calibration.values
     return Document(
         headline=f"{key} = {calibration.value:.10g} for {where}: "
-        f"{calibration.said} <= {up(calibration.upper, decimals)}{at} "
+        f"{calibration.wording} <= {up(calibration.upper, decimals)}{at} "
         f"(target {calibration.target!r}; {setting}; accountant: {calibration.accountant})",
         data={
             "schema": "dpcli/calibrate/v1",
             "parameter": calibration.parameter,
             "mechanisms": [{"name": name, key: value} for name, key, value in values],
             f"target_{quantity}": calibration.target,
-            "quantity": calibration.said,
+            "quantity": calibration.wording,
             "delta": calibration.delta,
             "statement": {"unit": calibration.pipeline.privacy.unit, "adjacency": calibration.pipeline.privacy.adjacency.value},
             "result": result,
@@ -72,7 +72,7 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
         findings=tuple(map(finding, diagnostics)),
         tables=(
             Table(
-                f"calibration ({calibration.said} rounded up)",
+                f"calibration ({calibration.wording} rounded up)",
                 ("", key, quantity, f"target {calibration.target!r}"),
                 tuple(rows),
                 frozenset({1, 2}),
@@ -123,8 +123,8 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
                 *setting,
             )
         )
-    told = (f"{calibration.quantity}_upper", f"target_{calibration.quantity}")
-    columns = ("kind", "mechanism", "key", "value", *told, "delta", "unit", "adjacency", "accountant")
+    bounds = (f"{calibration.quantity}_upper", f"target_{calibration.quantity}")
+    columns = ("kind", "mechanism", "key", "value", *bounds, "delta", "unit", "adjacency", "accountant")
     return Sheet(columns, tuple(rows))
 
 

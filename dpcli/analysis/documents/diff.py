@@ -59,8 +59,8 @@ def data(difference: Difference, code: int) -> dict[str, Any]:
 
 
 def _side(account: Account) -> dict[str, Any]:
-    whole = account_report.data(account)
-    return {key: whole[key] for key in ("pipeline", "statement", "result")}
+    data_of_side = account_report.data(account)
+    return {key: data_of_side[key] for key in ("pipeline", "statement", "result")}
 
 
 def priced_data(one: Priced) -> dict[str, Any]:

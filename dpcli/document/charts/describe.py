@@ -36,7 +36,7 @@ def _grid(grid: Grid) -> Iterator[str]:
     yield f"{len(grid.squares)} squares, each a {grid.what}: " + ", ".join(f"{count} {words}" for words, count in counts if count)
     most = sorted(valued, key=lambda square: -(square.value or 0.0))[:MOST]
     if most:
-        yield "the greatest values: " + ", ".join(f"{square.label} {square.said}" for square in most)
+        yield "the greatest values: " + ", ".join(f"{square.label} {square.printed}" for square in most)
 
 
 def _line(line: Line) -> str:

@@ -26,7 +26,7 @@ def render(chart: Chart, **_: object) -> bytes:
     try:
         figure_type, halo = load("matplotlib.figure:Figure"), load("matplotlib.patheffects:withStroke")
     except ImportError:
-        raise InputError("png: expected matplotlib, found none: pip install 'dpcli[plot]', or write an .svg") from None
+        raise InputError("png: matplotlib is not installed: pip install 'dpcli[plot]', or write an .svg") from None
     result = scene(chart)
     figure = figure_type(figsize=(result.width / 100.0, result.height / 100.0), dpi=DPI, facecolor=LIGHT["paper"])
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))

@@ -86,7 +86,7 @@ def grid_scene(chart: Chart, grid: Grid) -> Scene:
 
 def square_said(square: Square) -> str:
     """A square in words."""
-    return f"{square.label}: {square.said}"
+    return f"{square.label}: {square.printed}"
 
 
 def _mesh(grid: Grid, top: float, inner: float) -> Mesh:
@@ -150,7 +150,7 @@ def _name(scene: Scene, grid: Grid, square: Square, box: Box) -> None:
     room = box.right - box.left - 10.0 - (STRIP if square.closed else 0.0)
     scene.words.append(Words((box.left + 6.0, box.top + 16.0), _cut(visible(square.label), room), SMALL, ink, bold=True))
     indent = 16.0 if grid.marked(square) else 0.0
-    for i, line in enumerate(visible(square.said).split(", ")):
+    for i, line in enumerate(visible(square.printed).split(", ")):
         at = box.left + 6.0 + (0.0 if i else indent), box.top + 30.0 + 13.0 * i
         scene.words.append(Words(at, _cut(line, room - indent), FINE, ink))
 

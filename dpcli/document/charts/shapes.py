@@ -24,12 +24,12 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A polygon, more or less transparent. said: what it is, for whoever points at it."""
+    """A polygon, more or less transparent. title: the words shown on hover."""
 
     points: tuple[Point, ...]
     tone: Tone | Ink
     opacity: float
-    said: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

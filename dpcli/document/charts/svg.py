@@ -54,7 +54,7 @@ def _body(scene: Scene) -> Iterator[str]:
     yield from map(_stroke, scene.grid)
     for fill in scene.fills:
         opacity = f' fill-opacity="{fill.opacity:g}"' if fill.opacity < 1.0 else ""
-        title = f"><title>{escape(visible(fill.said))}</title></path>" if fill.said else "/>"
+        title = f"><title>{escape(visible(fill.title))}</title></path>" if fill.title else "/>"
         yield f'<path class="{name(fill.tone)}" d="{_path(fill.points)}Z" fill="{LIGHT[fill.tone]}"{opacity}{title}'
     yield from map(_stroke, scene.strokes)
     for dot in scene.dots:

@@ -124,7 +124,7 @@ def mark(grid: Grid, square: Square) -> str:
 def _list(grid: Grid, width: int) -> list[str]:
     wide = min(max((len(visible(square.label)) for square in grid.squares), default=0), width // 2)
     return [
-        f"{mark(grid, square)} {visible(square.label)[:wide]:{wide}}  {visible(square.said)}"[:width] for square in grid.squares
+        f"{mark(grid, square)} {visible(square.label)[:wide]:{wide}}  {visible(square.printed)}"[:width] for square in grid.squares
     ]
 
 

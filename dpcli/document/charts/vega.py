@@ -33,7 +33,7 @@ def grid_layers(grid: Grid) -> list[dict[str, Any]]:
             "column": square.column,
             "row": square.row,
             "value": square.value,
-            "said": visible(square.said),
+            "said": visible(square.printed),
             "closed": square.closed,
             "marked": grid.marked(square),
             "step": grid.empty if square.value is None else grid.steps[grid.step(square.value)][1],

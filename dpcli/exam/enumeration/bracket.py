@@ -42,7 +42,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class BracketRow:
-    """One line of the table. refused: why the file makes no sense, in dpcli's words."""
+    """A line of the table. refused: dpcli's reason for refusing the file."""
 
     reference: Reference
     scheme: str
@@ -62,7 +62,7 @@ class BracketRow:
 
 
 def rows(name: str, every: bool = False) -> Iterator[BracketRow]:
-    """What `account` says of each situation, beside the enumeration."""
+    """Yield the bounds of `account` and the enumeration's delta for each situation."""
     for situated in situations(name, every):
         yield row(*situated)
 
@@ -89,15 +89,15 @@ def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
         bounds = claimed(reference, scheme, situation)
     except InputError as error:
         return BracketRow(reference, scheme, situation, refused=str(error))
-    found = [
+    brackets = [
         Bracket(epsilon, bound.lower, delta, min(bound.upper, 1.0))
         for epsilon, bound, delta in zip(EPSILONS, bounds, worst(reference, situation), strict=False)
     ]
-    return BracketRow(reference, scheme, situation, tuple(found))
+    return BracketRow(reference, scheme, situation, tuple(brackets))
 
 
 def claimed(reference: Reference, scheme: str, situation: Situation) -> tuple[Bound, ...]:
-    """What is claimed of delta at each of EPSILONS. Raises InputError where the statement makes no sense in this situation."""
+    """Return the bounds on delta at each of EPSILONS. Raises InputError where the statement makes no sense in this situation."""
     pipeline = parsed(reference, scheme, situation)
     return tuple(_delta(pipeline, epsilon, situation.group) for epsilon in EPSILONS)
 
@@ -121,15 +121,15 @@ def _datasets(situation: Situation) -> tuple[Records, Records]:
 
 
 def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
-    """What `account` answers, by the accountants that bound from both sides, or else by the others; without its cross-checks."""
+    """Bound delta as `account` does, without its cross-checks: by the two-sided accountants, or else by the others."""
     for names in (("exact", "pld"), ("rdp", "basic")):
-        found = []
+        bounds = []
         for _, profile in sound_profiles(pipeline, names, group):
             with suppress(NotRepresentable):
-                found.append(profile.delta(epsilon))
-        if found:
-            certain = [bound.lower for bound in found if bound.lower is not None] if attained(pipeline, group) else []
-            return Bound(min(bound.upper for bound in found), max(certain, default=None))
+                bounds.append(profile.delta(epsilon))
+        if bounds:
+            certain = [bound.lower for bound in bounds if bound.lower is not None] if attained(pipeline, group) else []
+            return Bound(min(bound.upper for bound in bounds), max(certain, default=None))
     return Bound(1.0)
 
 

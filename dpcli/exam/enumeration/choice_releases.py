@@ -44,11 +44,11 @@ def permute_and_flip(epsilon: float, score: Scores) -> Release:
     """Every order of visiting; the best candidate always accepts."""
 
     def release(records: Records) -> Array:
-        found = score(records)
-        accepts = np.exp(0.5 * epsilon * (found - found.max()))
-        law = np.zeros(len(found))
-        for order in itertools.permutations(range(len(found))):
-            left = 1.0 / math.factorial(len(found))
+        scores = score(records)
+        accepts = np.exp(0.5 * epsilon * (scores - scores.max()))
+        law = np.zeros(len(scores))
+        for order in itertools.permutations(range(len(scores))):
+            left = 1.0 / math.factorial(len(scores))
             for candidate in order:
                 law[candidate] += left * accepts[candidate]
                 left *= 1.0 - accepts[candidate]
@@ -64,8 +64,8 @@ def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:
     """P(i) = integral over the winning noise of its density times the others' distribution functions, by cells of the winner's noise."""
 
     def release(records: Records) -> Array:
-        found = score(records)
-        wins = np.array([_winning(epsilon, noise, tuple(sorted(found[i] - np.delete(found, i)))) for i in range(len(found))])
+        scores = score(records)
+        wins = np.array([_winning(epsilon, noise, tuple(sorted(scores[i] - np.delete(scores, i)))) for i in range(len(scores))])
         return np.asarray(wins / wins.sum())
 
     return release
@@ -73,7 +73,7 @@ def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:
 
 @functools.lru_cache(1 << 12)
 def _winning(epsilon: float, noise: str, ahead: tuple[float, ...]) -> float:
-    """Of who is ahead of the others by so much."""
+    """Return the probability that a candidate wins whose score is ahead of the others' by these amounts."""
     law, grid = _cells(epsilon, noise)
     return float(np.mean(np.prod(law.cdf(grid[None, :] + np.array(ahead)[:, None]), axis=0)))
 
@@ -85,7 +85,7 @@ def _cells(epsilon: float, noise: str) -> tuple[stats.rv_continuous, Array]:
 
 
 def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -> Release:
-    """Which of three queries exceed 0 (Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7): integral over the threshold's noise."""
+    """Release which of three queries exceed 0 (Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7): integral over the threshold's noise."""
     threshold = stats.laplace(scale=1.0 / (share * epsilon))
     query = stats.laplace(scale=2.0 * answers / ((1.0 - share) * epsilon))
     grid = threshold.ppf((np.arange(POINTS) + 0.5) / POINTS)
@@ -93,12 +93,12 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
     def release(records: Records) -> Array:
         over = query.sf(grid[None, :] - score(records)[:, None])
         law = []
-        for said in itertools.product((False, True), repeat=len(over)):
-            ends = [i for i in range(len(said)) if sum(said[: i + 1]) == answers]
-            length = ends[0] + 1 if ends else len(said)
-            if any(said[length:]):  # after the run ended nothing is said
+        for shown in itertools.product((False, True), repeat=len(over)):
+            ends = [i for i in range(len(shown)) if sum(shown[: i + 1]) == answers]
+            length = ends[0] + 1 if ends else len(shown)
+            if any(shown[length:]):  # after the run ended nothing is said
                 continue
-            law.append(np.prod([over[i] if said[i] else 1.0 - over[i] for i in range(length)], axis=0).mean())
+            law.append(np.prod([over[i] if shown[i] else 1.0 - over[i] for i in range(length)], axis=0).mean())
         return np.array(law)
 
     return release

@@ -1,4 +1,4 @@
-"""What all steps release, by enumeration of the samples that a scheme can draw."""
+"""Laws of all steps' releases, by enumeration of the samples that a scheme can draw."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Drawn = Callable[[Release, Records], Array]  # of one pass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WayOfSampling:
-    """One way of sampling, small enough to enumerate.
+    """A sampling scheme, small enough to enumerate.
 
-    keys: of the sampling table, None for no table. drawn: what one pass over these records releases. steps: of one pass. others: records
-    beside those that change. slots: whether an absent record leaves its place empty; then there are `others` for each that changes.
+    keys: of the sampling table, None for no table. drawn: the samples of one pass over these records. steps: of one pass. others: records
+    that do not change. slots: whether an absent record leaves its place empty; then there are `others` for each that changes.
     """
 
     label: str
@@ -115,7 +115,7 @@ def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Record
 
 
 def pair(draws: WayOfSampling, release: Release, records: tuple[Records, Records]) -> tuple[Array, Array]:
-    """What one pass releases on two datasets; a sample that is drawn twice is released once."""
+    """Return the laws of one pass's releases on two datasets; a sample that is drawn twice is released once."""
     known = functools.cache(release)
     one, other = records
     return draws.drawn(known, one), draws.drawn(known, other)

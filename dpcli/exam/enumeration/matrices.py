@@ -10,7 +10,7 @@ from dpcli.exam.enumeration.drawing_records import Array
 
 
 def tree(steps: int) -> Array:
-    """One row for each complete node of a binary tree over the steps."""
+    """Return a matrix with a row for each complete node of a binary tree over the steps."""
     rows = []
     size = 1
     while size <= steps:
@@ -27,8 +27,8 @@ def toeplitz(column: tuple[float, ...], steps: int) -> Array:
 def banded(bands: int, steps: int) -> Array:
     """Columns of length 1, each with entries of its own in its first so many rows."""
     rows, columns = np.indices((steps, steps))
-    found = np.where((rows >= columns) & (rows < columns + bands), 1.0 / (1.0 + 2.0 * rows + columns), 0.0)
-    return np.asarray(found / np.linalg.norm(found, axis=0))
+    matrix = np.where((rows >= columns) & (rows < columns + bands), 1.0 / (1.0 + 2.0 * rows + columns), 0.0)
+    return np.asarray(matrix / np.linalg.norm(matrix, axis=0))
 
 
 def blt(decays: tuple[float, ...], scales: tuple[float, ...], steps: int) -> Array:
@@ -39,9 +39,9 @@ def blt(decays: tuple[float, ...], scales: tuple[float, ...], steps: int) -> Arr
 
 def longest(encoder: Array, separation: int, most: int) -> float:
     """The largest norm over contributions of full size, at most `most` of them, `separation` steps apart."""
-    found = 0.0
+    largest = 0.0
     for pattern in itertools.product((0.0, 1.0), repeat=encoder.shape[1]):
         at = np.flatnonzero(pattern)
         if len(at) <= most and (np.diff(at) >= separation).all():
-            found = max(found, float(np.linalg.norm(encoder @ np.array(pattern))))
-    return found
+            largest = max(largest, float(np.linalg.norm(encoder @ np.array(pattern))))
+    return largest

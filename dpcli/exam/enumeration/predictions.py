@@ -19,16 +19,16 @@ Won = Callable[[Array], Array]  # votes -> the probability of each label
 
 
 def teachers(records: Records, contributions: int, group: int) -> list[bool]:
-    """Whether each of the units that may change has its record in the data: one teacher for each unit, whatever records it has."""
+    """Return for each unit that may change whether its record is in the data: one teacher for each unit, however many records it has."""
     return ["x" in records[k * contributions : (k + 1) * contributions] for k in range(group)]
 
 
 def counts(records: Records, contributions: int, group: int, others: tuple[int, ...], after: int) -> Array:
     """Votes: a teacher that has seen the record votes for label 0, else for label `after`."""
-    found = np.array(others, dtype=float)
+    votes = np.array(others, dtype=float)
     for seen in teachers(records, contributions, group):
-        found[0 if seen else after] += 1.0
-    return found
+        votes[0 if seen else after] += 1.0
+    return votes
 
 
 def won(law: stats.rv_continuous) -> Won:
@@ -43,21 +43,21 @@ def won(law: stats.rv_continuous) -> Won:
 
 
 def voting(won: Won, contributions: int, group: int) -> Iterator[Release]:
-    """One query, for several votes of the other teachers."""
+    """Yield a query's release for several votes of the other teachers."""
     for others, after in itertools.product(OTHERS, (1, 2)):
         yield lambda records, others=others, after=after: won(counts(records, contributions, group, others, after))  # type: ignore[misc]
 
 
 def sessions(
-    queries: int, answers: int, threshold: float, asked: float, answered: float, contributions: int, group: int
+    queries: int, answers: int, threshold: float, query_noise: float, answer_noise: float, contributions: int, group: int
 ) -> Iterator[Release]:
-    """What a session says: for each query a label or none, until `answers` were answered."""
-    chosen = won(stats.norm(scale=answered))
+    """Yield a session's release for several votes of the other teachers: a label or none for each query, until `answers` are given."""
+    chosen = won(stats.norm(scale=answer_noise))
     for others, after in itertools.product(OTHERS, (1, 2)):
 
         def release(records: Records, others: tuple[int, ...] = others, after: int = after) -> Array:
             votes = counts(records, contributions, group, others, after)
-            agrees = stats.norm.sf(threshold - votes.max(), scale=asked)
+            agrees = stats.norm.sf(threshold - votes.max(), scale=query_noise)
             labels = (1.0 - agrees, *(agrees * chosen(votes)))
             return np.array(list(_sessions(labels, queries, answers)))
 
@@ -74,7 +74,7 @@ def _sessions(outcomes: tuple[float, ...], queries: int, answers: int) -> Iterat
 
 
 def ensembles(shards: int, rate: float, radius: float, removed: bool, contributions: int, group: int) -> Iterator[Release]:
-    """One token of the average over a random subset: models at the corners of what the radius allows, and some inside."""
+    """Yield a token's release from the average of a random subset of models: at the corners of what the radius allows, and inside."""
     rare = 1.0 / (math.exp(radius) + 1.0)
     public = np.array([rare, rare, 1.0 - 2.0 * rare])
     up, other = (public * np.exp(radius * np.array(sign)) for sign in ((1, -1, -1), (-1, 1, -1)))
@@ -84,9 +84,9 @@ def ensembles(shards: int, rate: float, radius: float, removed: bool, contributi
             continue
 
         def release(records: Records, before: Array = before, after: Array = after, rest: Array = rest) -> Array:
-            there = [before if seen else None if removed else after for seen in teachers(records, contributions, group)]
-            found = [model for model in there if model is not None] + [rest] * (shards - group)
-            return _token(found, public, rate)
+            changing = [before if seen else None if removed else after for seen in teachers(records, contributions, group)]
+            ensemble = [model for model in changing if model is not None] + [rest] * (shards - group)
+            return _token(ensemble, public, rate)
 
         yield release
 
@@ -101,7 +101,7 @@ def _token(models: list[Array], public: Array, rate: float) -> Array:
 
 
 def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
-    """One token of softmax: every record moves each logit by `clip` over the size of the batch, up or down."""
+    """Yield a token's release by softmax: every record moves each logit by `clip` over the size of the batch, up or down."""
     for base, move in itertools.product(((0.0, 0.0, 0.0), (2.0, 0.0, 0.0)), itertools.product((-1.0, 1.0), repeat=3)):
 
         def release(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:

@@ -25,7 +25,7 @@ REACH = 12.0  # levels of noise that are cut into cells, whose edges lie at the 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """How the release is used: an adjacency, a way of sampling, records of a unit, and units that change together."""
+    """A use of the release: an adjacency, a sampling scheme, records of a unit, and units that change together."""
 
     adjacency: str
     draws: WayOfSampling
@@ -39,7 +39,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """One statement of a type in a file, and the releases that it allows.
+    """A statement of a type in a file, and the releases that it allows.
 
     members: other entries of the file, by name. stated: whether the statement covers a record, so that units of several must say so.
     loss: what the cells may lose of delta, as a share.
@@ -110,13 +110,13 @@ def _some(situation: Situation) -> Callable[[Records], float]:
 
 
 def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
-    """Whether any changing record is there, by randomised response; with probability `reveals`, plainly."""
+    """Release by randomised response whether any changing record is present; with probability `reveals`, plainly."""
 
     def release(records: Records) -> Array:
-        there = "x" in records
+        present = "x" in records
         kept = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
-        law = [kept, 1.0 - reveals - kept] if there else [1.0 - reveals - kept, kept]
-        return np.array([*law, reveals * there, reveals * (not there)])
+        law = [kept, 1.0 - reveals - kept] if present else [1.0 - reveals - kept, kept]
+        return np.array([*law, reveals * present, reveals * (not present)])
 
     return release
 

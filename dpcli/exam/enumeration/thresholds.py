@@ -19,7 +19,7 @@ Counts = tuple[int, int]
 
 
 class Uses(Protocol):
-    """What a release must know of its use."""
+    """The use of a release: `Situation`, without an import of it."""
 
     @property
     def adjacency(self) -> str: ...
@@ -54,18 +54,18 @@ def distances(adjacency: str) -> dict[Counts, int]:
         counts: [near for dx, dy in steps if min(near := (counts[0] + dx, counts[1] + dy)) >= 0 and max(near) <= SIDE]
         for counts in itertools.product(range(SIDE + 1), range(SIDE + 1))
     }
-    found: dict[Counts, int] = {}
+    distance: dict[Counts, int] = {}
     edge = [counts for counts, near in around.items() if any(mode(counts) != mode(other) for other in near)]
     for depth in itertools.count():
-        found |= dict.fromkeys(edge, depth)
-        edge = list({near for counts in edge for near in around[counts]} - found.keys())
+        distance |= dict.fromkeys(edge, depth)
+        edge = list({near for counts in edge for near in around[counts]} - distance.keys())
         if not edge:
-            return found
+            return distance
     raise AssertionError
 
 
 def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Release]:
-    """None, or which of two values is the more frequent one; each record is a unit of its own."""
+    """Yield releases of the more frequent of two values, or of nothing; each record is a unit."""
     level, far = threshold(epsilon, delta), distances(adjacency)
     for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
 
@@ -80,14 +80,14 @@ def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Relea
 
 
 def tested_number(epsilon: float, delta: float, scale: float, contributions: int, group: int) -> Iterator[Release]:
-    """None, or with Laplace noise a number that each unit moves by 1, but for one place where it jumps."""
+    """Yield releases of a number with Laplace noise, or of nothing; each unit moves it by 1, but for one place where it jumps."""
     level = threshold(epsilon, delta)
     for jump, up in itertools.product((-3, -1, 0, 1, 4), (1.0, -1.0)):
 
         def release(records: Records, jump: int = jump, up: float = up) -> Array:
-            there = sum(teachers(records, contributions, group))
-            passed = beyond(1.0 / epsilon, level - min(abs(there - jump), abs(there - jump - 1)))
-            number = up * there + 9.0 * (there > jump)
+            units = sum(teachers(records, contributions, group))
+            passed = beyond(1.0 / epsilon, level - min(abs(units - jump), abs(units - jump - 1)))
+            number = up * units + 9.0 * (units > jump)
             return np.append(1.0 - passed, passed * cells(laplace(scale), number, -12.0 * scale, 12.0 * scale + 10.0, 400))
 
         yield release
@@ -107,7 +107,7 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Uses
 
     @functools.cache
     def one(count: int) -> Array:
-        """Not shown, each number above the threshold, and all that are larger still."""
+        """Return the law of one key: not shown, each number above the threshold, and all larger ones together."""
         if count == 0:
             return np.array([1.0, *[0.0] * (reach + 1)])
         law = {x: weight(x - count) / total for x in range(count - 200, count + 201)}
@@ -120,10 +120,10 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Uses
 
         def release(records: Records, others: tuple[int, ...] = others, sets: int = sets) -> Array:
             laws = []
-            for letter, held in zip("xy", others, strict=False):
+            for letter, others_count in zip("xy", others, strict=False):
                 units = [letter in records[k * contributions : (k + 1) * contributions] for k in range(group)]
                 added = [sum(units)] if sets == 1 else list(map(int, units))
-                laws += [one(held + rows * count) for count in added for _ in range(keys)]
+                laws += [one(others_count + rows * count) for count in added for _ in range(keys)]
             return functools.reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
 
         yield release

@@ -79,7 +79,7 @@ def command(
         return _play(epsilon, trials, seed, format_, outputs)
     refuse("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
     if file is None:
-        raise InputError("expected FILE, NAME or --demo, found none")
+        raise InputError("expected FILE, NAME or --demo")
     if of is not None:
         return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
@@ -103,8 +103,8 @@ def command(
             f"--output: expected a format of documents, found {pictures[0]!r}; dpcli plot trade-off {file} draws the file"
         )
     pipeline, diagnostics = checked_load(file, delta)
-    account, found = meaning(pipeline, delta, priors or PRIORS)
-    return emit(document(account, found, diagnostics), format_, outputs)
+    account, result = meaning(pipeline, delta, priors or PRIORS)
+    return emit(document(account, result, diagnostics), format_, outputs)
 
 
 def _explained(name: str) -> str:

@@ -92,10 +92,10 @@ def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> 
     """
     import re
 
-    *place, said = re.split(r"(:\d+: )", text, maxsplit=1)  # a history's are of a line in a file
-    if said.startswith(FLAG):
-        said = f"{name}: {said.removeprefix(FLAG)}"
-    return "".join(place) + (f"{said.removesuffix(HINT)}{instead}" if said.endswith(HINT) else said)
+    *place, message = re.split(r"(:\d+: )", text, maxsplit=1)  # a history's are of a line in a file
+    if message.startswith(FLAG):
+        message = f"{name}: {message.removeprefix(FLAG)}"
+    return "".join(place) + (f"{message.removesuffix(HINT)}{instead}" if message.endswith(HINT) else message)
 
 
 def blocks_words(blocks: Sequence[str]) -> str:

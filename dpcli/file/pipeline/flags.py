@@ -83,7 +83,7 @@ class Stated:
                 raise InputError("expected --pure, or --noise-multiplier, found both")
             return {"type": "pure-dp", "epsilon": self.pure}
         if self.noise_multiplier is None:
-            raise InputError("expected FILE, --noise-multiplier (with --laplace if the noise is Laplace) or --pure, found none")
+            raise InputError("expected FILE, --noise-multiplier (with --laplace if the noise is Laplace) or --pure")
         return {"type": "laplace" if self.laplace else "gaussian", "noise_multiplier": self.noise_multiplier}
 
     def _count(self) -> dict[str, Any]:

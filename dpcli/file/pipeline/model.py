@@ -110,7 +110,7 @@ class Disclosure:
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """One of several disjoint parts of the data; entries with the same `of` and different `part` compose in parallel."""
+    """A part of the data, one of several disjoint ones; entries with the same `of` and different `part` compose in parallel."""
 
     of: Annotated[str, Key("the attribute that splits the data into disjoint parts")]
     part: Annotated[str, Key("the part that this mechanism sees")]

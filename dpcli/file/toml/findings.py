@@ -30,13 +30,13 @@ class Fault:
     rule: str
     key: Path
     expected: str
-    found: str
+    actual: str
     hint: str = ""
     among: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
-        return f"expected {self.expected}, found {without_passwords(self.found)}" + (f"; {self.hint}" if self.hint else "")
+        return f"expected {self.expected}, found {without_passwords(self.actual)}" + (f"; {self.hint}" if self.hint else "")
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
 def read_again(path: str) -> bytes:
     """`read_bytes`, of standard input what was read of it before. Raises InputError also where nothing was."""
     if path == "-" and (sys.stdin is None or sys.stdin not in _read):
-        raise InputError("<stdin>: expected what was read before, found nothing")
+        raise InputError("<stdin>: nothing was read from it before")
     return read_bytes(path)
 
 

@@ -175,4 +175,4 @@ def _rename(tables: Any, path: Path, name: str) -> bool:
 
 
 def _not_renamable(path: Path) -> InputError:
-    return InputError(f"expected {key_text(path)} in the file, under a name that can be changed; found none")
+    return InputError(f"{key_text(path)} is not in the file under a name that can be changed")

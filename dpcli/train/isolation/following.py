@@ -134,7 +134,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
 
 
 def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following) -> None:
-    """Compute the losses and their gradients; nothing of them is kept."""
+    """Compute the losses and their gradients, and discard them."""
     seen = follower.seen
     with torch.enable_grad():
         losses = loss(model, batch)
@@ -149,7 +149,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following) -> Non
 
 
 def require_losses(losses: Any, follower: Following) -> None:
-    """Raise InputError where there is not one loss for each record."""
+    """Raise InputError unless there is one loss for each record."""
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != follower.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
@@ -249,7 +249,7 @@ def symbol(environment: ShapeEnv) -> torch.SymInt:
 
 
 def line_of(guard: Any) -> str:
-    """Return the user's line that asked, as far as torch says."""
+    """Return the user's line that asks about the size, as far as torch says."""
     match = re.search(r"([^\s/\\]+\.py):(\d+)", str(guard.sloc))
     return f" at {match[1]}, line {match[2]}" if match else ""
 
@@ -274,7 +274,7 @@ def names(model: nn.Module) -> dict[int, str]:
 
 @contextmanager
 def dense(model: nn.Module) -> Iterator[None]:
-    """Make tables give gradients in full: a sparse one is the same in another form."""
+    """Make embedding tables give dense gradients."""
     sparse = [module for module in model.modules() if getattr(module, "sparse", False) is True]
     try:
         for module in sparse:
@@ -445,7 +445,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return tensor.item()
 
     def kind(self, tensor: Tensor) -> Kind:
-        """Return what a tensor holds; one that was not seen to be made is not known."""
+        """Return a tensor's layout; Unknown where its making was not seen."""
         if not isinstance(tensor, FakeTensor):
             return SHARED
         storage = store(tensor)
@@ -474,7 +474,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             behind.has_records |= isinstance(kind, AlongRecords)
 
     def judged(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
-        """Return what comes out, from what goes in."""
+        """Return the layout of each output, from those of the arguments."""
         lengths, count = counting(func, call.values)
         shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)
         if not count and shaped and len([*call.tensors()]) == 1:
@@ -567,7 +567,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def since_written(kind: Kind, behind: Behind) -> Kind:
-    """Return what a view holds after another was written to: records no longer have the same, and a part of them is of some."""
+    """Return what a view holds after another view of its storage was written to."""
     if isinstance(kind, AlongRecords):
         return replace(kind, alike=False)
     return Unknown("a part of what was written to") if isinstance(kind, Shared) and behind.has_records else kind

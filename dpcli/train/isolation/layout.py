@@ -32,7 +32,7 @@ class AlongRecords:
     alike: bool = field(default=False, compare=False)
 
     def at(self, dim: int) -> AlongRecords:
-        """Return the same layout along another dimension."""
+        """Return this layout along another dimension."""
         return replace(self, dim=dim)
 
 
@@ -138,7 +138,7 @@ def fitting(output: Tensor, along_records: AlongRecords) -> Kind:
 
 
 def consistent(output: Tensor, kind: Kind, name: str) -> Kind:
-    """Return the layout where the output's shape bears it out: records along that dimension and no other; else Unknown."""
+    """Return the layout where the output's shape confirms it: records along that dimension and no other; else Unknown."""
     lengths = [dim for dim, length in enumerate(output.shape) if records(length)]
     if isinstance(kind, AlongRecords):
         fits = lengths == [kind.dim] and has_records_at(output, kind)

@@ -42,7 +42,7 @@ def pointwise(call: Call) -> Kinds:
 
 
 def reduced(call: Call) -> Kinds:
-    """Add over the dimensions that are named, over all where none is."""
+    """Sum over the named dimensions, or over all."""
     tensor, layout = call.one()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     if layout.dim in dims:

@@ -120,7 +120,7 @@ def column(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.devi
 
 
 def scaled(batch: Batch, scale: float) -> Batch:
-    """Multiply all numbers that are not whole."""
+    """Scale all floating-point numbers."""
     return tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 

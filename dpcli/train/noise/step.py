@@ -143,8 +143,8 @@ class Correlated:
     def _require_run(self) -> None:
         if self._run >= self._runs:
             raise InputError(
-                f"expected no more than the {self._runs} x {self._iterations} steps of correlated noise that are accounted for, found "
-                "another: its noise cannot be saved, so a run that was cut short counts as a whole one, and going on needs one more in "
+                f"all {self._runs} x {self._iterations} steps of correlated noise that are accounted for were taken; no more are allowed: "
+                "this noise cannot be saved, so a run that was cut short counts as a whole one, and going on needs one more in "
                 "the entry's steps"
             )
 

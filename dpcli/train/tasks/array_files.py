@@ -58,7 +58,7 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
 
 
 def _content(place: str, member: zipfile.ZipInfo) -> int:
-    """Where the content of a member begins in the file."""
+    """Return the offset in the file at which the content of a member begins."""
     with open(place, "rb") as file:
         file.seek(member.header_offset)
         name, extra = LOCAL.unpack(file.read(LOCAL.size))
@@ -87,7 +87,7 @@ def _npz(place: str, train: Classification, only: RowWindow | None, apart: str |
             f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
         ) from None
     if columns is None:
-        raise InputError(f"{place}: expected arrays named {' and '.join(names)}, found none of some name")
+        raise InputError(f"{place}: expected arrays named {' and '.join(names)}; at least one is missing")
     return Parts(*columns)
 
 
@@ -254,7 +254,7 @@ def _table(parts: Parts, key: str, train: Classification, classes: int, path: st
     if len(inputs) != len(labels):
         raise InputError(f"{place}: expected one label for each record, but their numbers differ")
     if not len(labels):
-        raise InputError(f"{place}: expected records, found none")
+        raise InputError(f"{place}: there are no records")
     units = in_blocks(parts.units, parts.blocks, path) if parts.units is not None and key == "data" else None
     if units is not None and units.shape != labels.shape:
         raise InputError(f"{path}: train.units: expected an owner for each record, but their numbers differ")
@@ -282,7 +282,7 @@ def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
         raise InputError(f"{place}: expected whole numbers as labels (a label is not)")
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= classes):
-        raise InputError(f"{path}: train.classes: expected labels from 0 to {classes - 1}, found another")
+        raise InputError(f"{path}: train.classes: expected labels from 0 to {classes - 1} (a label is not)")
     return numbers.astype(np.int64)
 
 
@@ -310,7 +310,7 @@ def _read(source: str, key: str, train: Classification, path: str, named: str, r
     if ending in READERS:
         place = relative_to_file(source, path)
         if not os.path.isfile(place):
-            raise InputError(f"{named}: expected a file, found none at {source}")
+            raise InputError(f"{named}: no such file: {source}")
         return READERS[ending](place, train, rows if key == "data" else None, None if rows is None else rows.column)
     if ":" in source:
         return _returned(private_result(source, path), key, train, f"{path}: {source}")

@@ -45,7 +45,8 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
     if train.units is None:
         return checked(returned, train.data, path, model), None
     if not isinstance(returned, tuple | list) or len(returned) != 2:
-        raise InputError(f"{path}: {train.data}: expected (records, units), found something else")
+        length = " of another length" if isinstance(returned, tuple | list) else ""
+        raise InputError(f"{path}: {train.data}: expected a pair (records, units), found {type(returned).__name__}{length}")
     return checked(returned[0], train.data, path, model), whose(returned[1], path)
 
 
@@ -147,7 +148,7 @@ def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, pat
         None if units is None else whose(units, path),
     )
     if not problem.count:
-        raise InputError("data: expected records, found none")
+        raise InputError("data: there are no records")
     return problem
 
 

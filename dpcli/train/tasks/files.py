@@ -66,7 +66,7 @@ def _deciding(names: list[str], only: RowWindow, place: str) -> int:
 def some(rows: list[Any], only: RowWindow, place: str) -> list[Any]:
     """The rows of a window. Raises InputError where there is none."""
     if not rows:
-        raise InputError(f"{place}: expected {only.which}, found none")
+        raise InputError(f"{place}: there are no {only.which}")
     return rows
 
 

@@ -96,5 +96,5 @@ def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = N
     build: Callable[..., Learning] = load(train.build)
     problem = build(train, path) if rows is None else build(train, path, rows)
     if not problem.count:
-        raise InputError(f"{path}: train.data: expected records, found none")
+        raise InputError(f"{path}: train.data: there are no records")
     return problem

@@ -23,7 +23,7 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise Unavailable(f"language models: expected {name}, found none: pip install 'dpcli[lm]'") from None
+        raise Unavailable(f"language models: {name} is not installed: pip install 'dpcli[lm]'") from None
 
 
 def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table: str = "train") -> Any:
@@ -39,7 +39,7 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table
     place, stated = relative_to_file(source, path), f"{path}: {table}.{key}"
     local = os.path.isdir(place)
     if not local and not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", source):
-        raise InputError(f"{stated}: expected a folder, found none at {source}")
+        raise InputError(f"{stated}: no such folder: {source}")
     try:
         with quiet(), offline():
             return load(place if local else source, local_files_only=True, trust_remote_code=False)

@@ -47,7 +47,7 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
     place = relative_to_file(source, path)
     if ending in READERS:
         if not os.path.isfile(place):
-            raise InputError(f"{path}: train.data: expected a file, found none at {source}")
+            raise InputError(f"{path}: train.data: no such file: {source}")
         texts = _checked(READERS[ending](place, train, rows), source, path)
         if texts.units is None or texts.blocks is None:
             return texts
@@ -62,7 +62,7 @@ def _checked(texts: Texts, source: str, path: str) -> Texts:
         if values is not None and len(values) != len(texts.texts):
             raise InputError(f"{path}: {source}: expected as many {name} as texts, but their numbers differ")
     if not texts.texts:
-        raise InputError(f"{path}: {source}: expected texts, found none")
+        raise InputError(f"{path}: {source}: there are no texts")
     return texts
 
 
@@ -72,7 +72,7 @@ def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
     count = 1 + labelled + (train.units is not None)
     parts = (parts,) if count == 1 else parts if isinstance(parts, tuple | list) else ()
     if len(parts) != count:
-        raise InputError(f"{path}: {source}: expected {count} lists, texts first, found something else")
+        raise InputError(f"{path}: {source}: the function must return a tuple of {count} lists, texts first")
     texts, *rest = (_listed(part, f"{path}: {source}") for part in parts)
     return Texts(texts, rest[0] if labelled else None, rest[-1] if train.units is not None else None)
 
@@ -260,7 +260,7 @@ def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
     ids = np.full((len(rows), max((len(row) for row in rows), default=0)), PADDING, np.int32)
     for place, row in zip(ids, rows, strict=True):
         if row.size and not 0 <= row.min() <= row.max() < vocabulary:
-            raise InputError(f"{path}: train.tokenizer: expected token ids below the model's {vocabulary}, found others")
+            raise InputError(f"{path}: train.tokenizer: expected token ids below the model's {vocabulary} (an id is not)")
         place[: len(row)] = row
     return torch.from_numpy(ids)
 

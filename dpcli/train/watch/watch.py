@@ -40,11 +40,11 @@ class Watch(Displayed):
     What contradicts the file raises an InputError in the loop. What cannot be seen is said in `report`. It states no epsilon: that is the
     file's, for a loop that does all of it, and `dpcli account` prints it.
 
-    found: of the sampling, the clipping and the noise, in words. steps: that the optimizer took. unwatched: how many of them before.
+    observed: the sampling, the clipping and the noise, in words. steps: that the optimizer took. unwatched: how many of them before.
     """
 
     plan: TrainingPlan
-    found: dict[str, str] = field(default_factory=lambda: dict(NOT_SEEN))
+    observed: dict[str, str] = field(default_factory=lambda: dict(NOT_SEEN))
     steps: int = 0
     unwatched: int = 0
     batches: int = 0
@@ -93,14 +93,14 @@ class Watch(Displayed):
     @property
     def complete(self) -> bool:
         """Return whether sampling, clipping and noise were all seen, and nothing contradicts the file."""
-        return not self.wrong and not self.unwatched and not set(self.found.values()) & set(NOT_SEEN.values())
+        return not self.wrong and not self.unwatched and not set(self.observed.values()) & set(NOT_SEEN.values())
 
     @property
     def report(self) -> str:
         """Return what was seen, and what was not, in sentences."""
         if self.wrong:
             return f"the loop contradicts {self.plan.path}: {self.wrong}; no guarantee"
-        lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {words}" for name, words in self.found.items())]
+        lines = [f"{self.steps:,} of {self.planned:,} steps", *(f"{name}: {words}" for name, words in self.observed.items())]
         if self.unwatched:
             lines.append(f"not seen: the first {self.unwatched:,} steps")
         return "; ".join([*lines, "no proof of an epsilon" if self.complete else "no guarantee"])
@@ -155,7 +155,7 @@ class Watch(Displayed):
         words = contradiction(engine, multiplier, norm)
         if words:
             self.refuse("noise", f"an Opacus optimizer with {words}")
-        self.found["clipping"] = f"by Opacus, whose own code is believed, to norm {norm:g}"
+        self.observed["clipping"] = f"by Opacus, whose own code is believed, to norm {norm:g}"
         self.noise = MeasuredNoise(engine, multiplier, norm)
         self.handles.append(self.noise.watch(self._noise))
 
@@ -166,12 +166,12 @@ class Watch(Displayed):
         words = self.drawn.see(batch)
         if words:
             self.refuse("sampling", words)
-        self.found["sampling"] = SEEN
+        self.observed["sampling"] = SEEN
 
     def _noise(self, words: str) -> None:
         if words:
             self.refuse("noise", words)
-        self.found["noise"] = f"measured, {SEEN}; that nobody knows the seed of torch's generator was not"
+        self.observed["noise"] = f"measured, {SEEN}; that nobody knows the seed of torch's generator was not"
 
     def _step(self, optimizer: Any, given: Any, named: Any) -> None:
         if self.steps >= self.planned:

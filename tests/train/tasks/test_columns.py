@@ -373,7 +373,7 @@ def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
             "raw.npz: inputs beyond [-1, 1], which train.columns never makes"
             in dpcli(command, "runs/people", "raw.npz", folder=folder).err
         )
-        assert "dpcli: gone.csv: expected a file, found none" in dpcli(command, "runs/people", "gone.csv", folder=folder).err
+        assert "dpcli: gone.csv: no such file" in dpcli(command, "runs/people", "gone.csv", folder=folder).err
 
 
 def test_the_shipped_table_is_within_its_declared_size() -> None:

@@ -171,10 +171,10 @@ def test_refusals(place: str) -> None:
 
     require_each(
         [
-            ({"data": "absent.txt"}, "train.data: expected a file, found none at absent.txt"),
+            ({"data": "absent.txt"}, "train.data: no such file: absent.txt"),
             ({"data": "digits"}, "train.data: expected a .txt, .jsonl, .csv, .parquet file, or module:function, found 'digits'"),
             ({"tokenizer": None}, "train.tokenizer: a model of your own needs one: bytes, a path or a name"),
-            ({"model": "own_language:narrow"}, "train.tokenizer: expected token ids below the model's 50, found others"),
+            ({"model": "own_language:narrow"}, "train.tokenizer: expected token ids below the model's 50 (an id is not)"),
             ({"context": 33}, "train.context: expected at most the model's 32 tokens, prompt included, found more"),
             (
                 {"context": 30, "soft_prompt": 3},
@@ -186,7 +186,7 @@ def test_refusals(place: str) -> None:
                 {"model": "own_language:bag", "soft_prompt": 2},
                 "train.soft_prompt: expected a model of transformers, found Sequential",
             ),
-            ({"model": "./absent"}, "train.model: expected a folder, found none at ./absent"),
+            ({"model": "./absent"}, "train.model: no such folder: ./absent"),
             (
                 {"public": "held-out", "units": "who", "data": "own_language:owned"},
                 "train.public: expected a file of its own with units, found held-out, which would split a unit's records",
@@ -279,7 +279,7 @@ def test_a_cached_name_needs_no_network(place: str, monkeypatch: pytest.MonkeyPa
 
 def test_without_transformers_it_says_what_to_install(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert refusal(table(model="gpt2"), place) == "language models: expected transformers, found none: pip install 'dpcli[lm]'"
+    assert refusal(table(model="gpt2"), place) == "language models: transformers is not installed: pip install 'dpcli[lm]'"
 
 
 def test_a_folder_of_transformers(place: str) -> None:

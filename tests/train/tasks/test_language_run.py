@@ -89,7 +89,7 @@ def test_the_examples_can_be_read_without_transformers(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "transformers", None)
     found = dpcli("train", str(ROOT / "examples" / "lm" / "gpt2.toml"), "--dry-run", "-f", "json")
     assert found.code == 0, found.err
-    assert json.loads(found.out)["estimate"] == "language models: expected transformers, found none: pip install 'dpcli[lm]'"
+    assert json.loads(found.out)["estimate"] == "language models: transformers is not installed: pip install 'dpcli[lm]'"
 
 
 @pytest.mark.long

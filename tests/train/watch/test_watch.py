@@ -75,7 +75,7 @@ def test_a_shuffling_loader_under_a_shuffle_claim_is_watched(folder: Path) -> No
     (folder / "own.toml").write_text(SHUFFLE)
     watch = dpcli.watch("own.toml")
     assert loop(watch, DataLoader(dataset(), batch_size=BATCH, shuffle=True)) == STEPS
-    assert watch.found["sampling"] == "no contradiction seen"
+    assert watch.observed["sampling"] == "no contradiction seen"
 
 
 def test_what_is_not_seen_is_not_stated() -> None:
@@ -95,7 +95,7 @@ class Stream(IterableDataset[Any]):
 def test_a_stream_is_not_seen() -> None:
     watch = dpcli.watch("own.toml")
     loop(watch, DataLoader(Stream(), batch_size=BATCH), 3)
-    assert watch.found["sampling"].startswith("not seen")
+    assert watch.observed["sampling"].startswith("not seen")
 
 
 def test_a_step_beyond_the_plan_raises() -> None:
@@ -145,7 +145,7 @@ def test_a_loader_that_began_before_it_was_looked_at_is_not_seen() -> None:
         loss_of(model, next(begun)).mean().backward()
         optimizer.step()
     next(iter(loader))
-    assert watch.steps == 2 and watch.found["sampling"].startswith("not seen")
+    assert watch.steps == 2 and watch.observed["sampling"].startswith("not seen")
 
 
 def test_a_file_over_its_own_budget_is_denied(folder: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_file_over_its_own_budget_is_denied(folder: Path) -> None:
 def test_every_record_in_every_step_may_come_in_any_order(folder: Path) -> None:
     (folder / "own.toml").write_text(POISSON.replace(f"batch_size = {BATCH}", "rate = 1.0"))
     watch = dpcli.watch("own.toml")
-    assert loop(watch, DataLoader(dataset(), batch_size=N)) == STEPS and watch.found["sampling"] == "no contradiction seen"
+    assert loop(watch, DataLoader(dataset(), batch_size=N)) == STEPS and watch.observed["sampling"] == "no contradiction seen"
 
 
 class Unequal:
@@ -192,7 +192,7 @@ def test_steps_before_the_watch_count_and_are_said() -> None:
                 break
             optimizer.step()
         assert (watch.steps, watch.unwatched, watch.complete) == (STEPS, 20, False)
-        assert "not seen: the first 20 steps" in watch.report and watch.found["sampling"] == "no contradiction seen"
+        assert "not seen: the first 20 steps" in watch.report and watch.observed["sampling"] == "no contradiction seen"
 
 
 Tamper = Callable[[Any, int], None]
