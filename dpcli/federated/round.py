@@ -23,7 +23,7 @@ from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
 from dpcli.random.streams import normals, system_entropy
 from dpcli.sessions.folder import this_process
-from dpcli.train.sampling.samplers import sampler
+from dpcli.train.sampling.batch_samplers import sampler
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.sampling.schemes import Scheme

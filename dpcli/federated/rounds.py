@@ -93,12 +93,12 @@ class Tables:
 
     def __init__(self, plan: FederatedPlan) -> None:
         self._plan, self._known = plan, dict[int, str]()
-        self._beside = None if plan.rest is None else canonical(tables_of(plan.rest))
+        self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
 
     def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
         """Return how many rounds a charge under `key` pays for, 0 for the rest of the file. Raises LedgerError for another run's."""
         if run.key == beside_key(key):
-            rounds = 0 if canonical(run.pipeline) == self._beside else None
+            rounds = 0 if canonical(run.pipeline) == self._rest_text else None
         else:
             rounds = self.rounds_of(run.pipeline)
         if rounds is None or run.window != window or run.content.get("kind") != "spend":

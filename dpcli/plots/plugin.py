@@ -13,7 +13,7 @@ PLUGIN = Plugin(
         "epsilon-sigma": "dpcli.plots.epsilon_sigma:chart",
         "delta-epsilon": "dpcli.plots.delta_epsilon:chart",
         "trade-off": "dpcli.plots.trade_off_curve:chart",
-        "rdp": "dpcli.plots.renyi_curve:chart",
+        "rdp": "dpcli.plots.renyi_divergence:chart",
         "accountants": "dpcli.plots.accountants:chart",
     },
 )

@@ -135,7 +135,7 @@ def our_epoch(case: Case, place: Place) -> Step:
     """As many Poisson samples as an epoch has batches, each indexed at once."""
     from dpcli.mechanisms.sampling.schemes import Poisson
     from dpcli.random.streams import system_entropy
-    from dpcli.train.sampling.samplers import sampler
+    from dpcli.train.sampling.batch_samplers import sampler
 
     model, data = place.model(case), place.batch(case, RECORDS)
     batches = sampler(Poisson("poisson", rate=case.batch / RECORDS), RECORDS, system_entropy().sampling)

@@ -18,8 +18,8 @@ REASONED = {
     ("ledger/documents/ledger_balance.py", "0.05 * state.epsilon"): "from where on a line is worth its place",
     ("disclosure/documents/disclosure.py", "FAINT * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/delta_epsilon.py", "REACH[0] * (account.delta or 1e-06)"): "where an axis begins",
-    ("plots/renyi_curve.py", "TALL * epsilon"): "where an axis ends",
-    ("plots/renyi_curve.py", "math.log(result.delta)"): "an argument of the conversion, which has delta so",
+    ("plots/renyi_divergence.py", "TALL * epsilon"): "where an axis ends",
+    ("plots/renyi_divergence.py", "math.log(result.delta)"): "an argument of the conversion, which has delta so",
 }
 
 

@@ -17,7 +17,7 @@ from dpcli.base.registry import SAMPLING
 from dpcli.mechanisms.noise.correlated import TreeSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.random.streams import SeededStream, system_entropy
-from dpcli.train.sampling.samplers import SAMPLERS, participations, pass_length, sampler
+from dpcli.train.sampling.batch_samplers import SAMPLERS, participations, pass_length, sampler
 from tests.cases import require_each
 from tests.train.draws import binomial_fit
 

@@ -232,15 +232,15 @@ class SplitLoss:
     """
 
     def __init__(self, tilted: TiltedQuadrature, ramp: Ramp) -> None:
-        self._whole, self._ramp, self._step = tilted, ramp, ramp.step
+        self._uncut, self._ramp, self._step = tilted, ramp, ramp.step
 
     def bulk_cgf(self, rise: Array) -> Array:
         """log E_t[w e^{rise (L - mean)}]: with rise = s - t, the bulk's own K(s) - K(t)."""
-        log_density, ratio = self._whole.line(self._step, np.zeros(0))
-        log_share: Array = self._ramp.log_weight(self._whole.nodes(self._step)).real
-        exponent: Array = log_density.real - self._whole.log_norm + log_share
+        log_density, ratio = self._uncut.line(self._step, np.zeros(0))
+        log_share: Array = self._ramp.log_weight(self._uncut.nodes(self._step)).real
+        exponent: Array = log_density.real - self._uncut.log_norm + log_share
         hold(len(rise) * exponent.size)
-        return log_sum(exponent + rise[:, None] * (ratio.real - self._whole.mean))
+        return log_sum(exponent + rise[:, None] * (ratio.real - self._uncut.mean))
 
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
         """(log phi, log B - log phi) at y = 0, step, ... without e^{i y mean}; absolute errors e^log_error of phi, e^log_error_beyond of
@@ -251,15 +251,15 @@ class SplitLoss:
         """
         a = 0.5 * RAMP_SHARES[-1] * self._ramp.height
         fine = self._fine_step(a, log_error, log_error_beyond)
-        log_density, ratio = (each[0] for each in self._whole.line(fine, np.array([a])))
-        log_share = self._ramp.log_weight(np.asarray(self._whole.nodes(fine) + 1j * a, dtype=np.complex128))
+        log_density, ratio = (each[0] for each in self._uncut.line(fine, np.array([a])))
+        log_share = self._ramp.log_weight(np.asarray(self._uncut.nodes(fine) + 1j * a, dtype=np.complex128))
         if float(ratio.imag.sum()) < 0.0:  # arg r < 0 above the line: go below it, by symmetry
             log_density, ratio, log_share = log_density.conj(), ratio.conj(), log_share.conj()
-        weights = np.exp(log_density - self._whole.log_norm)
+        weights = np.exp(log_density - self._uncut.log_norm)
         parts = np.stack([weights * np.exp(log_share), weights * -np.expm1(log_share)])
         least = math.log(LIGHT_SHARE) + np.array([log_error, log_error_beyond])
         heavy = (np.abs(parts) > np.exp(least)[:, None]).any(axis=0)
-        parts, loss = parts[:, heavy], ratio[heavy] - self._whole.mean
+        parts, loss = parts[:, heavy], ratio[heavy] - self._uncut.mean
         rest = float(parts[1].sum().real)
         less, beyond = faded_less_one(parts, loss, step, count)
         change = less + beyond  # phi - 1: with no mass to lose, its rounding is relative to it
@@ -273,14 +273,14 @@ class SplitLoss:
     def _growing(self) -> tuple[Array, Array, Array, Array]:
         """Heights, log moduli of the density, log |1 - w| and |arg r| on a few lines."""
         heights = self._ramp.height * np.array(RAMP_SHARES)
-        log_density, ratio = self._whole.line(self._step, heights)
-        log_share = self._ramp.log_weight(self._whole.nodes(self._step) + 1j * heights[:, None])
-        return heights, log_density.real - self._whole.log_norm, np.log(np.abs(np.expm1(log_share))), np.abs(ratio.imag)
+        log_density, ratio = self._uncut.line(self._step, heights)
+        log_share = self._ramp.log_weight(self._uncut.nodes(self._step) + 1j * heights[:, None])
+        return heights, log_density.real - self._uncut.log_norm, np.log(np.abs(np.expm1(log_share))), np.abs(ratio.imag)
 
     def _fine_step(self, a: float, log_error: float, log_error_beyond: float) -> float:
         """The node distance on the line at a; |e^{i y L} - 1| <= 2 there."""
         _, log_density, log_rest, _ = self._growing()
-        log_share = self._ramp.log_weight(np.asarray(self._whole.nodes(self._step) + 2j * a, dtype=np.complex128)).real
+        log_share = self._ramp.log_weight(np.asarray(self._uncut.nodes(self._step) + 2j * a, dtype=np.complex128)).real
         bulk = np.logaddexp(0.0, np.logaddexp.reduce(log_density[-1] + log_share)) + math.log(2.0)
         rest = np.logaddexp.reduce(log_density[-1] + log_rest[-1]) + math.log(2.0)
         return min(self._step, 2.0 * math.pi * a / max(float(bulk) - log_error, float(rest) - log_error_beyond, 1.0))

@@ -149,7 +149,7 @@ class SplitRows:
     """The parts of tilted rows where a weight e^{-e^{k (w - c)}} is 1 and where it is 0."""
 
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
-        self._whole, self._k, self._edge, self.doubt = tilted, sharpness, edge, 0.0
+        self._uncut, self._k, self._edge, self.doubt = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
         self._height = min(nodes.strip, TURN / (sharpness * nodes.line.rise(edge)))
         self._finest = NODES * self._height
@@ -163,7 +163,7 @@ class SplitRows:
 
     def bulk_cgf(self, rise: Array) -> Array:
         """log prod E_t[w e^{rise (L - mean)}]: with rise = s - t, the bulk's own K(s) - K(t)."""
-        tilted, part = self._whole, self._whole.part
+        tilted, part = self._uncut, self._uncut.part
         w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._finest), 0.0))
         power = tilted.t + 1.0 + rise
         terms = self._log_share(w).real + power[:, None] * s
@@ -172,7 +172,7 @@ class SplitRows:
 
     def centred(self, step: float, count: int, log_error: float, log_error_beyond: float) -> tuple[ComplexArray, ComplexArray]:
         """(log phi, log B - log phi) at y = 0, step, ... without e^{i y mean}, of products of rows."""
-        tilted = self._whole
+        tilted = self._uncut
         counts, height = tilted.part.counts, min(0.45 * self._height, tilted._highest)
         w, s, weights = tilted.line(height, self._finest, min(log_error, log_error_beyond), self._largest)
         log_share = self._log_share(w)
@@ -191,7 +191,7 @@ class SplitRows:
 
     def decay(self, y: Array) -> Array:
         """Upper bounds on log |prod phi_i(v) - prod B_i(v)| for every v >= y: at most SUM n_i |phi_i - B_i|, as none is above 1."""
-        tilted = self._whole
+        tilted = self._uncut
         result = np.full((len(tilted.part.counts), len(y)), np.inf)
         for share in SHARES:
             height = share * self._height

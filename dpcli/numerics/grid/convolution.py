@@ -43,7 +43,7 @@ class Spectrum:
         self.size = size
         self._factor: ComplexArray | None = None
         self._modulus: Array = np.ones(size // 2 + 1)
-        self._held = 0
+        self._count = 0
         self._log: Array | None = None  # of the modulus of what is not in `_factor`
         self._angle: Array = np.zeros(size // 2 + 1)
         self._relative: Array = np.zeros(size // 2 + 1)
@@ -57,12 +57,12 @@ class Spectrum:
         if count > FACTORS:
             self._add(count * np.log(modulus), np.remainder(count * np.angle(spectrum), 2.0 * math.pi))
             return
-        if self._held + count > FACTORS:
+        if self._count + count > FACTORS:
             self._settle()
         power, size = _powers(spectrum, count), _powers(modulus, count)
         self._factor = power if self._factor is None else self._factor * power
         self._modulus = self._modulus * size
-        self._held += count
+        self._count += count
 
     def _add(self, log_modulus: Array, angle: Array) -> None:
         self._log = log_modulus if self._log is None else self._log + log_modulus
@@ -72,7 +72,7 @@ class Spectrum:
         """Turn the factors at hand into logarithms."""
         if self._factor is not None:
             self._add(np.log(self._modulus), np.angle(self._factor))
-            self._factor, self._modulus, self._held = None, np.ones(self.size // 2 + 1), 0
+            self._factor, self._modulus, self._count = None, np.ones(self.size // 2 + 1), 0
 
     def inverse(self) -> tuple[Array, float]:
         """The weights that have this spectrum, and a bound on the Euclidean norm of their error.

@@ -42,13 +42,13 @@ def parquet_of(sheet: Sheet) -> bytes:
     import duckdb
 
     place = sheet.columns.index("value")
-    columns = [f"{_quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
+    declared = [f"{_quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
     rows = [(*row[:place], *_parted(row[place]), *row[place + 1 :]) for row in sheet.rows]
-    columns[place : place + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
+    declared[place : place + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE answers ({', '.join(columns)})")
+        connection.execute(f"CREATE TABLE answers ({', '.join(declared)})")
         if rows:
-            connection.executemany(f"INSERT INTO answers VALUES ({', '.join('?' for _ in columns)})", rows)
+            connection.executemany(f"INSERT INTO answers VALUES ({', '.join('?' for _ in declared)})", rows)
         path = os.path.join(folder, "answers.parquet")
         connection.execute(f"COPY answers TO '{path}' (FORMAT parquet)")
         with open(path, "rb") as file:

@@ -20,7 +20,7 @@ from dpcli.train.engine.pieces import Piece
 # By module and name: functions that say of a tensor whether it is one without numbers, and decide nothing else.
 QUESTIONS = (("transformers.utils.import_utils", "is_fake_tensor"),)
 
-_told: ContextVar[bool] = ContextVar("told", default=False)
+_answering: ContextVar[bool] = ContextVar("told", default=False)
 
 
 @contextmanager
@@ -30,11 +30,11 @@ def as_followed() -> Iterator[None]:
         question = getattr(sys.modules.get(module), name, None)
         if question is not None and not isinstance(question, WhetherFollowed):
             setattr(sys.modules[module], name, WhetherFollowed(question))
-    before = _told.set(True)
+    before = _answering.set(True)
     try:
         yield
     finally:
-        _told.reset(before)
+        _answering.reset(before)
 
 
 class WhetherFollowed:
@@ -44,7 +44,7 @@ class WhetherFollowed:
         self.question = question
 
     def __call__(self, tensor: Any) -> bool:
-        return _told.get() or self.question(tensor)
+        return _answering.get() or self.question(tensor)
 
 
 Loss = Callable[[nn.Module, Batch], Tensor]

@@ -24,7 +24,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.train.plan.settings import Train
-from dpcli.train.sampling.samplers import pass_length, slots
+from dpcli.train.sampling.batch_samplers import pass_length, slots
 
 STEPWISE = (Poisson, FixedSize, Unsampled)
 

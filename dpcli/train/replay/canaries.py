@@ -32,7 +32,7 @@ from dpcli.train.plan.stages import Stage
 from dpcli.train.run.outcome import KEPT
 from dpcli.train.run.processes import several_processes
 from dpcli.train.run.ranks import Alone
-from dpcli.train.sampling.samplers import slots
+from dpcli.train.sampling.batch_samplers import slots
 from dpcli.train.step.loop import noise_std
 from dpcli.train.tasks.learning import Learning, evaluating, moved
 

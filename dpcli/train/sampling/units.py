@@ -20,7 +20,7 @@ from dpcli.random.streams import Stream
 from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.method import Loss
 from dpcli.train.run.ranks import Ranks
-from dpcli.train.sampling.samplers import sampler
+from dpcli.train.sampling.batch_samplers import sampler
 from dpcli.train.tasks.learning import Learning
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.canaries import Canaries, GradientCanaries, canaries, gradient_canaries
 from dpcli.train.run.processes import choose_threads
 from dpcli.train.run.ranks import Ranks
-from dpcli.train.sampling.samplers import participations, sampler
+from dpcli.train.sampling.batch_samplers import participations, sampler
 from dpcli.train.sampling.units import by_unit, fewer
 from dpcli.train.step.loop import Average, Indices, Quantile, Trainer, relative
 from dpcli.train.step.optimizers import optimizer_of, tell

@@ -24,7 +24,7 @@ from torch.utils.data import (
 
 from dpcli.mechanisms.sampling.schemes import BallsInBins, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.numerics.arrays import np
-from dpcli.train.sampling.samplers import pass_length
+from dpcli.train.sampling.batch_samplers import pass_length
 
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices

@@ -18,7 +18,7 @@ from dpcli.base.registry import SAMPLING  # noqa: E402
 from dpcli.file.keys.annotations import members_of  # noqa: E402
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme  # noqa: E402
 from dpcli.random.streams import insecure_seed  # noqa: E402
-from dpcli.train.sampling.samplers import sampler  # noqa: E402
+from dpcli.train.sampling.batch_samplers import sampler  # noqa: E402
 from dpcli.train.watch.loader import PassBatches, batches_of  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 
