@@ -122,7 +122,7 @@ READINGS: dict[str, Reading] = {
 }
 
 
-READERS_OF = {"train": "train.tasks.arrays"}
+READERS_OF = {"train": "train.tasks.array_files"}
 
 
 def endings(reading: str) -> frozenset[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
-from dpcli.base.errors import InputError, LedgerError  # noqa: E402
+from dpcli.base.errors import Denied, InputError, LedgerError  # noqa: E402
 from dpcli.ledger.ledger import Ledger  # noqa: E402
 from dpcli.train.documents.training import outcome as outcome_document  # noqa: E402
 from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
-from dpcli.train.run import results  # noqa: E402
+from dpcli.train.run import charged_run, results  # noqa: E402
 from dpcli.train.run import saved_state as checkpoint  # noqa: E402
 from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.loop import Trainer  # noqa: E402
@@ -197,3 +199,77 @@ def test_a_model_of_ones_own_is_said_to_begin_with_what_nobody_checked(folder: P
     train(own_plan("own_start", "False"))
     said = (folder / "statement.md").read_text()
     assert "Not checked: that the weights and buffers at the start" in said and "come from public data alone" in said
+
+
+def test_a_disk_without_room_for_the_first_state_is_not_charged(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str, *given: Any) -> None:
+        raise FULL
+
+    books = ledger(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "replaced", full)
+        with pytest.raises(InputError, match="make room"):
+            train(plan_of("tiny.toml"), books)
+    assert statuses(books) == ["void"] and not (folder / "state.pt").exists()
+    train(plan_of("tiny.toml"), books)
+    assert statuses(books) == ["void", "committed"]
+
+
+class Killed(BaseException):
+    """An end at which nothing is tidied up."""
+
+
+@pytest.mark.parametrize("place", ["before the charge", "in the charge", "after the charge"])
+def test_a_run_killed_around_its_charge_goes_on_and_is_charged_once(
+    place: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = ledger(tmp_path)
+    start, real = charged_run.RunCharge.start, Ledger.start
+
+    def killed(*given: Any) -> Any:
+        if place == "after the charge":
+            start(*given)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if place == "in the charge":
+            patch.setattr(Ledger, "start", lambda *given: (real(*given), killed())[1])
+        else:
+            patch.setattr(charged_run.RunCharge, "start", killed)
+        patch.setattr(charged_run.RunCharge, "give_back", lambda *given: False)
+        with pytest.raises(Killed):
+            train(plan_of("tiny.toml"), books)
+    assert statuses(books) == ["reserved" if place == "before the charge" else "started"] and (folder / "state.pt").exists()
+    if place == "before the charge":
+        assert len(resumed(books)) == 30
+        assert statuses(books) == ["committed"]
+    else:  # the books say that it has begun: its first steps may have been taken, and are charged once more
+        done = train(plan_of("tiny.toml"), books, resume=True)
+        assert done.repeated and statuses(books) == ["committed", "committed"]
+
+
+def test_a_run_that_does_not_fit_names_what_was_reserved_and_never_begun(tmp_path: Path, folder: Path) -> None:
+    books = ledger(tmp_path)
+    number = 0
+    with suppress(Denied):
+        while True:
+            books.reserve(plan_of("tiny.toml").pipeline, f"stuck {number}", why="a run")
+            number += 1
+    with pytest.raises(Denied, match="reserved and never started: stuck 0"):
+        train(plan_of("tiny.toml"), books)
+    assert not (folder / "state.pt").exists() and set(statuses(books)) == {"reserved"}
+
+
+def test_an_interrupt_at_the_end_is_too_late(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    books, commit = ledger(tmp_path), Ledger.commit
+
+    def interrupted(*given: Any) -> Any:
+        done = commit(*given)
+        signal.raise_signal(signal.SIGINT)
+        return done
+
+    monkeypatch.setattr(Ledger, "commit", interrupted)
+    assert train(plan_of("tiny.toml"), books).taken == 30
+    assert statuses(books) == ["committed"] and not (folder / "state.pt").exists()

@@ -14,7 +14,7 @@ import click
 from dpcli.cli.options import emit, output_options
 from dpcli.ledger.commands.budget import opened
 from dpcli.sessions.commands.predicting import charged_ledger
-from dpcli.train.run.outcome import STATE
+from dpcli.train.run.outcome import DESCRIPTION, STATE
 
 if TYPE_CHECKING:
     from dpcli.train.plan.plan import TrainingPlan
@@ -81,7 +81,12 @@ def run_with_progress(
         except KeyboardInterrupt:
             if first:
                 resumable = os.path.exists(os.path.join(plan.folder, STATE))
-                left = "its state is kept, and --resume goes on from there" if resumable else "it left no state to go on from"
+                if resumable:
+                    left = "its state is kept, and --resume goes on from there"
+                elif os.path.exists(os.path.join(plan.folder, DESCRIPTION)):
+                    left = f"it left no state to go on from; {plan.folder} has the model of a run that has ended"
+                else:
+                    left = "it left no state to go on from"
                 click.echo(f"\ndpcli: stopped; {left}", err=True)
             raise
         finally:

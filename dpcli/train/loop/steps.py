@@ -139,7 +139,7 @@ def begin(
         trainer.gradients.checked(run.prepared.few(), 0)
         guard.require_untouched()  # by what a step does itself
     except BaseException as problem:
-        run.charge.give_back(problem)
+        run.give_back(problem)
         raise
     return LoopSteps(run, guard, samples(run))
 
@@ -247,7 +247,7 @@ class LoopSteps:
     def leave(self) -> None:
         """Give back what was reserved, without a first step, in the process that reserved it."""
         if this_process() == self.process:
-            self.run.charge.give_back()
+            self.run.give_back()
 
     @property
     def planned_epsilon(self) -> float:
@@ -343,4 +343,4 @@ class Broken:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self.steps.phase = LoopPhase.BROKEN
-            self.steps.run.charge.give_back(error)
+            self.steps.run.give_back(error)

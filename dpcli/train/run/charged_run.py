@@ -10,7 +10,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.errors import Denied, DpcliError, InputError
+from dpcli.file.toml.shown import first_names
 from dpcli.random.streams import Streams, insecure_seed, system_entropy
 from dpcli.sessions.charged import charge_run, reason, require_going_on, require_same_books
 from dpcli.sessions.priced import require_budget
@@ -49,6 +50,8 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
     if not 0 <= before.step <= plan.steps:
         raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
     require_same_books("--resume", before.charged, ledger, "run")  # elsewhere only what it repeats would be charged, or nothing
+    if never_started(ledger, before):
+        return before  # killed before its charge, and so before its first sum: nothing is repeated
     if ledger is not None:
         require_going_on("--resume", before.run, ledger, "run")
     if before.step < plan.steps:
@@ -59,6 +62,14 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
         again = [(step, plan.milestone(step)) for step in before.resumed]
         require_budget(headline(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
     return replace(before, private=before.private and private)
+
+
+def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
+    """Return whether the ledger knows that the run of this state has not begun: its state is written first, and then it is charged."""
+    if ledger is None or before.step > 0:
+        return False
+    run = ledger.state().runs.get(before.run)
+    return run is None or run.status == "reserved"
 
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
@@ -108,13 +119,21 @@ class RunCharge:
                 self.ledger.commit(self.key)  # steps of another run, which ends by its own key
         self.started = True
 
-    def give_back(self, stopped_by: BaseException | None = None) -> None:
-        """Give back the reservation, with the reason, unless it was started. Where the books cannot be written, it stays charged."""
-        if self.ledger is None or self.key is None or self.started:
-            return
+    def give_back(self, stopped_by: BaseException | None = None) -> bool:
+        """Give back the reservation, with the reason, unless it was started; return whether nothing is charged now.
+
+        Where the books cannot be written, it stays charged.
+        """
+        if self.started:
+            return False
+        if self.ledger is None or self.key is None:
+            return True
         why = str(stopped_by) if isinstance(stopped_by, DpcliError) else type(stopped_by).__name__
-        with contextlib.suppress(DpcliError):
+        try:
             self.ledger.void(self.key, f"stopped before the first step{'' if stopped_by is None else f': {why}'}")
+        except DpcliError:
+            return False
+        return True
 
 
 def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
@@ -124,15 +143,24 @@ def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> R
     their own. After a clean stop nothing is repeated, as long as nobody goes on from a copy of the state as well.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
-    if not before.model:
+    new = not before.model or never_started(ledger, before)
+    if new:
         key = before.run
     elif before.resumed[-1:] == [before.step]:
         key = f"{before.run} resumed {uuid.uuid4().hex}"
         cost = plan.costs([(before.step, plan.milestone(before.step))], with_rest=False)
         why = f"steps that may have been done before the run was resumed at {before.step}"
-    if ledger is not None and key is not None:
-        ledger.reserve(cost, key, why=why)
-    return RunCharge(ledger, key, cost, why, bool(before.model))
+    if ledger is not None and key is not None and key not in ledger.state().runs:
+        try:
+            ledger.reserve(cost, key, why=why)
+        except Denied as error:
+            idle = [run.key for run in ledger.state().runs.values() if run.status == "reserved"]
+            if not idle:
+                raise
+            raise Denied(
+                f"{error}; reserved and never started: {first_names(idle)} (dpcli budget void gives back what was never begun)"
+            ) from None
+    return RunCharge(ledger, key, cost, why, not new)
 
 
 if TYPE_CHECKING:
@@ -182,23 +210,29 @@ class ChargedRun:
     charge: RunCharge
 
     def start(self) -> None:
-        """Charge the run before its first sum, and save a state, which tells after a crash that it has begun.
+        """Save a state, and then charge the run, before its first sum: what is charged can be gone on with, whenever it is killed.
 
         Then nothing of an earlier run's metrics is left.
         """
         if self.charge.started:
             return
-        self.charge.start()
-        if self.ranks.first and not self.before.model:
-            open(os.path.join(self.folder, METRICS), "w").close()
         self.save()
+        self.charge.start()
+        if self.ranks.first and self.before.step == 0:
+            open(os.path.join(self.folder, METRICS), "w").close()
+
+    def give_back(self, stopped_by: BaseException | None = None) -> None:
+        """Give back what was reserved, and leave no state of a run that never began."""
+        if self.charge.give_back(stopped_by) and self.ranks.first and not self.before.model:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.folder, STATE))
 
     def pause(self) -> None:
         """Leave a state that nothing is repeated from; where no step was taken, there is none and the charge is given back."""
         if self.charge.started:
             self.save(clean=True)
         else:
-            self.charge.give_back()
+            self.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
         """Save a state now and then and after the last step, and return the metrics that were measured with it.

@@ -17,6 +17,7 @@ from dpcli.ledger.blocks.family import spelled
 from dpcli.sessions.folder import replaced
 from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_left
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
+from dpcli.train.run.processes import stoppable
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -82,12 +83,13 @@ def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | 
             f"{folder}: the model cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the last "
             "state, and after the last step writes the model alone"
         ) from None
-    if ledger is not None:
-        outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
-        describe(outcome, prepared.problem, ledger)  # whose head has moved
-    os.unlink(os.path.join(folder, STATE))
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(folder, KEPT))
+    with stoppable():  # Ctrl-C between the commit and the end would leave a run that has ended without saying so
+        if ledger is not None:
+            outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
+            describe(outcome, prepared.problem, ledger)  # whose head has moved
+        for name in (STATE, KEPT):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
     return outcome
 
 

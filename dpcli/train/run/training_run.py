@@ -71,7 +71,7 @@ def _run(
             ranks.part_ways()
             raise KeyboardInterrupt from None
         except BaseException as problem:
-            run.charge.give_back(problem)
+            run.give_back(problem)
             raise
     return run.end()
 
