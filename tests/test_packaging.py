@@ -129,7 +129,7 @@ def hashes(folder: Path) -> Mapping[str, str]:
 def test_tests_run_from_the_source_distribution(unpacked: Path) -> None:
     """One file of them, with the package that lies beside it."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_values.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/base/test_values.py"]
     run = subprocess.run(command, cwd=unpacked, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
     where = [sys.executable, "-c", "import dpcli; print(dpcli.__file__)"]

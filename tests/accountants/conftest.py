@@ -1,4 +1,4 @@
-"""Here every accountant is asked, also where an interval has settled the headline: tests/test_settled.py has that rule."""
+"""Here every accountant is asked, also where an interval has settled the headline: tests/analysis/test_settled.py has that rule."""
 
 from __future__ import annotations
 

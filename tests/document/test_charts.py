@@ -28,8 +28,8 @@ from dpcli.document.charts.scene import scene
 from dpcli.plots.drawing import draw
 from dpcli.plots.epsilons import Question
 from tests.cases import of_each
+from tests.document.drawn import SVG, boxes, luminance
 from tests.plots.samples import GAUSSIAN, pipeline
-from tests.report.drawn import SVG, boxes, luminance
 
 CURVES = tuple(
     Line(f"line {i}", tuple((x / 10.0, (x / 10.0) ** (i + 1)) for x in range(11)), tone) for i, tone in enumerate(SERIES[:3])

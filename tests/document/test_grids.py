@@ -31,8 +31,8 @@ from dpcli.document.charts.terminal import mark
 from dpcli.ledger.documents.ledger_pictures import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, block_chart
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.state import LedgerState
+from tests.document.drawn import SVG, boxes, luminance
 from tests.ledger.families import FAMILIES, opening, terms
-from tests.report.drawn import SVG, boxes, luminance
 
 FIRST = date(2026, 1, 28)
 

@@ -14,7 +14,7 @@ from dpcli.file.keys.kinds import KeyPlace, Refused
 from dpcli.file.keys.tables import KeyTable, SelectedTable
 from dpcli.file.toml.findings import Findings
 
-SHAPES = {name.lower(): f"tests.pipeline.test_selected:{name}" for name in ("Circle", "Square", "Word")}
+SHAPES = {name.lower(): f"tests.file.test_selected:{name}" for name in ("Circle", "Square", "Word")}
 KNOWN = Constraint("a word with an e in it", lambda x: "e" in x, (("pattern", "e"),))
 
 
