@@ -76,6 +76,8 @@ class ReachableState:
             raise InputError(f"{name}: expected random numbers that can be repeated, found the system's; draw them by torch")
         elif isinstance(value, random.Random):
             self.values[name] = value.getstate()
+        elif isinstance(value, TorchDispatchMode) and type(value).__module__.startswith("dpcli."):
+            self.values[name] = id(value)  # a replay's own draws: what it counts is no state of the program
         elif type(value).__module__ == "numpy":
             self.values[name] = repr(getattr(value, "tobytes", lambda: value)())
         else:

@@ -66,7 +66,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             yield
         finally:
-            self.batch = None
+            self.batch, self.rows, self.done, self.origin = None, None, 0, b""  # nothing is left that a rehearsal would see
             for generator, state in zip(generators(), states, strict=False):
                 generator.set_state(state)
 
