@@ -18,6 +18,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.train.isolation import moves, operators  # noqa: E402
+from dpcli.train.isolation.following import Unfollowed  # noqa: E402
 from dpcli.train.isolation.layout import (  # noqa: E402
     SHARED,
     AlongRecords,
@@ -169,7 +170,10 @@ def test_a_rule_that_is_too_lenient_is_seen(rule: Rule, monkeypatch: pytest.Monk
     monkeypatch.setattr("tests.train.operator_calls.RULES", {**RULES, **dict.fromkeys(names, rule)})
     for seed in range(200):
         drawn = example(names[seed % len(names)], seed)
-        said = claims(drawn)
-        if said is not None and next(contradicted(drawn, said, seed), None) is not None:
+        try:
+            claim = claims(drawn)
+        except Unfollowed:  # it asks how many records there are, and is taken one record at a time
+            continue
+        if claim is not None and next(contradicted(drawn, claim, seed), None) is not None:
             return
     raise AssertionError(rule)
