@@ -61,14 +61,15 @@ def alike(sigma: float, norm: int, coordinates: int) -> bool:
     """Return whether u . X is a discrete Gaussian up to a factor 1 + e^-60 in every mass; one coordinate always is."""
     if coordinates == 1:
         return True
-    turn = (math.pi * sigma) ** 2
+    turn = math.pi * sigma
+    turn *= turn  # inf of an enormous sigma, where a power would raise
     log_sum = math.log(sigma * math.sqrt(math.pi * norm)) + coordinates * math.log1p(3.0 * math.exp(-turn))
     return log_sum - turn * (coordinates - 1) / norm < LOG_ALIKE
 
 
 def reach_of(sigma: float, norm: int) -> int:
     """Return the largest value of the combination that is looked at."""
-    return math.ceil(REACH * sigma * math.sqrt(norm)) + 2
+    return math.ceil(min(REACH * sigma * math.sqrt(norm), 1e300)) + 2
 
 
 def log_masses(sigma: float, direction: tuple[int, ...], reach: int) -> Array:
