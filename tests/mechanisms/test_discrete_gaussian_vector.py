@@ -177,7 +177,14 @@ def test_several_shifts_have_one_of_them_below() -> None:
 
 @pytest.mark.parametrize("sigma", [1e15, 1e160, 1e300, 1.7e308])
 @pytest.mark.parametrize(
-    "keys", [{"sensitivity": 70}, {"sensitivity": 3}, {"l2_sensitivity": 1.5}, {"l2_sensitivity": 70.0, "dimension": 4}, {"sensitivity": 1, "dimension": 1}]
+    "keys",
+    [
+        {"sensitivity": 70},
+        {"sensitivity": 3},
+        {"l2_sensitivity": 1.5},
+        {"l2_sensitivity": 70.0, "dimension": 4},
+        {"sensitivity": 1, "dimension": 1},
+    ],
 )
 def test_enormous_noise_is_next_to_nothing_and_not_nothing(sigma: float, keys: dict[str, float]) -> None:
     mechanism = DiscreteGaussianSpec(sigma=sigma, **keys).resolve(ALONE)

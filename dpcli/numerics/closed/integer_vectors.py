@@ -93,7 +93,7 @@ def lattice_cells(sigma: float, direction: tuple[int, ...], reach: int) -> float
 
 
 def _window(sigma: float, direction: tuple[int, ...]) -> int:
-    return math.ceil(WINDOW * sigma) + 2 * max(direction) + 2
+    return math.ceil(min(WINDOW * sigma, 1e300)) + 2 * max(direction) + 2
 
 
 def _shares(sigma: float, direction: tuple[int, ...], window: int, wide: int) -> Array:
