@@ -50,11 +50,9 @@ def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool
     if not 0 <= before.step <= plan.steps:
         raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
     require_same_books("--resume", before.charged, ledger, "run")  # elsewhere only what it repeats would be charged, or nothing
-    if never_started(ledger, before):
-        return before  # killed before its charge, and so before its first sum: nothing is repeated
     if ledger is not None:
         require_going_on("--resume", before.run, ledger, "run")
-    if before.step < plan.steps:
+    if before.step < plan.steps and not never_started(ledger, before):  # else killed before its first sum: nothing is repeated
         stage = plan.stage_at(before.step)
         if not before.clean or (stage.indivisible and before.step > stage.start):
             before.resumed.append(before.step)
@@ -69,7 +67,7 @@ def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
     if ledger is None or before.step > 0:
         return False
     run = ledger.state().runs.get(before.run)
-    return run is None or run.status == "reserved"
+    return run is not None and run.status == "reserved"
 
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
