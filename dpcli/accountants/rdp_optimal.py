@@ -16,7 +16,7 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta
 from dpcli.numerics.roots import bracket_root
 
-DEEPER = 4.0  # how much smaller the logarithm of delta may become
+DEEPER = 4.0  # how far below the logarithm of the delta of `balle` the search begins, and each of its further steps
 LOG_LEAST = -744.0
 RTOL = 1e-5  # of that logarithm, as one look at a delta is dear
 
@@ -43,7 +43,7 @@ class OptimalRdpProfile(PrivacyProfile):
         return Bound(value, detail={"order": order})
 
     def delta(self, epsilon: float) -> Bound:
-        """The smallest delta found, below that of `balle`, at which this conversion's epsilon is at most `epsilon`."""
+        """Return the smallest delta, below that of `balle`, at which this conversion's epsilon is at most `epsilon`."""
         most = RdpProfile(self.steps, balle, balle_delta).delta(epsilon).upper
         if most >= 1.0:
             return Bound(1.0)
@@ -52,7 +52,10 @@ class OptimalRdpProfile(PrivacyProfile):
         def excess(log_delta: float) -> float:
             return self.epsilon(math.exp(log_delta)).upper - epsilon
 
-        return Bound(math.exp(bracket_root(excess, max(log_most - DEEPER, LOG_LEAST), log_most, rtol=RTOL)[1]))
+        low, high = max(log_most - DEEPER, LOG_LEAST), log_most
+        while low > LOG_LEAST and excess(low) <= 0.0:
+            low, high = max(low - DEEPER, LOG_LEAST), low
+        return Bound(math.exp(bracket_root(excess, low, high, rtol=RTOL)[1]))
 
     def shares(self, delta: float) -> tuple[float, ...]:
         return renyi_shares(self.steps, self._best(delta)[0])

@@ -214,6 +214,13 @@ def test_delta_of_epsilon_of_delta(subject: Pipeline, name: str) -> None:
         assert back.upper <= delta * (1.0 + tolerance) + 1e-11 * row.upper
 
 
+@pytest.mark.parametrize("rate", [0.003, 1e-3, 1e-4, 1e-6])
+def test_delta_leads_back_where_the_best_conversion_is_far_below_the_other(rate: float) -> None:
+    subject = dp_sgd(2.0, rate, 3, 1e-6)
+    epsilon = account(subject, ["rdp-optimal"]).upper
+    assert account(subject, ["rdp-optimal"], epsilon=epsilon).upper <= 1e-6 * (1.0 + 1e-3)
+
+
 @given(st.lists(st.tuples(log_uniform(-1.5, 2.0), counts), min_size=1, max_size=3), deltas)
 def test_lower_bounds_stay_below_every_sound_upper_bound(parts: list[tuple[float, int]], delta: float) -> None:
     result = account(pipeline(*(entry("gaussian", steps=n, noise_multiplier=s) for s, n in parts), delta=delta))

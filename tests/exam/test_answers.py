@@ -38,7 +38,7 @@ def _searches(accountant: Accountant) -> bool:
     return type(accountant.compose(())).delta is PrivacyProfile.delta
 
 
-@pytest.mark.sampled(27, 14)
+@pytest.mark.sampled(14, 27)
 @pytest.mark.parametrize(
     ("kind", "part"), [*every(12, CHEAP), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )

@@ -22,6 +22,7 @@ from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.tails import single_log_delta
+from tests.cases import tiered
 from tests.oracles import hockey_stick as delta
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5)
@@ -85,12 +86,12 @@ def test_a_coordinate_more_than_the_sensitivity_loses_more() -> None:
 
 
 SPECS: dict[str, Spec] = {"gaussian": GaussianSpec(noise_multiplier=1.5), "laplace": LaplaceSpec(noise_multiplier=1.5)}
+QUICK = [("laplace", 2, 1.0), ("gaussian", 2, 0.3)]
+SLOWER = [case for case in itertools.product(SPECS, (2, 3), (1.0, 0.3)) if case not in QUICK]
 LAWS = {"gaussian": lambda at: stats.norm(at, 1.5), "laplace": lambda at: stats.laplace(at, 1.5)}
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.3])
-@pytest.mark.parametrize("records", [2, 3])
-@pytest.mark.parametrize("kind", SPECS)
+@pytest.mark.parametrize(("kind", "records", "rate"), [*QUICK, *tiered(SLOWER, 0, len(SLOWER))])
 def test_all_records_of_a_unit_in_one_part_is_the_worst(kind: str, records: int, rate: float) -> None:
     """Each part's sum with the unit's records that a sample holds; whoever comes or goes, and however they are spread."""
     edges = np.concatenate(([-np.inf], np.arange(-8, 9 + 4 * records) / 4, [np.inf]))

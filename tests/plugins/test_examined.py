@@ -45,6 +45,7 @@ def test_a_name_that_nothing_has_is_refused() -> None:
     assert done.returncode == 2 and "found 'stairs'" in done.stderr and "staircase" in done.stderr
 
 
+@pytest.mark.long
 def test_a_mechanism_of_another_package_passes() -> None:
     done = examined(PACKAGE, "staircase")
     assert done.returncode == 0 and done.stdout.count(" ok ") == 7, done.stdout + done.stderr
