@@ -91,6 +91,15 @@ class Accountant:
     stepwise: bool = False
     cells: Callable[[int], float] = field(default=lambda parts: 0.0, repr=False)
 
+    def profile(self, steps: Steps) -> PrivacyProfile:
+        """Return the profile of a composition; of one with disjoint parts, the largest over the parts."""
+        if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):
+            return self.compose(steps)
+        from dpcli.accountants.cases import WorstCase, compositions
+
+        cases = compositions(steps)
+        return WorstCase(tuple(self.compose(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
+
     @contextmanager
     def within_allowance(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:
         """The work that one question to it may cost: heavy ones leave some to the others, which have at most that share of what is

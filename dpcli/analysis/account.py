@@ -251,7 +251,7 @@ def sound_profiles(
     charges = binding_charges(pipeline, _checked_group(group_size))
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     chosen = [accountant_named(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
-    return tuple((accountant, accountant.compose(steps).tuned(None, GLANCE)) for accountant in chosen if accountant.sound)
+    return tuple((accountant, accountant.profile(steps).tuned(None, GLANCE)) for accountant in chosen if accountant.sound)
 
 
 def attained(pipeline: Pipeline, group_size: int = 1) -> bool:

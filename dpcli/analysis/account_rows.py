@@ -120,8 +120,8 @@ def named(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
 
 
 def _within(mechanism: Mechanism) -> tuple[Mechanism, ...]:
-    """The mechanism and, of a group, those that run together."""
-    return (mechanism, *(part for part, _ in parts_of(mechanism, 1)))
+    """The mechanism and, of a group or of disjoint parts, those that it runs."""
+    return (mechanism, *(piece for case in mechanism.cases() for part, _ in case for piece, _ in parts_of(part, 1)))
 
 
 def upper_only(row: AccountRow) -> AccountRow:

@@ -130,7 +130,7 @@ class Inquiry:
                 "privacy.adaptive is true: one filter adds up, zcdp or, at delta = 0, basic "
                 "(for runs chosen one after the other, a ledger has more: dpcli budget init --filter)"
             )
-        return accountant.compose(self.steps).tuned(tolerance, seconds)
+        return accountant.profile(self.steps).tuned(tolerance, seconds)
 
 
 def reached(charges: tuple[BillLine, ...]) -> bool:
@@ -237,7 +237,7 @@ def _least(steps: Steps, inquiry: Inquiry) -> float:
     """The lower end of an interval for steps whose pairs are attained; 0 where there is none."""
     for name in BRACKETING:
         accountant = accountant_named(name)
-        bound = row_of(accountant, accountant.compose(steps).tuned(None, MOMENT), inquiry.quantity, inquiry.at, SHARE).bound
+        bound = row_of(accountant, accountant.profile(steps).tuned(None, MOMENT), inquiry.quantity, inquiry.at, SHARE).bound
         if bound is not None and bound.lower is not None:
             return bound.lower
     return 0.0
@@ -249,7 +249,7 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
 
     def row(name: str) -> AccountRow:
         accountant = accountant_named(name)
-        return row_of(accountant, accountant.compose(steps).tuned(None, GLANCE), "epsilon", delta)
+        return row_of(accountant, accountant.profile(steps).tuned(None, GLANCE), "epsilon", delta)
 
     attained = all(mechanism.attained() for mechanism, _ in steps)
     known: dict[str, AccountRow] = {}

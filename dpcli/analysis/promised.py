@@ -44,7 +44,7 @@ def promised(
         return None
     accountant = accountant_named("basic" if isinstance(charges[0].mechanism, Pure) else "zcdp")
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
-    row = row_of(accountant, accountant.compose(steps), quantity, at)
+    row = row_of(accountant, accountant.profile(steps), quantity, at)
     cap = pipeline.budget or Budget()
     own = group_size == runs == 1 and quantity == "epsilon" and at == _delta(pipeline)
     if row.bound is None:
@@ -71,7 +71,7 @@ def _cap(pipeline: Pipeline, listed: tuple[BillLine, ...], group_size: int) -> M
         )
     if cap.epsilon is not None and delta == 0.0 and cap.rho is None:
         basic = accountant_named("basic")
-        spent = row_of(basic, basic.compose(steps), "epsilon", 0.0)
+        spent = row_of(basic, basic.profile(steps), "epsilon", 0.0)
         return Pure(max(cap.epsilon * group_size, spent.upper))
     rho = math.inf if cap.rho is None else cap.rho
     if cap.epsilon is not None and delta:

@@ -103,7 +103,7 @@ def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Repl
     """Yield the accountant's replies, where it has any."""
     searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta  # for delta, over and over
     for question in questions:
-        profile = accountant.compose(question.steps).tuned(None, SECONDS)
+        profile = accountant.profile(question.steps).tuned(None, SECONDS)
         for i in question.points:
             with suppress(NotRepresentable), accountant.within_allowance(LEAST):
                 try:

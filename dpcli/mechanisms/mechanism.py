@@ -97,6 +97,10 @@ class Mechanism:
         """Mechanisms that each dominate it, where no single pair is the best whatever is asked; itself alone elsewhere."""
         return (self,)
 
+    def cases(self) -> tuple[tuple[tuple[Mechanism, int], ...], ...]:
+        """Return the compositions of which any two neighbours differ in one: of disjoint parts one each; itself alone elsewhere."""
+        return (((self, 1),),)
+
     def attained(self) -> bool:
         """Return whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves
         it.

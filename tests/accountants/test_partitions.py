@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import reduce
 
+import numpy as np
 import pytest
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.base.registry import MECHANISMS
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.mechanisms.spec import Spec
-from dpcli.mechanisms.stated.pure_and_approx import PureSpec
+from dpcli.mechanisms.stated.pure_and_approx import ApproxSpec, PureSpec
+from tests.oracles import hockey_stick
 
 
 def cost(
@@ -78,3 +83,59 @@ def stated_both_ways(kind: str) -> Iterator[Spec]:
     yield spec(**example)
     if kind in ("gaussian", "laplace"):
         yield spec(**{"sigma" if kind == "gaussian" else "scale": 2.0, "sensitivity": 1.0})
+
+
+def parted(*entries: Entry) -> Pipeline:
+    """The first entry reads all records; each other one a part of its own."""
+    common, *parts = entries
+    inside = tuple(replace(entry, partition=PartitionKey("region", entry.name)) for entry in parts)
+    return Pipeline(replace(Privacy(Adjacency.ADD_REMOVE), delta=1e-5), (common, *inside))
+
+
+def test_parts_cost_what_all_records_cost_with_the_dearest_part() -> None:
+    """By every accountant, though which part is the dearest differs from one to another, and with delta."""
+    seed = random.getrandbits(32)
+    draw = random.Random(seed)
+    kinds: tuple[Callable[[], Spec], ...] = (
+        lambda: GaussianSpec(noise_multiplier=draw.uniform(1.0, 9.0)),
+        lambda: LaplaceSpec(noise_multiplier=draw.uniform(1.0, 9.0)),
+        lambda: PureSpec(epsilon=draw.uniform(0.05, 0.7)),
+        lambda: ApproxSpec(epsilon=draw.uniform(0.01, 0.2), delta=1e-9),
+    )
+    for _ in range(12):
+        entries = [Entry(f"{k}", "any", draw.choice(kinds)(), steps=draw.choice((1, 2, 30))) for k in range(draw.randint(2, 4))]
+        delta = 10.0 ** draw.uniform(-9.0, -2.0)
+        alone = [
+            account(replace(parted(*entries), mechanisms=(entries[0], part)), ACCOUNTANTS, delta=delta) for part in entries[1:]
+        ]
+        for row, *others in zip(
+            account(parted(*entries), ACCOUNTANTS, delta=delta).rows, *(one.rows for one in alone), strict=True
+        ):
+            if any(other.bound is None for other in others):
+                assert row.bound is None, (seed, row.accountant.name)
+            else:
+                assert row.upper == pytest.approx(max(other.upper for other in others), rel=1e-6), (seed, row.accountant.name)
+
+
+def test_parts_by_enumeration() -> None:
+    """Randomised responses about all records and about three parts: the largest over the part that holds the record that differs."""
+    epsilons = random.Random().choices((0.3, 0.8, 1.3, 2.1), k=4)
+    laws = [np.array([math.exp(epsilon), 1.0]) / (1.0 + math.exp(epsilon)) for epsilon in epsilons]
+    entries = [Entry(str(k), "any", PureSpec(epsilon=epsilon)) for k, epsilon in enumerate(epsilons)]
+    for epsilon in (0.0, 0.4, 1.1, 2.5):
+        truth = 0.0
+        for holder in (1, 2, 3):
+            moved = [law[::-1] if k in (0, holder) else law for k, law in enumerate(laws)]
+            p, q = (reduce(np.multiply.outer, side).ravel() for side in (laws, moved))
+            truth = max(truth, hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
+        bound = account(parted(*entries), epsilon=epsilon)
+        assert (bound.lower or 0.0) <= truth * (1.0 + 1e-9) <= bound.upper * (1.0 + 1e-8) + 1e-15, (epsilons, epsilon)
+        assert bound.upper <= truth * (1.0 + 1e-6) + 1e-12, (epsilons, epsilon)
+
+
+def test_many_choices_of_parts_are_bounded_without_trying_each() -> None:
+    noise = [Entry(f"{of} {k}", "any", GaussianSpec(noise_multiplier=2.0 + k), partition=PartitionKey(of, str(k)))
+             for of in ("region", "age") for k in range(9)]  # fmt: skip
+    many = account(Pipeline(replace(Privacy(Adjacency.ADD_REMOVE), delta=1e-5), tuple(noise)))
+    pair = Pipeline(many.pipeline.privacy, (noise[0], noise[9]))
+    assert account(pair).upper <= many.upper <= 1.2 * account(pair).upper

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 def _searches(accountant: Accountant) -> bool:
     """Whether its delta(epsilon) is the general search."""
-    return type(accountant.compose(())).delta is PrivacyProfile.delta
+    return type(accountant.profile(())).delta is PrivacyProfile.delta
 
 
 @pytest.mark.sampled(14, 27)
@@ -95,7 +95,7 @@ def test_two_pure_mechanisms_lead_back() -> None:
 def _asked(name: str, steps: Steps, delta: float) -> None:
     """epsilon, delta back again where that is no search, and shares; NotRepresentable where there is none."""
     accountant = load(ACCOUNTANTS[name])
-    profile = accountant.compose(steps).tuned(None, 0.1)
+    profile = accountant.profile(steps).tuned(None, 0.1)
     with accountant.within_allowance(LEAST):
         checked(profile.epsilon(delta))
         profile.shares(delta)
@@ -106,7 +106,7 @@ def _asked(name: str, steps: Steps, delta: float) -> None:
 def _leads_back(name: str, steps: Steps, delta: float, said: str) -> None:
     """delta(epsilon(delta)) is at most delta, or its interval holds delta: with little noise both sides of one may lie far apart."""
     accountant = load(ACCOUNTANTS[name])
-    profile = accountant.compose(steps)
+    profile = accountant.profile(steps)
     epsilon = checked(profile.epsilon(delta)).upper
     back = checked(profile.delta(epsilon)) if math.isfinite(epsilon) else Bound(0.0)
     within = delta * (1.0 + BACK[name in SEARCHED]) + 1e-11 * max(epsilon, 1.0)

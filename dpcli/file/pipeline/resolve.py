@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Entry, PartitionKey, Pipeline
 from dpcli.file.pipeline.parts import named
-from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.mechanism import Dominated, Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
@@ -16,6 +17,7 @@ from dpcli.mechanisms.spec import Spec
 MAX_DEPTH = 16
 MAX_MEMBERS = 10_000
 MAX_COUNT = 10**18
+MAX_CASES = 64  # choices of one part of each partition that are priced one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,10 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
             parts.setdefault(entry.partition.of, {}).setdefault(entry.partition.part, []).append(charge)
         else:
             charges.append(charge)
-    return (*charges, *(_parallel(of, branches) for of, branches in parts.items()))
+    partitions = [_parallel(of, branches) for of, branches in parts.items()]
+    if math.prod(len(line.mechanism.cases()) for line in partitions) > MAX_CASES:
+        partitions = [replace(line, mechanism=Dominated(line.mechanism)) for line in partitions]
+    return (*charges, *partitions)
 
 
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:

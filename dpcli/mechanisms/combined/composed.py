@@ -212,9 +212,21 @@ class Parallel(Mechanism):
     """Parallel composition of `branches`, one per disjoint part (McSherry 2009, Theorem 4): each view is the largest branch's.
 
     For add-remove, and for zero-out where a blank adds nothing: a replaced record may move from one part to another and touch two.
+    Accountants ask each branch with what is outside of the parts (`cases`); the views here are for what asks this step alone.
     """
 
     branches: tuple[Composed, ...]
+
+    def cases(self) -> tuple[Parts, ...]:
+        return tuple(dict.fromkeys(branch.parts for branch in self.branches))
+
+    def attained(self) -> bool:
+        """Attained where all branches are: some neighbours differ in a record of each part, by as much as any do."""
+        return all(branch.attained() for branch in self.branches)
+
+    def losses(self) -> tuple[PrivacyLoss, ...]:
+        """Refuse: which branch is the worst depends on what else runs, and on delta."""
+        raise NotRepresentable("disjoint parts have no single dominating pair")
 
     def approx_dp(self, delta: float) -> float:
         return max(branch.approx_dp(delta) for branch in self.branches)
