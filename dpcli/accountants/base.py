@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from typing import TypeVar
@@ -57,6 +58,10 @@ class PrivacyProfile:
             fails = log_delta
         return Bound(1.0)
 
+    def cases(self) -> tuple[PrivacyProfile, ...]:
+        """Return the profiles of which this one is the largest."""
+        return (self,)
+
     def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
         """Return this profile with another relative tolerance, and about so much time for one answer, where it takes any."""
         return self
@@ -64,6 +69,61 @@ class PrivacyProfile:
     def shares(self, delta: float) -> tuple[float, ...]:
         """Each step's share of the total in this accountant's own currency; they add up to 1 (all 0 where nothing is spent)."""
         raise InternalError(f"{type(self).__name__} has no shares")
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCase(PrivacyProfile):
+    """The largest of several profiles, of compositions of which any two neighbours differ in one.
+
+    Neighbours that differ in one record differ in the part that holds it and in no other. The outputs of the other parts then have one
+    law under both, whatever was seen before, and add nothing to the loss: the pair of the whole is the pair of the steps outside of parts
+    composed with that one part (McSherry 2009, Theorem 4; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10). delta(epsilon) is the
+    largest over the parts, or, where attributes divide the data in several ways, over the choices of one part of each.
+
+    sizes: for each profile, how many of its steps stand for each step that was given.
+    """
+
+    profiles: tuple[PrivacyProfile, ...]
+    sizes: tuple[tuple[int, ...], ...]
+
+    def epsilon(self, delta: float) -> Bound:
+        return _largest(profile.epsilon(delta) for profile in self.profiles)
+
+    def delta(self, epsilon: float) -> Bound:
+        return _largest(profile.delta(epsilon) for profile in self.profiles)
+
+    def cases(self) -> tuple[PrivacyProfile, ...]:
+        return self.profiles
+
+    def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
+        each = seconds / len(self.profiles)
+        return WorstCase(tuple(profile.tuned(tolerance, each) for profile in self.profiles), self.sizes)
+
+    def shares(self, delta: float) -> tuple[float, ...]:
+        """Return the shares in the part that costs most; a step that is a partition has those of that part's steps together."""
+        costs = [profile.epsilon(delta).upper for profile in self.profiles]
+        worst = costs.index(max(costs))
+        single = iter(self.profiles[worst].shares(delta))
+        return tuple(sum(itertools.islice(single, size)) for size in self.sizes[worst])
+
+
+def _largest(bounds: Iterable[Bound]) -> Bound:
+    """Return the bound on the largest of what they bound: each lower end is one on the largest, too."""
+    known = tuple(bounds)
+    worst = max(known, key=lambda bound: bound.upper)
+    return Bound(worst.upper, max((bound.lower for bound in known if bound.lower is not None), default=None), worst.detail)
+
+
+def compositions(steps: Steps) -> tuple[tuple[Steps, tuple[int, ...]], ...]:
+    """Return each composition that neighbours may differ in, with how many of its steps stand for each of `steps`."""
+    choices = itertools.product(*(mechanism.cases() for mechanism, _ in steps))
+    return tuple(
+        (
+            tuple((part, n * count) for case, (_, count) in zip(chosen, steps, strict=True) for part, n in case),
+            tuple(len(case) for case in chosen),
+        )
+        for chosen in choices
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +155,6 @@ class Accountant:
         """Return the profile of a composition; of one with disjoint parts, the largest over the parts."""
         if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):
             return self.compose(steps)
-        from dpcli.accountants.cases import WorstCase, compositions
-
         cases = compositions(steps)
         return WorstCase(tuple(self.compose(case) for case, _ in cases), tuple(sizes for _, sizes in cases))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from dpcli.accountants.base import Accountant, PrivacyProfile, checked
+from dpcli.accountants.base import Accountant, PrivacyProfile, checked, implied_delta
 from dpcli.accountants.many import on_contours, on_grids
 from dpcli.analysis.account import attained, sound_profiles
 from dpcli.base.errors import InputError, InternalError, NotRepresentable
@@ -23,6 +23,7 @@ Asked = tuple[Accountant, PrivacyProfile]
 CLOSE = 5e-2  # relative width of a certificate that needs no other accountant
 NARROW = 1e-3  # relative width of an interval at a point that needs no other accountant: what the grid aims at
 NEGLIGIBLE = 1e-4  # of the delta of interest: below that, any upper bound will do
+MANY = 64  # mechanisms, beyond which accountants that ask each of them are asked at fewer points
 FAR = 1.25  # accountants whose epsilon is this many times the best one's are not asked for a whole curve
 CURVE = 3.0 * QUESTION  # cells for a whole curve
 DELTAS = (6, 1e-3, 12, 0.9)  # how many from the smallest to what, and from there on more closely to where
@@ -78,9 +79,20 @@ def profile(
     if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
         raise InputError(f"expected finite epsilons >= 0 in increasing order, found {at.tolist()!r:.80}")
     chosen = sound_profiles(pipeline, group_size=group_size)
+    certain, many = attained(pipeline, group_size), len(pipeline.mechanisms) > MANY
+    accountants = [accountant for accountant, _ in chosen]
+    cases = zip(*(profile.cases() for _, profile in chosen), strict=True)
+    curves = [_curve(list(zip(accountants, case, strict=True)), at, delta, points, certain, many) for case in cases]
+    upper, lower = np.max([curve.upper for curve in curves], axis=0), np.max([curve.lower for curve in curves], axis=0)
+    return ProfileCurve(at, upper, lower, delta)
+
+
+def _curve(chosen: Sequence[Asked], at: Array, delta: float, points: Sequence[float], certain: bool, many: bool) -> ProfileCurve:
+    """Return the curve of one composition. certain: whether lower bounds on its dominating pairs are lower bounds on the pipeline.
+    many: whether its steps are too many to ask each of them again and again."""
     result = {accountant.name: (accountant, profile) for accountant, profile in chosen}
     wide = list(points)
-    curve, certain = ProfileCurve(at, np.ones_like(at), np.zeros_like(at), delta), attained(pipeline, group_size)
+    curve = ProfileCurve(at, np.ones_like(at), np.zeros_like(at), delta)
     for name, ask in TWO_SIDED.items():
         if name in result and not curve.close:
             with allowance(CURVE, 0.0, KEPT):
@@ -88,8 +100,17 @@ def profile(
             wide = [x for x in wide if not _narrow(answer, x, delta)]
             curve = _both(curve, answer if certain else replace(answer, lower=np.zeros_like(at)))
     rest = [one for name, one in result.items() if name not in TWO_SIDED]
-    found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta, wide))
+    found_all = curve if curve.close else _both(curve, _from_pairs(rest, at, delta, wide, many))
     return replace(found_all, upper=np.minimum(found_all.upper, delta_from_pairs(at, found_all.upper, at)))
+
+
+def pure_epsilon(pipeline: Pipeline, group_size: int = 1) -> float:
+    """Return the epsilon that no loss exceeds, where a trade-off curve bends; inf where there is none."""
+    ((_, profile),) = sound_profiles(pipeline, ("basic",), group_size)
+    try:
+        return profile.epsilon(0.0).upper
+    except NotRepresentable:
+        return math.inf
 
 
 def trade_off(curve: ProfileCurve, alphas: Sequence[float] | Array) -> Array:
@@ -134,10 +155,11 @@ def _narrow(curve: ProfileCurve, epsilon: float, delta: float) -> bool:
     return bool(curve.upper[i] - curve.lower[i] <= NARROW * curve.upper[i] + NEGLIGIBLE * delta)
 
 
-def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float, points: Sequence[float]) -> ProfileCurve:
+def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float, points: Sequence[float], stepwise: bool) -> ProfileCurve:
     """Return the bound that the (epsilon, delta) pairs of one-sided accountants imply; one far behind at `delta` is asked no further.
 
-    points: those at which one pair more is made, by accountants that do not ask each step for it: at 0 what smaller deltas imply says more.
+    points: those at which one pair more is made, as `account` makes it. stepwise: whether accountants that ask each step are left out
+    there, as steps are many.
     """
     compared = delta or 1e-6  # at delta = 0 only pure mechanisms would be left
     best = {one: _epsilon(one, compared) for one in profiles}
@@ -146,7 +168,7 @@ def _from_pairs(profiles: Sequence[Asked], epsilons: Array, delta: float, points
     low = np.geomspace(max(min(1e-3 * compared, 1e-9), 1e-300), middle, few, endpoint=False)
     deltas = [0.0, compared, *low.tolist(), *np.geomspace(middle, last, many).tolist()]
     listed = [(_epsilon(one, d), d) for one in near for d in deltas] + [
-        (x, _delta(one, x)) for one in near if not one[0].stepwise for x in points if x > 0.0
+        (x, _delta(one, x)) for one in near if not (stepwise and one[0].stepwise) for x in points
     ]
     pairs = np.array(listed or [(math.inf, 1.0)])
     finite = pairs[np.isfinite(pairs[:, 0])]
@@ -166,7 +188,7 @@ def _delta(one: Asked, epsilon: float) -> float:
     accountant, profile = one
     try:
         with accountant.within_allowance():
-            return min(checked(profile.delta(epsilon)).upper, 1.0)
+            return min(checked(implied_delta(profile, epsilon)).upper, 1.0)
     except NotRepresentable:
         return 1.0
 

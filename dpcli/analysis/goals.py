@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 from dpcli.accountants.base import Steps
 from dpcli.accountants.directions import parts_of
 from dpcli.analysis.account import headline
-from dpcli.analysis.curve import profile, trade_off
+from dpcli.analysis.curve import profile, pure_epsilon, trade_off
 from dpcli.analysis.rho import settled, total_rho
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.values import dataclass
@@ -21,7 +21,7 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.roots import bracket_root
 
-POINTS, ROUNDS = 9, 5  # of the profile at a time, over all slopes first, then around the best one
+POINTS, ROUNDS = 33, 3  # of the profile at a time, over all slopes first, then around the best one
 ROUNDED = 1.0 + 1e-12
 
 
@@ -92,15 +92,16 @@ class PowerGoal:
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
         last = -math.log(min(self.level, 1.0 - self.target))  # beyond, either side of the curve says more than the target
         interest = min(1e-6, 1e-2 * self.level)
+        pure = min(pure_epsilon(pipeline, group_size), last)  # a corner, which no search by halves meets
         result, low, high = math.inf, 0.0, last
         for _ in range(ROUNDS):
-            at = np.linspace(low, high, POINTS)
+            at = np.sort(np.append(np.linspace(low, high, POINTS), pure))
             curve = profile(pipeline, at, group_size, interest)
             result = min(result, 1.0 - float(trade_off(curve, [self.level])[0]))
             steep = curve.upper + np.exp(at + math.log(self.level))  # e^at alone may be above all doubles
             flat = 1.0 - np.exp(-at) * (1.0 - curve.upper - self.level)
             best = int(np.argmin(np.minimum(steep, flat)))  # each has one valley
-            low, high = float(at[max(best - 1, 0)]), float(at[min(best + 1, POINTS - 1)])
+            low, high = float(at[max(best - 1, 0)]), float(at[min(best + 1, POINTS)])
         return min(result * ROUNDED, 1.0), "profile"
 
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpcli.analysis.account import Account, account, sound_profiles
-from dpcli.analysis.curve import ProfileCurve, profile, trade_off
-from dpcli.base.errors import InputError, NotRepresentable
+from dpcli.analysis.account import Account, account
+from dpcli.analysis.curve import ProfileCurve, profile, pure_epsilon, trade_off
+from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.trade_off import gaussian_above, pointwise_epsilon
@@ -89,8 +89,9 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
     if math.isinf(result.upper):
         return result, None
     reach = _reach(result, result.delta)
-    curve = _curve(result, result.delta, reach, priors)
-    pointwise, exception = _pointwise(curve, result.delta, _pure(result))
+    pure = pure_epsilon(result.pipeline, result.group_size)
+    curve = _curve(result, result.delta, reach, pure, priors)
+    pointwise, exception = _pointwise(curve, result.delta, pure)
     within = curve.epsilons <= reach
     return result, Meaning(
         account=result,
@@ -115,11 +116,13 @@ def _reach(outcome: Account, delta: float) -> float:
     return max(outcome.upper, further) if math.isfinite(further) else outcome.upper
 
 
-def _curve(account: Account, delta: float, reach: float, priors: Sequence[float]) -> ProfileCurve:
+def _curve(account: Account, delta: float, reach: float, pure: float, priors: Sequence[float]) -> ProfileCurve:
     """The profile from epsilon 0 to past `reach`, finely where the slopes that matter are, with the headline in it."""
     bend = min(reach, STEEP)
     odds = [abs(_log_odds(prior)) for prior in priors]
     grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), [account.upper, *odds]])
+    if pure <= 1.25 * reach:
+        grid = np.append(grid, pure)
     curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL), (0.0, *odds))
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
@@ -128,15 +131,6 @@ def _curve(account: Account, delta: float, reach: float, priors: Sequence[float]
 def _log_odds(prior: float) -> float:
     """log((1 - p) / p)."""
     return math.log1p(-prior) - math.log(prior)
-
-
-def _pure(account: Account) -> float:
-    """The epsilon that no loss exceeds, inf where there is none."""
-    ((_, profile),) = sound_profiles(account.pipeline, ("basic",), account.group_size)
-    try:
-        return profile.epsilon(0.0).upper
-    except NotRepresentable:
-        return math.inf
 
 
 def _pointwise(curve: ProfileCurve, delta: float, pure: float) -> tuple[float, float]:

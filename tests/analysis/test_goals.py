@@ -62,6 +62,14 @@ def test_noise_for_a_goal_is_not_more_than_what_is_certified_from_below_asks_for
     assert found.adjacent and found.upper <= goal.target < (found.cheaper_upper or 0.0)
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+def test_power_is_met_where_a_pure_loss_ends(steps: int) -> None:
+    """Laplace loses at most steps / noise, where an attacker with few false positives gains most: noise = steps / log(target / level)."""
+    text = GAUSSIAN.replace("gaussian", "laplace").replace("steps = 4", f"steps = {steps}")
+    result = calibrate_goal(parse(text.encode(), "it.toml"), PowerGoal(0.05, 0.001))
+    assert result.value == pytest.approx(steps / math.log(50.0), rel=1e-6)
+
+
 def test_what_is_pure_has_the_advantage_and_the_gaussian_of_randomised_response() -> None:
     found = parse(PURE.encode(), "it.toml")
     assert AdvantageGoal(0.5).measure(found, 1)[0] == pytest.approx(math.tanh(0.35), rel=1e-9)
