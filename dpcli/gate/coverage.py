@@ -1,4 +1,4 @@
-"""Warnings about what the gate does not see: pipelines that are gone or were not given, and workflows that decide whether it runs."""
+"""Warnings about what the gate does not judge: pipelines that are gone or were not given, and changed workflows that call dpcli."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|
 OtherParts = tuple[str, frozenset[Hashable]]  # path and parts
 
 
-def _verdict_of(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
+def _judged(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
     return Judged(path, None, (Condition(name, verdict, text, ()),))
 
 
-def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
+def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
     """Warn of each pipeline of the base that is deleted, and fail each that was moved to a file that is not judged.
 
     paths: of the files that are judged; where there are none, the repository around the working directory is under review.
@@ -54,7 +54,7 @@ def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Jud
         for name, data in pipelines:
             place = os.path.join(top, name)
             own_verdict = place in given and (_linked(place, judged) or os.path.isfile(place))
-            yield from _verdict(name, data, ref, top, others, own_verdict or _is_still_pipeline(place))
+            yield from _verdicts_of_removed(name, data, ref, top, others, own_verdict or _is_still_pipeline(place))
 
 
 def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -65,7 +65,7 @@ def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
             if mode == b"160000" and name not in now:
                 place = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(place)}, a repository inside this one at {ref}, is gone: nothing counts what its pipelines released"
-                yield _verdict_of(place, "deleted", text)
+                yield _judged(place, "deleted", text)
 
 
 def _linked(place: str, judged: frozenset[str]) -> bool:
@@ -87,21 +87,23 @@ def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]
             yield place, parts_of(data)
 
 
-def _verdict(name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], accounted: bool) -> Iterator[Judged]:
-    """accounted: whether another verdict speaks of its place, so that only the new file to which it went is news."""
+def _verdicts_of_removed(
+    name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], accounted: bool
+) -> Iterator[Judged]:
+    """Yield the verdict on a pipeline of the base that is gone. accounted: whether another verdict is about its place."""
     parts = parts_of(data)
     share, place = max(((share_of(parts, lines), place) for place, lines in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= ALIKE:
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"
-        yield _verdict_of(os.path.relpath(place), "moved", text, "fail")
+        yield _judged(os.path.relpath(place), "moved", text, "fail")
     elif not accounted:
         now = "is no pipeline any more" if os.path.isfile(os.path.join(top, name)) else "is deleted"
         text = f"{was}, {now}: what it has released stays released, and nothing counts it here"
-        yield _verdict_of(os.path.relpath(os.path.join(top, name)), "deleted", text)
+        yield _judged(os.path.relpath(os.path.join(top, name)), "deleted", text)
 
 
-def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
+def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
     """Warn of pipelines that differ from the revision and are not judged. Raises InputError where git cannot say what differs.
 
     paths: of the files that are judged; where there are none, the repository around the working directory is under review. known: real
@@ -117,7 +119,7 @@ def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Ju
         which = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
         was = "was" if len(files) == 1 else "were"
         text = f"{first_names(map(escaped_path, files))}: {which} from {ref} and {was} not given to the gate"
-        yield _verdict_of(files[0], "missed", text)
+        yield _judged(files[0], "missed", text)
 
 
 def _changed(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[str]:
@@ -146,7 +148,7 @@ def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
                 f"{escaped_path(place)}: a repository inside this one, linked to another commit than at {ref}, and not checked out: "
                 "nothing in it is judged (git submodule update --init; submodules: recursive in CI)"
             )
-            yield _verdict_of(place, "missed", text)
+            yield _judged(place, "missed", text)
 
 
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -163,4 +165,4 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
             if now != was and b"dpcli" in (now or b"") + (was or b""):
                 path = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(name)} calls dpcli and differs from {ref}: it decides whether the gate runs and counts"
-                yield _verdict_of(path, "workflow", text)
+                yield _judged(path, "workflow", text)

@@ -77,7 +77,7 @@ class Waived:
     granting: frozenset[int]
 
 
-def waived(
+def apply_waivers(
     conditions: Sequence[Condition],
     path: str,
     pipeline: Pipeline,
@@ -157,7 +157,7 @@ def _notice(text: str, key: Path = ()) -> Condition:
     return Condition("waiver", "warn", text, key)
 
 
-def unused(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
+def unused_waivers(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
     """Warn of each waiver of the policy that covers one of the files and was needed by none."""
     for index, waiver in enumerate(policy.waiver):
         if index not in granting and any(waiver.covers(path, policy.path) for path in paths):

@@ -9,7 +9,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.sections import chosen, on, one_of, section, settings, spelled
+from dpcli.lint.sections import findings_where, is_on, names_one_of, normalized, settings, train_section
 from dpcli.mechanisms.neighbours import Adjacency
 
 ANALYTIC = ("analytic", "exact", "balle")
@@ -42,15 +42,15 @@ def _vector(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _words(entry: Entry) -> str:
-    return spelled(f"{entry.name} {entry.description or ''}")
+    return normalized(f"{entry.name} {entry.description or ''}")
 
 
 def _approximation(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "a limit theorem bounds nothing after finitely many steps: choose an accountant that is an upper bound, or leave it out"
     )
-    yield from chosen(
-        pipeline, ACCOUNTANT, one_of(*APPROXIMATIONS), message, "train", "pate", "pmixed", "prompt", "generate", "audit"
+    yield from findings_where(
+        pipeline, ACCOUNTANT, names_one_of(*APPROXIMATIONS), message, "train", "pate", "pmixed", "prompt", "generate", "audit"
     )
 
 
@@ -58,8 +58,8 @@ def _data_dependent(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "an epsilon that depends on the votes is private itself: sanitise it by smooth sensitivity, or use the independent one"
     )
-    if not any(name in SANITISED and on(value) for _, name, value in settings(pipeline, "pate")):
-        yield from chosen(pipeline, ACCOUNTANT, one_of("data_dependent"), message, "pate")
+    if not any(name in SANITISED and is_on(value) for _, name, value in settings(pipeline, "pate")):
+        yield from findings_where(pipeline, ACCOUNTANT, names_one_of("data_dependent"), message, "pate")
     for path, entry in entries(pipeline):
         text = _words(entry)
         if (
@@ -112,8 +112,8 @@ APPROXIMATION = RuleInfo(
     "it has given epsilon 1.618 where 1.828 is true.",
     fix="Leave the key out, and the least of the upper bounds is taken.",
     source="Bu et al. 2020, arXiv:1911.11607; Gopi, Lee & Wutschitz 2021, arXiv:2106.02848",
-    bad=HEAD + TRAIN + section({"accountant": '"gdp"'}),
-    good=HEAD + TRAIN + section({}),
+    bad=HEAD + TRAIN + train_section({"accountant": '"gdp"'}),
+    good=HEAD + TRAIN + train_section({}),
     check=_approximation,
 )
 

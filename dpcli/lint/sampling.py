@@ -12,7 +12,7 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import MAX_COUNT
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.sections import RELEASING, chosen, one_of, says, switched_on
+from dpcli.lint.sections import RELEASING, findings_where, findings_where_on, mentions, names_one_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 
@@ -42,14 +42,14 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if _counted_as_poisson(pipeline):
         message = "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"
         for finding in (
-            *switched_on(pipeline, frozenset({"shuffle"}), message),
-            *chosen(pipeline, SAMPLER, one_of(*SHUFFLED), message, *UNNAMED),
-            *chosen(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
+            *findings_where_on(pipeline, frozenset({"shuffle"}), message),
+            *findings_where(pipeline, SAMPLER, names_one_of(*SHUFFLED), message, *UNNAMED),
+            *findings_where(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
         ):
             yield replace(finding, severity="error")
         for path, text in _loaders(pipeline):
             shuffles = re.search(SHUFFLES, text, re.IGNORECASE)
-            if shuffles and not says(NOT_SO, text[: shuffles.start()]) and not says(REPLACED, text):
+            if shuffles and not mentions(NOT_SO, text[: shuffles.start()]) and not mentions(REPLACED, text):
                 yield RuleFinding(path, f'"{shuffles[0]}": {message}')
 
 
@@ -78,7 +78,7 @@ def _fixed_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
             )
     if _counted_as_poisson(pipeline):
         message = "a mechanism of this file is counted as Poisson sampling, which batches of one size are not"
-        yield from chosen(pipeline, SAMPLER, one_of(*OF_ONE_SIZE), message, *UNNAMED)
+        yield from findings_where(pipeline, SAMPLER, names_one_of(*OF_ONE_SIZE), message, *UNNAMED)
 
 
 def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:

@@ -62,7 +62,7 @@ def author_of(played: Played) -> tuple[tuple[str, str], Any]:
 @pytest.mark.long
 def test_any_part_of_an_answer_may_be_of_another_kind(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one error in words, or nothing that matters; a comment of somebody else stays as it is."""
-    monkeypatch.setattr("dpcli.comments.forge.PAGES", 2)
+    monkeypatch.setattr("dpcli.comments.forge.MOST_PAGES", 2)
     theirs = f"{MARK}\n\ntheirs"
     for _ in range(2):
         played.add(ANOTHER, theirs)

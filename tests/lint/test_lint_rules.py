@@ -5,7 +5,7 @@ from pathlib import Path
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
-from dpcli.lint.sections import section
+from dpcli.lint.sections import train_section
 from tests.cases import of_each
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'
@@ -134,7 +134,7 @@ def test_named_parts_pass_unless_a_unit_may_lie_in_several(tmp_path: Path) -> No
 
 
 def test_a_shuffling_loader_beside_poisson_accounting_is_an_error(tmp_path: Path) -> None:
-    unread, diagnostic = linted(HEAD + TRAIN + section({"shuffle": "true"}), tmp_path)
+    unread, diagnostic = linted(HEAD + TRAIN + train_section({"shuffle": "true"}), tmp_path)
     assert (unread.rule, unread.key) == ("DP002", "train.shuffle")
     assert (diagnostic.rule, diagnostic.key, diagnostic.severity) == ("DP101", "train.shuffle", "error")
     assert (

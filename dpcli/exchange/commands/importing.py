@@ -13,7 +13,7 @@ import click
 from dpcli.base.errors import InputError
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import adjacency_option, composed, dataset_size_option
-from dpcli.cli.outputs import leave_pipeline, new_file_option
+from dpcli.cli.outputs import new_file_option, write_new_pipeline
 
 if TYPE_CHECKING:
     from dpcli.exchange.foreign import Asserted
@@ -61,16 +61,16 @@ def leave_made(
     Raises:
         InputError: with the name of the file, in one line also where the reader of files refuses what was made.
     """
-    from dpcli.cli.printing import heard
+    from dpcli.cli.printing import standard_error
     from dpcli.exchange.foreign import Asserted
     from dpcli.file.toml.limits import title
 
     with naming(file, given):
         text = make(Asserted(**given), title(file))
-    leave_pipeline(output, text)
+    write_new_pipeline(output, text)
     _tell_delta(text, title(file), given["delta"])
     if note:
-        with heard():
+        with standard_error():
             click.echo(f"dpcli: {note}", err=True)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.options import emit, output_options, refuse
-from dpcli.cli.outputs import parted
+from dpcli.cli.options import emit, output_options, refuse_flags
+from dpcli.cli.outputs import split_pictures
 from dpcli.cli.printing import show
 
 
@@ -75,9 +75,9 @@ def command(
     if demo:
         if file is not None:
             raise InputError(f"--demo: expected no file and no name with it, found {file!r}")
-        refuse("--demo", delta=delta, prior=priors or None)
+        refuse_flags("--demo", delta=delta, prior=priors or None)
         return _play(epsilon, trials, seed, format_, outputs)
-    refuse("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
+    refuse_flags("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
     if file is None:
         raise InputError("expected FILE, NAME or --demo")
     if of is not None:
@@ -86,7 +86,7 @@ def command(
         from dpcli.explain.lookup import picture
 
         text = None if format_ == "table" else format_
-        refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
+        refuse_flags("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
         show(_explained(file) + "\n")
         if (drawn := picture(file)) is not None:
             from dpcli.cli.picture import show as show_picture
@@ -98,7 +98,7 @@ def command(
     from dpcli.disclosure.documents.meaning import document
     from dpcli.lint.run import checked_load
 
-    if pictures := parted(outputs)[0]:
+    if pictures := split_pictures(outputs)[0]:
         raise InputError(
             f"--output: expected a format of documents, found {pictures[0]!r}; dpcli plot trade-off {file} draws the file"
         )
@@ -145,7 +145,7 @@ def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **fla
     from dpcli.release.documents.release import explained
     from dpcli.release.release_plan import plan_of
 
-    refuse("explain query", **flags)
+    refuse_flags("explain query", **flags)
     return emit(explained(plan_of(file)), format_, outputs)
 
 
@@ -155,7 +155,7 @@ def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: 
     from dpcli.explain.demo import chart, demo
     from dpcli.explain.documents.demo import document
 
-    pictures, documents = parted(outputs)
+    pictures, documents = split_pictures(outputs)
     result = demo(1.0 if epsilon is None else epsilon, 1000 if trials is None else trials, 1 if seed is None else seed)
     drawn = chart(result)
     if pictures:

@@ -24,7 +24,7 @@ def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
 
 def finding(d: Diagnostic) -> Finding:
     """Return a diagnostic as CI systems show it."""
-    from dpcli.lint.catalogue import address, in_short, words
+    from dpcli.lint.catalogue import entry_of, link_to_source, summary_of
 
     return Finding(
         d.path,
@@ -33,10 +33,10 @@ def finding(d: Diagnostic) -> Finding:
         f"{d.key}: {d.message}" if d.key else d.message,
         d.line,
         d.column,
-        words(d.rule).title,
+        entry_of(d.rule).title,
         d.key,
-        help=in_short(d.rule),
-        link=address(d.rule),
+        help=summary_of(d.rule),
+        link=link_to_source(d.rule),
     )
 
 

@@ -1,4 +1,4 @@
-"""Lint findings as a document, and for people: each with its source line and caret. Loads nothing heavy: lint is to be fast."""
+"""Lint findings as text, each with its source line and caret, and as a document. Imports nothing heavy: lint is to be fast."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ def left_out(left: Mapping[str, int]) -> str:
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
-    """2 where a file cannot be read as a pipeline, 1 where there is an error, else 0."""
+    """Return 2 where a file cannot be read as a pipeline, 1 where there is an error, else 0."""
     errors = [d.rule for d in diagnostics if d.severity == "error"]
-    return 2 if any(rule <= "DP005" for rule in errors) else 1 if errors else 0
+    if any(rule <= "DP005" for rule in errors):
+        return 2
+    return 1 if errors else 0
 
 
 def first_error(diagnostics: Sequence[Diagnostic]) -> str:
