@@ -139,16 +139,16 @@ def headline(
     pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, runs: int = 1
 ) -> Account:
     """`account`, but with few rows once an interval settles the headline; `lower` is computed only where every pair is attained."""
-    panel = Panel(tuple(ACCOUNTANTS), rows=False)
+    panel = Panel(tuple(ACCOUNTANTS), with_rows=False)
     return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
-def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, rows: bool = True) -> Panel:
+def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, with_rows: bool = True) -> Panel:
     """Return the accountants to run: those named, all where None. Raises InputError for a name that none has."""
     names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
     for name in names:
         require_known(name)
-    return Panel(names, accountants is None and tolerance is None, tolerance, rows)
+    return Panel(names, accountants is None and tolerance is None, tolerance, with_rows)
 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
@@ -268,7 +268,7 @@ def _epsilon_verdict(
     if budget.epsilon is None or delta is None:
         return None
     at_delta = replace(inquiry, quantity="epsilon", at=delta)
-    best = winner if at_delta == inquiry else answers_to(at_delta, replace(panel, rows=False)).winner
+    best = winner if at_delta == inquiry else answers_to(at_delta, replace(panel, with_rows=False)).winner
     spent = math.inf if best is None else best.upper
     return EpsilonVerdict(budget.epsilon, delta, spent, verdict_on(spent, budget.epsilon, budget.warn_at))
 

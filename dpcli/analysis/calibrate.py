@@ -295,8 +295,8 @@ def _with_companions(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> 
     return tuple(dict.fromkeys((*targets, *companions)))
 
 
-def _with_value(entry: Entry, key: str, value: float, shared: bool) -> Entry:
-    """Return the entry with its key changed. shared: whether the value is a ratio of noise to sensitivity."""
+def _with_value(entry: Entry, key: str, value: float, is_ratio: bool) -> Entry:
+    """Return the entry with its key changed. is_ratio: whether the value is a ratio of noise to sensitivity."""
     sampling: Any = entry.sampling
     if key == "steps":
         return replace(entry, steps=int(value), epochs=None)
@@ -307,7 +307,7 @@ def _with_value(entry: Entry, key: str, value: float, shared: bool) -> Entry:
     if key == "batch_size":
         return replace(entry, sampling=replace(sampling, rate=None, batch_size=int(value)))
     spec: Any = entry.spec
-    if shared and key in ("sigma", "scale"):
+    if is_ratio and key in ("sigma", "scale"):
         sensitivities = (getattr(spec, name, None) for name in ("sensitivity", "l2_sensitivity"))
         value *= next((one for one in sensitivities if one is not None), None) or 1.0
     return replace(entry, spec=replace(spec, **{key: value}))

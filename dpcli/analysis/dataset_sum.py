@@ -26,7 +26,7 @@ def account_of_dataset(
     group_size: int = 1,
     tolerance: float | None = None,
     budget: Budget | None = None,
-    rows: bool = True,
+    with_rows: bool = True,
 ) -> Account:
     """Return the account of pipelines that name one dataset.
 
@@ -40,7 +40,7 @@ def account_of_dataset(
         parts: each pipeline and how often it runs.
         delta: at which epsilon is bounded; the budget's where None, else the smallest above 0 that a file states.
         budget: the cap on all together, if there is one.
-        rows: whether rows are wanted once the headline is settled; the others are as of `account`.
+        with_rows: whether rows are wanted once the headline is settled; the others are as of `account`.
 
     Raises:
         InputError: as `dpcli.analysis.account.account`; pipelines of no or different datasets, units or adjacencies.
@@ -49,7 +49,7 @@ def account_of_dataset(
     if len(by_dataset(pipelines)) != 1 or any(pipeline.privacy.dataset is None for pipeline in pipelines):
         datasets = ", ".join(sorted({pipeline.privacy.dataset or "none" for pipeline in pipelines}))
         raise InputError(f"expected pipelines of one dataset, found {datasets}")
-    panel = panel_of(accountants, tolerance, rows)
+    panel = panel_of(accountants, tolerance, with_rows)
     joint = replace(_joint(pipelines), budget=budget)
     at = budget.delta if delta is None and epsilon is None and budget is not None else delta
     charges = tuple(

@@ -61,13 +61,13 @@ class Panel:
     """The accountants to run, by name.
 
     quick: whether one of them may settle the headline for all, as nobody asked for a particular one.
-    rows: whether the rows of the others are wanted even so. tolerance: of the grid accountant.
+    with_rows: whether the rows of the others are wanted even so. tolerance: of the grid accountant.
     """
 
     names: tuple[str, ...]
     quick: bool = True
     tolerance: float | None = None
-    rows: bool = True
+    with_rows: bool = True
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
             row = inquiry.row(accountant, profile)
             tried.append(row)
             if settles(row.bound):
-                rows = _with_cheap_rows(inquiry, panel, row, tried) if panel.rows else tuple(tried)
+                rows = _with_cheap_rows(inquiry, panel, row, tried) if panel.with_rows else tuple(tried)
                 cross_check(rows)
                 return Answers(rows, row, profile)
     return _answers_of_all(inquiry, panel, {row.accountant.name: row for row in tried})
@@ -205,7 +205,7 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
         rows = [without_lower(row) for row in rows]
     winner = smallest(rows)
     profile_of_winner = None if winner is None else profiles[winner.accountant.name]
-    if winner is not None and panel.rows and not inquiry.attained:
+    if winner is not None and panel.with_rows and not inquiry.attained:
         at_least = _with_lower(winner, inquiry)
         rows, winner = [at_least if row is winner else row for row in rows], at_least
     cross_check(rows)

@@ -214,8 +214,8 @@ def marker(name: str | None) -> str:
     return f"<!-- dpcli:gate{'' if name is None else f' {name}'} -->"
 
 
-def keep(forge: Forge, mark: str, text: str, news: bool) -> Done:
-    """Give the comment that has the marker this text, or write a new one where there is news.
+def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Done:
+    """Give the comment with the marker this text, or write a new one where there is news.
 
     Only a comment that the token's owner wrote counts. Of several, which two jobs at once may have written, the oldest stays. Raises
     InputError as the forge does.
@@ -224,7 +224,7 @@ def keep(forge: Forge, mark: str, text: str, news: bool) -> Done:
     author = forge.author() if marked else None
     own = list({comment.number: comment for comment in marked if comment.author == author}.values())  # one may be on two pages
     if not own:
-        if not news:
+        if not has_news:
             return "not written: nothing rises"
         forge.create(text)
         return "written"

@@ -133,9 +133,9 @@ def _package(requirement: Requirement) -> Fact:
     return _fact(name, version, not requirement.met(version), f"pip install '{requirement}'{also}", "warn" if extra else "fail")
 
 
-def _fact(name: str, value: str, wrong: bool, advice: str, verdict: Verdict = "fail") -> Fact:
+def _fact(name: str, value: str, is_wrong: bool, advice: str, verdict: Verdict = "fail") -> Fact:
     """Return the fact with this verdict and advice where it is wrong, else with "ok"."""
-    return Fact(name, value, verdict, advice) if wrong else Fact(name, value, "ok")
+    return Fact(name, value, verdict, advice) if is_wrong else Fact(name, value, "ok")
 
 
 def _randomness() -> Iterator[Fact]:

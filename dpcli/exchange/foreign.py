@@ -150,7 +150,9 @@ class ForeignTable:
 
 def described(value: Any) -> str:
     """Return a value as messages show it."""
-    return value.name if isinstance(value, ForeignTable) else "a list" if isinstance(value, tuple) else shown(value)
+    if isinstance(value, ForeignTable):
+        return value.name
+    return "a list" if isinstance(value, tuple) else shown(value)
 
 
 def read_fields(data: bytes, name: str) -> ForeignTable:

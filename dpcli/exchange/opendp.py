@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from dpcli.exchange.foreign import (
@@ -31,11 +31,7 @@ METRICS = {
     "symmetric_id_distance": ("add-remove", IDENTIFIERS),
     "change_one_id_distance": ("replace-one", IDENTIFIERS),
 }
-Loss = Callable[[ForeignTable, float, float], dict[str, Any]]
-MEASURES: dict[str, Loss] = {
-    "max_divergence": lambda where, epsilon, delta: pure_or_approximate(epsilon, delta),
-    "zero_concentrated_divergence": lambda where, rho, delta: concentrated(rho, delta, where),
-}
+MEASURES = ("max_divergence", "zero_concentrated_divergence")
 
 
 def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
@@ -108,7 +104,8 @@ def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collec
     if approximate and (not isinstance(pair, list) or len(pair) != 2):
         raise call.refused(f"expected a loss with its delta, found {shown(loss)}")
     values = ForeignTable(call.name, dict(zip(("loss", "delta"), pair if approximate and pair else (loss, 0.0), strict=True)))
-    return MEASURES[name](call, values.number("loss"), values.number("delta"))
+    value, delta = values.number("loss"), values.number("delta")
+    return pure_or_approximate(value, delta) if name == "max_divergence" else concentrated(value, delta, call)
 
 
 COMPOSITIONS = {"make_adaptive_composition": _parts, "make_privacy_filter": _filter}

@@ -77,11 +77,11 @@ def _is_number(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in values)
 
 
-def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], cheap: bool) -> bool:
+def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], is_cheap: bool) -> bool:
     """Return whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
 
     gone: whether the change takes mechanisms or queries away, whose place it may take: dpcli release sees to the bounds of a query, and
-    of an entry somebody states them. cheap: whether it costs next to nothing.
+    of an entry somebody states them. is_cheap: whether it costs next to nothing.
     """
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
         return False
@@ -92,7 +92,7 @@ def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], c
         entry.spec.evidence == 0
         or entry.partition is not None
         or (bool(gone) and sampled)
-        or (stated and (cheap or "query" in gone))
+        or (stated and (is_cheap or "query" in gone))
     )
 
 

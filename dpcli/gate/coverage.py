@@ -88,16 +88,16 @@ def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]
 
 
 def _verdicts_of_removed(
-    name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], accounted: bool
+    name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
 ) -> Iterator[Judged]:
-    """Yield the verdict on a pipeline of the base that is gone. accounted: whether another verdict is about its place."""
+    """Yield the verdict on a pipeline of the base that is gone. has_verdict: whether another verdict is about its place."""
     parts = parts_of(data)
     share, place = max(((share_of(parts, lines), place) for place, lines in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= ALIKE:
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"
         yield _judged(os.path.relpath(place), "moved", text, "fail")
-    elif not accounted:
+    elif not has_verdict:
         now = "is no pipeline any more" if os.path.isfile(os.path.join(top, name)) else "is deleted"
         text = f"{was}, {now}: what it has released stays released, and nothing counts it here"
         yield _judged(os.path.relpath(os.path.join(top, name)), "deleted", text)

@@ -216,7 +216,7 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
             yield Condition("policy", "fail", message, ("mechanism", index, "sampling"))
 
 
-def link_condition(path: str, compared: bool) -> Iterator[Condition]:
+def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     """Fail a file inside of a work tree that is read from outside of it, where changes are compared; else warn.
 
     No change under review shows what such a link leads to.
@@ -228,7 +228,7 @@ def link_condition(path: str, compared: bool) -> Iterator[Condition]:
     if path == "-" or top is None or holds(os.path.realpath(top), real):
         return
     text = f"a link out of the repository, to {escaped_path(real)}: expected a file that the change itself holds"
-    yield Condition("link", "fail" if compared else "warn", text, ())
+    yield Condition("link", "fail" if is_compared else "warn", text, ())
 
 
 def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
@@ -310,5 +310,7 @@ def increase_condition(result: Account, base: Base, now: float, outside: Outside
     if limit is None:
         return Condition("increase", "warn" if near else "pass", f"{text}{near}")
     target = Target(base.epsilon + limit, base.delta)
-    verdict: Verdict = "fail" if block.passed_by(change, base.epsilon) else "warn" if near else "pass"
+    verdict: Verdict = "warn" if near else "pass"
+    if block.passed_by(change, base.epsilon):
+        verdict = "fail"
     return Condition("increase", verdict, f"{text}, allowed {block.words(base.epsilon)}{near}", measured=now, target=target)

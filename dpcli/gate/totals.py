@@ -124,7 +124,7 @@ def _total(
         parts = [_under_name(with_caps_in_force(own, more) if own.privacy.adaptive else own, caps.datasets) for own, more in around]
         smallest = smallest_delta(caps_in_force(own, more).delta for own, more in around)
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
-        result = account_of_dataset(list(zip(parts, runs, strict=True)), budget=budget, rows=False) if parts else None
+        result = account_of_dataset(list(zip(parts, runs, strict=True)), budget=budget, with_rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:
         return _refused(caps, error, at)
     if result is None:
@@ -194,7 +194,7 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
         return None
     try:
         members = [(_under_name(one, caps.datasets), runs_of(one, horizon)) for one in _members_at(caps, ref, tops[0])]
-        total = account_of_dataset(members, delta=now.delta, rows=False) if members else None
+        total = account_of_dataset(members, delta=now.delta, with_rows=False) if members else None
     except DpcliError:
         return None
     return None if total is None else Base(total.upper, total.delta, {}, {}, {})
@@ -239,7 +239,7 @@ def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedS
     try:
         by_dataset(owns)
         parts = [(_without_cap(file, own), runs_of(own, horizon)) for file, own in zip(files, owns, strict=True)]
-        total = account_of_dataset(parts, rows=False)
+        total = account_of_dataset(parts, with_rows=False)
     except (InputError, CannotCertify, NotRepresentable) as error:
         yield warning(f"no sum: {error}")
         return

@@ -139,12 +139,12 @@ def pardon_words(pardon: Pardon) -> str:
     return f"{kind}: approved by {waiver.approver} {until}{bound}: {' '.join(waiver.reason.split())}"
 
 
-def _notices(grant: Grant, conditions: Sequence[Condition], used: bool, as_of: datetime.date) -> Iterator[Condition]:
+def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of: datetime.date) -> Iterator[Condition]:
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
     whose = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
-    if used and days <= SOON:
+    if is_used and days <= SOON:
         yield _notice(f"{whose} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
-    if used and grant.writers == ():
+    if is_used and grant.writers == ():
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
         yield _notice(f"{whose} may be its approver's own: git does not say who wrote it ({why})", grant.key)
     if not grant.external and not any(map(grant.concerns, conditions)):

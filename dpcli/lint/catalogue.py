@@ -107,9 +107,9 @@ def codes() -> tuple[str, ...]:
     return tuple(RULES)
 
 
-def checked_codes(sections: bool) -> tuple[str, ...]:
-    """Return the codes to check in a file that was read. sections: whether it has [train] or a sibling of it."""
-    return tuple(code for code in RULES if code in FILE_RULES or (sections and code in SECTION_RULES))
+def checked_codes(has_sections: bool) -> tuple[str, ...]:
+    """Return the codes to check in a file that was read. has_sections: whether it has [train] or a sibling of it."""
+    return tuple(code for code in RULES if code in FILE_RULES or (has_sections and code in SECTION_RULES))
 
 
 def rule(code: str) -> RuleInfo:

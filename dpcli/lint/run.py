@@ -43,7 +43,11 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
         return None
     from dpcli.file.pipeline.other_files import is_policy, is_schedule
 
-    kind = "schedule" if is_schedule(tables) else "policy" if is_policy(tables) else ""
+    kind = ""
+    if is_schedule(tables):
+        kind = "schedule"
+    elif is_policy(tables):
+        kind = "policy"
     return FILES[kind][1] if kind in FILES else None
 
 

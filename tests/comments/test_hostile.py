@@ -22,7 +22,7 @@ from dpcli.base.errors import InputError
 from dpcli.cli.main import cli
 from dpcli.comments import client as waiting
 from dpcli.comments.client import MOST_VALUES, ApiClient, SecretToken, checked_api
-from dpcli.comments.forge import Forge, github_pull, gitlab_merge, keep
+from dpcli.comments.forge import Forge, github_pull, gitlab_merge, update_comment
 from dpcli.exam.subjects import SEED
 from tests.cases import of_each
 from tests.comments.forges import ANOTHER, ME, ONE, Played
@@ -72,7 +72,7 @@ def test_any_part_of_an_answer_may_be_of_another_kind(played: Played, monkeypatc
             for now in WRONG:
                 played.say = {question: (200, json.dumps(changed(answer, at, now)).encode(), {})}
                 with suppress(InputError):
-                    keep(forge, MARK, "new", news=False)
+                    update_comment(forge, MARK, "new", has_news=False)
                 assert [body for body in played.bodies() if body == theirs] == [theirs, theirs], (at, now)
                 assert played.written() == [], (at, now)
 
@@ -99,7 +99,7 @@ def test_a_comment_on_two_pages_is_one(played: Played, count: int) -> None:
     whole = list(played.comments)
     pages = [draw.sample(whole, draw.randint(1, count)) for _ in range(6)] + [whole]
     played._page = lambda query: pages[page - 1] if (page := int(query["page"][0])) <= len(pages) else []  # type: ignore[method-assign]
-    assert keep(forge_of(played), MARK, "new", news=True) == "updated"
+    assert update_comment(forge_of(played), MARK, "new", has_news=True) == "updated"
     assert played.bodies() == ["new"], SEED
     assert played.comments[0] in mine
 

@@ -115,5 +115,5 @@ def test_a_softened_rule_says_why(code: str) -> None:
 
 
 def test_rules_about_sections_are_left_alone_where_there_is_none() -> None:
-    assert set(checked_codes(sections=True)) - set(checked_codes(sections=False)) == set(SECTION_RULES)
-    assert not set(checked_codes(sections=True)) & set(READER_RULES)
+    assert set(checked_codes(has_sections=True)) - set(checked_codes(has_sections=False)) == set(SECTION_RULES)
+    assert not set(checked_codes(has_sections=True)) & set(READER_RULES)

@@ -81,11 +81,11 @@ def command(
     from dpcli.lint.run import judge
 
     question = Question(accountants or None, delta, epsilon, group_size, tolerance)
-    sources = click.get_current_context().obj.verbose > 0
+    cite_sources = click.get_current_context().obj.verbose > 0
     if files:
         _require_no_flags(files[0], flags, write)
     if len(files) > 1:
-        return emit(several(files, question, digits, sources), format_, outputs)
+        return emit(several(files, question, digits, cite_sources), format_, outputs)
     if files:
         from dpcli.file.pipeline.read import parse
         from dpcli.file.toml.limits import read_bytes
@@ -95,7 +95,7 @@ def command(
         diagnostics = judge(pipeline, data, {"--delta": delta})
         with working():
             result = account(pipeline, *question)
-        outcome = document(result, diagnostics, digits, sources)
+        outcome = document(result, diagnostics, digits, cite_sources)
     else:
         from dpcli.analysis.commands.stating import solving_words, stated, without_lines
         from dpcli.analysis.documents.alternatives import alternatives, with_alternatives
@@ -106,7 +106,7 @@ def command(
         diagnostics = without_lines(judge(pipeline, data, {"--delta": None}))  # the text states --delta itself
         with working():
             result = account(pipeline, *question)
-        outcome = document(result, diagnostics, digits, sources, solving_words(flags))
+        outcome = document(result, diagnostics, digits, cite_sources, solving_words(flags))
         outcome = with_alternatives(outcome, alternatives(tables, delta, epsilon, accountants or None, group_size), digits)
     if result.exit_code == 1:
         outcome = replace(outcome, place=_place_of_cap(data, result))
@@ -135,7 +135,7 @@ def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
     return locate(text_of(data), [cap])[cap]
 
 
-def several(paths: Sequence[str], question: Question, digits: int, sources: bool) -> Document:
+def several(paths: Sequence[str], question: Question, digits: int, cite_sources: bool) -> Document:
     """Return the cost of each of several pipelines, and of those of one dataset together.
 
     Raises:
@@ -157,7 +157,7 @@ def several(paths: Sequence[str], question: Question, digits: int, sources: bool
     with working():
         alone = [account(pipeline, *question) for pipeline in pipelines]
         sums = {name: account_of_dataset([(member, 1) for member in members], *question) for name, members in datasets.items()}
-    return document(list(zip(alone, rules, strict=True)), sums, digits, sources)
+    return document(list(zip(alone, rules, strict=True)), sums, digits, cite_sources)
 
 
 def _require_each_once(paths: Sequence[str]) -> None:

@@ -27,23 +27,25 @@ def document(
     account: Account,
     diagnostics: tuple[Diagnostic, ...] = (),
     decimals: int = 4,
-    sources: bool = False,
+    cite_sources: bool = False,
     flags: Sequence[str] | None = None,
 ) -> Document:
     """Return everything that `dpcli account` says about one pipeline.
 
-    sources: whether to cite the theorem of each bound.
+    cite_sources: whether to cite the theorem of each bound.
     flags: the flags that describe the pipeline to dpcli calibrate-sigma; None where no flags do.
     """
     budget, large = account.budget, large_epsilon(account, diagnostics)
-    verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
+    verdict = budget.verdict if budget else ""
+    if account.exit_code == 3:
+        verdict = "unknown"
     return Document(
         headline=headline(account, decimals),
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
         passages=tuple(Passage(f"warning {one.rule}", (one.message,)) for one in large),
         tables=(_accountants(account, decimals), _mechanisms(account)),
-        notes=(*_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if sources else ())),
+        notes=(*_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",

@@ -17,11 +17,14 @@ WORST_FIRST = ("unknown", "fail", "warn", "pass", "")  # verdicts
 
 
 def document(
-    files: Sequence[tuple[Account, tuple[Diagnostic, ...]]], sums: Mapping[str, Account], decimals: int = 4, sources: bool = False
+    files: Sequence[tuple[Account, tuple[Diagnostic, ...]]],
+    sums: Mapping[str, Account],
+    decimals: int = 4,
+    cite_sources: bool = False,
 ) -> Document:
     """Return everything that `dpcli account` says about several pipelines. sums: the account of each dataset, by its name."""
-    alone = [single.document(account, result, decimals, sources) for account, result in files]
-    added = [single.document(account, (), decimals, sources) for account in sums.values()]
+    alone = [single.document(account, result, decimals, cite_sources) for account, result in files]
+    added = [single.document(account, (), decimals, cite_sources) for account in sums.values()]
     members = {name: [a.pipeline.path for a, _ in files if a.pipeline.privacy.dataset == name] for name in sums}
     facts = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
     covered = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account, _ in files)

@@ -14,16 +14,17 @@ from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.shown import public
 
+VERDICTS = {0: "pass", 1: "warn", 3: "unknown"}  # by exit code
 LONGEST_VALUE = 72  # characters of a value in the table
 
 
-def document(difference: Difference, judged: bool = False) -> Document:
-    """Return everything that `dpcli diff` says. judged: whether the exit code is 1 for a rise of epsilon, 3 for no comparison."""
-    code = difference.exit_code if judged else 0
+def document(difference: Difference, sets_exit_code: bool = False) -> Document:
+    """Return everything that `dpcli diff` says. sets_exit_code: whether the exit code is 1 for a rise of epsilon, 3 for no comparison."""
+    code = difference.exit_code if sets_exit_code else 0
     return Document(
         headline=headline(difference),
         data=data(difference, code),
-        verdict="unknown" if difference.exit_code == 3 else "warn" if difference.exit_code else "pass",
+        verdict=VERDICTS[difference.exit_code],
         tables=(_table(difference),) if difference.priced else (),
         notes=tuple(_notes(difference)),
         total=_total(difference.increase),

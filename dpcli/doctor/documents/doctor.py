@@ -14,12 +14,15 @@ def document(facts: tuple[Fact, ...]) -> Document:
     """Return everything that `dpcli doctor` says; exit code 1 where something that dpcli needs is broken."""
     well = healthy(facts)
     warned = [fact for fact in facts if fact.verdict == "warn"]
+    verdict = "warn" if warned else "pass"
+    if not well:
+        verdict = "fail"
     advised = [fact for fact in facts if fact.advice and fact.verdict in ("warn", "fail")]
     rows = tuple((fact.name, fact.verdict, fact.value) for fact in facts)
     return Document(
         headline=_headline(facts, len(warned)),
         data={"schema": "dpcli/doctor/v1", "facts": [asdict(fact) for fact in facts], "exit_code": int(not well)},
-        verdict="fail" if not well else "warn" if warned else "pass",
+        verdict=verdict,
         tables=(
             Table(
                 "what dpcli needs and finds",

@@ -129,8 +129,9 @@ def _command(name: str) -> str:
     words, target, does = name.split(), "", ""
     table: Commands = COMMANDS
     for word in words:
-        group = load(target) if target else None
-        table = table if group is None else group.table if isinstance(group, LazyGroup) else {}
+        if target:
+            group = load(target)
+            table = group.table if isinstance(group, LazyGroup) else {}
         if word not in table:
             return ""
         target, does = table[word]

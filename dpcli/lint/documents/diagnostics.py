@@ -40,12 +40,12 @@ def finding(d: Diagnostic) -> Finding:
     )
 
 
-def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], decides: bool = True) -> Document:
-    """Return the document with what rules say of it in every form. decides: whether an error makes a pass exit code 1."""
+def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], sets_exit_code: bool = True) -> Document:
+    """Return the document with the findings in every form. sets_exit_code: whether an error makes exit code 0 a 1."""
     if not diagnostics:
         return document
     unsound = any(d.severity == "error" for d in diagnostics)
-    code = document.exit_code or int(unsound and decides)
+    code = document.exit_code or int(unsound and sets_exit_code)
     return replace(
         document,
         exit_code=code,

@@ -46,15 +46,18 @@ def first_error(diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def document(
-    paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None, unmended: bool = False
+    paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None, repair_refused: bool = False
 ) -> Document:
-    """Everything that `dpcli lint` says about several files.
+    """Return everything that `dpcli lint` says about several files.
 
-    left: of which rules how many findings were not to be told, which every format says. unmended: whether a repair was refused.
+    left: how many findings of each rule were left out, which every format says. repair_refused: whether a file could not be mended.
     """
     left = left or {}
     errors = [d for d in diagnostics if d.severity == "error"]
-    code = max(exit_code(diagnostics), 2 if unmended else 0)
+    code = max(exit_code(diagnostics), 2 if repair_refused else 0)
+    verdict = "warn" if diagnostics else "pass"
+    if errors:
+        verdict = "fail"
     columns = ("place", "severity", "rule", "key", "message")
     rows = tuple((f"{d.path}:{d.line}:{d.column}", d.severity, d.rule, d.key, d.message) for d in diagnostics)
     notes = tuple((rule, left_out({rule: count})) for rule, count in left.items())
@@ -69,7 +72,7 @@ def document(
             "diagnostics": [diagnostic_data(d) for d in diagnostics],
             "exit_code": code,
         },
-        verdict="fail" if errors else "warn" if diagnostics else "pass",
+        verdict=verdict,
         tables=(Table("findings", columns, rows),) if rows else (),
         findings=(*map(finding, diagnostics), *(Finding(".", rule, "note", text) for rule, text in notes)),
         checks=(
