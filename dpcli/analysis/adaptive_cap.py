@@ -1,4 +1,4 @@
-"""The guarantee of an adaptive file: its cap, which one filter enforces whatever is chosen, and not the cost of its list so far."""
+"""The guarantee of an adaptive file: the cap that one filter enforces, whatever outputs choose."""
 
 from __future__ import annotations
 

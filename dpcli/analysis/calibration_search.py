@@ -1,4 +1,4 @@
-"""The search for the cheapest value that meets a target, on a grid, so that the answer and the value that misses are what is printed."""
+"""A search on a grid of numbers for the cheapest value that meets a target, and the next cheaper one, which misses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The joint cost of several pipelines on one dataset: all their mechanisms, added up as if one file held them."""
+"""The joint cost of several pipelines on one dataset: all of their mechanisms, composed as if one file held them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""epsilon of Gaussian noise on Poisson samples (DP-SGD) for whole arrays of settings, as numbers in and numbers out."""
+"""`dpcli.epsilon`: bounds for arrays of DP-SGD settings (Gaussian noise on Poisson samples)."""
 
 from __future__ import annotations
 

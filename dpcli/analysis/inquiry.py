@@ -1,4 +1,4 @@
-"""The order in which accountants are run: those whose interval may settle the headline first, then only the cheap ones, or all."""
+"""The choice of accountants to run: first those whose interval may settle the headline, then only cheap ones, else all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The start of the process: settings that must precede all imports, and the help that never changes."""
+"""The start of the process: settings that must precede imports, and a fast path for `dpcli --help`."""
 
 from __future__ import annotations
 

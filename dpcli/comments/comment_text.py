@@ -1,4 +1,4 @@
-"""The text of a comment: Markdown that shows what a document says, and does nothing else.
+"""A document as the Markdown of a comment, in which text from files can neither mention people nor make links.
 
 Whatever may come out of a file, a branch or a policy stands in a code span, where GitHub and GitLab know no mention, link, reference,
 emoji, formula or HTML. What would end the span or a cell, and what nobody sees, stands there as an escape. No line begins with it.

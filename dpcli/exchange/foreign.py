@@ -1,4 +1,4 @@
-"""Tables of other libraries, whose fields are all asked for by name, and the pipeline files that are made of them."""
+"""Tables of other libraries' records, with every field checked, and the pipeline files made of them."""
 
 from __future__ import annotations
 

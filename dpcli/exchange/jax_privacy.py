@@ -69,7 +69,7 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
 
 
 def _require_bounds(config: ForeignTable) -> None:
-    """Raises InputError where no bound on a gradient is stated, or another field is no such value."""
+    """Raise InputError where no bound on a gradient is stated, or a field has a wrong value."""
     if config.number("clipping_norm") <= 0.0:
         raise config.refused(f"expected clipping_norm > 0, found {config.number('clipping_norm'):g}")
     if "rescale_to_unit_norm" in config.fields:
@@ -79,7 +79,7 @@ def _require_bounds(config: ForeignTable) -> None:
 
 
 def _require_drawn(config: ForeignTable, sampling: str, ignored: Collection[str]) -> None:
-    """Raises InputError where the config says otherwise how batches were drawn."""
+    """Raise InputError where the config contradicts --sampling."""
     field = "poisson_sampling_in_fit"
     if field not in config.fields:
         return

@@ -72,7 +72,7 @@ def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, Foreign
 
 
 def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
-    """Losses that are set aside, one for each query."""
+    """Return the losses that are set aside, one for each query."""
     call.only((*SPACE, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:

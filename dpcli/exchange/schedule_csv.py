@@ -1,4 +1,4 @@
-"""A csv with the noise of each step, or stage, as one entry whose lists are the columns."""
+"""A csv of the noise of each step or stage as one entry, in which each column is a list."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # what [[mecha
 
 
 def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
-    """Runs of rows that differ in nothing but their steps as one, with the steps of all."""
+    """Join neighbouring rows that differ in their steps alone."""
     parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in rows)
     return [{**each, "steps": sum(steps for _, steps in run)} for each, run in groupby(parted, key=lambda pair: pair[0])]
 
@@ -62,7 +62,7 @@ def _value(values: Sequence[Number]) -> Number | list[Number]:
 
 
 def wrapped(line: str) -> list[str]:
-    """Long lists of numbers on several lines, which TOML allows nowhere else."""
+    """Return a line with a long list of numbers as several lines."""
     if not line.startswith(LISTED) or len(line) <= WIDTH:
         return [line]
     kept = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", UNBROKEN), line)
@@ -78,7 +78,7 @@ class ScheduleColumn:
     rule: Constraint
 
     def value(self, text: str) -> Number:
-        """Raises InputError where it is none."""
+        """Return the number in a cell. Raises InputError for another text."""
         try:
             number = self.read(text)
             if math.isfinite(number) and self.rule.holds(number):

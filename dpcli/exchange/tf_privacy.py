@@ -97,7 +97,7 @@ def _words(data: bytes, place: str) -> Sequence[str]:
 
 
 def _pairs(words: Sequence[str], place: str) -> Iterator[tuple[str, str | None]]:
-    """Names and values; a value is behind an equals sign, or the next word where that is no flag."""
+    """Yield each flag and its value: behind an equals sign, or in the next word where that is no flag."""
     rest = list(words)[::-1]
     while rest:
         word = rest.pop()

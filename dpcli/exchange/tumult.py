@@ -1,4 +1,4 @@
-"""The budget of a Session of Tumult Analytics 0.21 and what it protects: from it, and to it, as one stated guarantee."""
+"""The budget of a Session of Tumult Analytics 0.21 as one stated guarantee in a pipeline file, and back."""
 
 from __future__ import annotations
 

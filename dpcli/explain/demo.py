@@ -1,4 +1,4 @@
-"""The attack on one noisy count, played with made-up data: two datasets that differ by one unit, and the best test between them."""
+"""A simulation of the best attack on one noisy count: two made-up datasets that differ by one unit, and the likelihood-ratio test."""
 
 from __future__ import annotations
 
@@ -137,20 +137,20 @@ def _test(epsilon: float, x: float, counts: Counts) -> ThresholdTest:
 
 
 def _rate(exact: float, count: int, trials: int, significance: float = ALPHA) -> SimulatedRate:
-    """With the interval of Clopper and Pearson."""
+    """Return the rate with the interval of Clopper and Pearson (1934)."""
     each = 0.5 * significance
     return SimulatedRate(exact, count / trials, float(rate_lower(count, trials, each)), float(rate_upper(count, trials, each)))
 
 
 def _both(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
-    """True and false positive rates, whose intervals hold together at 95 %."""
+    """Return true and false positive rates, whose intervals hold jointly at 95 %."""
     pairs = ((counts.true_positives, counts.members), (counts.false_positives, counts.others))
     hits, alarms = (_rate(math.nan, count, trials, 0.5 * ALPHA) for count, trials in pairs)
     return hits, alarms
 
 
 def _beliefs(epsilon: float, lower: Counts, upper: Counts) -> tuple[SimulatedBelief, SimulatedBelief]:
-    """At or above the larger count, and at or below the smaller one: there the likelihood ratio is e^epsilon and e^-epsilon throughout."""
+    """Return the beliefs at or above the larger count and at or below the smaller: the likelihood ratio is e^epsilon and e^-epsilon."""
     below = Counts(lower.members, lower.others, lower.members - lower.true_positives, lower.others - lower.false_positives)
     return (
         SimulatedBelief(f"{COUNT + 1} or more", _share(1.0 / (1.0 + math.exp(-epsilon)), upper)),
@@ -174,7 +174,7 @@ def _guessed(exact: float, counts: Counts) -> SimulatedRate:
 
 
 def chart(demo: Demo) -> Chart:
-    """The measured curve with its band, the exact one, the bound, and blind guessing."""
+    """Draw the measured curve with its band, the exact one, the bound, and blind guessing."""
     bound = _bound(demo.epsilon)
     best = next(test for test in demo.tests if test.threshold == COUNT + 0.5)
     return Chart(

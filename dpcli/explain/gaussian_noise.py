@@ -23,7 +23,7 @@ LAW = (
 
 
 def gaussian_loss() -> str:
-    """The law in words, and its numbers for some noises."""
+    """Return the law of the privacy loss in words, with a table for some noises."""
     rows = [("sigma / Delta", "rho", "mean", "variance", "under Q: mean"), *map(_loss_row, NOISES)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ("  " + "   ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
@@ -63,7 +63,7 @@ def chart() -> Chart:
 
 
 def _density(edges: np.ndarray, log_above: np.ndarray) -> Points:
-    """Probability of each interval over its width, at its middle."""
+    """Return the density in the middle of each interval: its probability over its width."""
     shares = -np.diff(np.exp(log_above)) / np.diff(edges)
     return tuple(zip((0.5 * (edges[1:] + edges[:-1])).tolist(), shares.tolist(), strict=True))
 
@@ -75,7 +75,7 @@ HEAD = ("epsilon", "classical sigma", "analytic sigma", "true delta of the class
 
 
 def gaussian_sigma() -> str:
-    """Both formulas, a table of them, and the range in which the first one is proved and that in which it fails."""
+    """Return the classical and the analytic formula, a table of both, and where the classical one is proved and where it fails."""
     return "\n\n".join(
         [f"Gaussian noise for one release of sensitivity 1 at delta = {DELTA!r}", _table(), filled(_proved()), filled(_beyond())]
     )
@@ -96,7 +96,7 @@ def _row(epsilon: float) -> tuple[str, ...]:
 
 
 def _upwards(delta: float) -> str:
-    """Two digits, rounded up."""
+    """Return delta with two digits, rounded up."""
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(delta)):.1e}"
 
 

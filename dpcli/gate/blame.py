@@ -1,4 +1,4 @@
-"""The changes that cost most, where the file states them, and a value that would pass instead."""
+"""The dearest changes of a file that fails, their places in the file, and a value that would pass."""
 
 from __future__ import annotations
 

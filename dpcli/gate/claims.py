@@ -1,4 +1,4 @@
-"""Changes that no noise stands behind: claims about data and program, costs that a mechanism states itself, and other data to read."""
+"""Changes that no noise backs: claims about data or program, costs that mechanisms state themselves, and other data to read."""
 
 from __future__ import annotations
 

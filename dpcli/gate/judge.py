@@ -39,7 +39,7 @@ Bases = Mapping[str, Base | Unpriced | None]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file that can be read. own: its pipeline as it stands; pipeline: with the caps that hold; outside: the caps from outside."""
+    """A file that can be read. own: its pipeline as written. pipeline: with the caps in force. outside: the caps of flags and policy."""
 
     path: str
     data: bytes
@@ -50,21 +50,15 @@ class Opened:
 
 
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
-    """Judge each file, and where none is named every pipeline that differs from the revision; with a revision also those that are gone.
+    """Judge each file, or every pipeline that differs from the revision where none is named; and pipelines that the revision alone has.
 
-    A folder stands for all pipelines in it. One without any is no pass, unless the base had some that are gone. What is wrong with a file
-    is its verdict. Raises InputError without paths and revision, and for a policy, a revision or a baseline that cannot be read.
+    A folder stands for all pipelines in it; without any it is no pass, unless the base had some that are gone. A fault of a file is its
+    verdict. Raises InputError without paths and revision, and for a policy, a revision or a baseline that cannot be read.
     """
     ref = terms.base_ref
-    if not paths:
-        if ref is None:
-            raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from it")
-        from dpcli.gate.repository import touched_pipelines
-
-        paths = touched_pipelines(ref)
-    given = unfolded(paths, may_be_pipeline)
-    bare = [path for path in given if ref is not None and os.path.isdir(path)]
-    paths = [path for path in given if path not in bare]
+    given = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
+    folders = [path for path in given if ref is not None and os.path.isdir(path)]  # without a pipeline
+    paths = [path for path in given if path not in folders]
     policy, notices = policy_that_applies(terms.policy, ref)
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))
@@ -75,24 +69,38 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
         paths += touched_members(ref, given, [*shared, *(datasets_of(paths) if terms.together is not None else ())])
     with cached_answers():
         bases = _bases(paths, terms)
-        files = tuple(_judged(path, terms, bases) for path in paths)
-        deleted: tuple[Judged, ...] = ()
-        others: tuple[Judged, ...] = ()
-        if ref is not None:
-            from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
-
-            deleted = tuple(
-                removed_pipelines(ref, paths, (base.renamed for base in (bases or {}).values() if isinstance(base, Base)))
-            )
-            files += tuple(_judged(path, terms, {}) for path in bare if not any(below(one.path, path) for one in deleted))
-            judged, known = [file.path for file in files], frozenset(os.path.realpath(one.path) for one in deleted)
-            others = (*missed_pipelines(ref, judged, known), *changed_workflows(ref, judged))
-    granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
+        files = [_judged(path, terms, bases) for path in paths]
+        unseen = [] if ref is None else _judged_unseen(ref, paths, folders, files, terms, bases or {})
+    sums = _sums(files, terms)
     read = [(file.path, file.own) for file in files if file.own is not None]
-    together = _sums(files, terms)
-    notices += (*unmatched_rules(policy, read), *empty_sums(policy.together, together), *unused_waivers(policy, paths, granting))
+    granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
+    notices += (*unmatched_rules(policy, read), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, granting))
     nothing = Judged(".", None, (Condition("files", "pass", f"no pipeline differs from {ref}", ()),))
-    return Gated((*files, *deleted, *others) or (nothing,), policy.path or None, notices, together)
+    return Gated((*files, *unseen) or (nothing,), policy.path or None, notices, sums)
+
+
+def _touched_pipelines(ref: str | None) -> Sequence[str]:
+    """Return every pipeline that differs from the revision. Raises InputError without one."""
+    if ref is None:
+        raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from it")
+    from dpcli.gate.repository import touched_pipelines
+
+    return touched_pipelines(ref)
+
+
+def _judged_unseen(
+    ref: str, paths: Sequence[str], folders: Sequence[str], files: list[Judged], terms: GateTerms, bases: Bases
+) -> list[Judged]:
+    """Return the verdicts on what is not among the files: removed pipelines, missed ones, changed workflows.
+
+    A folder without a pipeline is judged as a file, and added to the files, unless the base had some that are gone.
+    """
+    from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
+
+    removed = list(removed_pipelines(ref, paths, (base.renamed for base in bases.values() if isinstance(base, Base))))
+    files += [_judged(path, terms, {}) for path in folders if not any(below(one.path, path) for one in removed)]
+    judged, known = [file.path for file in files], frozenset(os.path.realpath(one.path) for one in removed)
+    return [*removed, *missed_pipelines(ref, judged, known), *changed_workflows(ref, judged)]
 
 
 def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
@@ -140,9 +148,8 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
     except InputError as error:
         # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
-        rules = (
-            tuple(c for c in requirements.finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
-        )
+        found_by_rules = requirements.finding_conditions(diagnostics, pipeline) if diagnostics else ()
+        rules = tuple(condition for condition in found_by_rules if condition.verdict == "fail")
         # A file as a whole has no line, and whoever shows it names the file.
         unread = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, rules or (unread,), diagnostics)

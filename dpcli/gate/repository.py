@@ -1,4 +1,4 @@
-"""Pipelines of a repository, given to the gate or not, and those that a change touches: also of repositories inside it (submodules)."""
+"""The pipelines of a repository and its submodules, and those that a change touches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over all pipelines of a dataset: against the caps on files together, and against what they came to at the base."""
+"""Sums over all pipelines of a dataset, against their caps and against the sums at the base."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waivers against the conditions of a file, and whether an approver wrote the waiver himself, by git blame."""
+"""Waivers: which failures they cover, and whether git blame names their approver as their author."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as git has them at a revision: under their path, through the links that lead there, or under their earlier name."""
+"""Files at a git revision: under their path, through links, or under an earlier name; and the files that a change touches."""
 
 from __future__ import annotations
 

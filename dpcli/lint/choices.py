@@ -1,4 +1,4 @@
-"""Rules about what is learnt from private data without noise: choices, statistics, logs, names, ranges; and about seeds."""
+"""Rules about leaks beside the noisy output: choices, statistics, logs, names and ranges from private data, and seeded noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about what is added up, and how; and about a question that is asked again."""
+"""Rules about composition: tuning, adaptivity, shared samples, partitions, and repeated questions."""
 
 from __future__ import annotations
 

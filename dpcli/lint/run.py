@@ -1,4 +1,4 @@
-"""All rules over one file."""
+"""Runs of the lint rules over one file, with the places of their findings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
-    """`lint` of the bytes of a file that messages call `path`."""
+    """Return the findings about the bytes of a file. path: its name in messages."""
     try:
         tables = toml_document(data, path)[1]
         reader = _other_reader(tables)
@@ -67,7 +67,7 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
 
 
 def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
-    """The pipeline in a file, and what the rules say about it. delta: of --delta. Raises InvalidFile, InputError as `dpcli.load` does."""
+    """Return the pipeline in a file and the findings about it. delta: of --delta. Raises InvalidFile, InputError as `dpcli.load` does."""
     data = read_bytes(path)
     pipeline = parse(data, path)
     return pipeline, judge(pipeline, data, {"--delta": delta})

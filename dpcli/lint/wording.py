@@ -1,4 +1,4 @@
-"""Rules about what names, descriptions and [disclosure] say in words, where the keys say something else. Words prove nothing: they warn."""
+"""Rules about names, descriptions and [disclosure] that contradict the keys; warnings only, as words prove nothing."""
 
 from __future__ import annotations
 

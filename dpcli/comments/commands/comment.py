@@ -33,7 +33,7 @@ def command() -> None:
 
 
 def comment_options() -> Callable[..., Any]:
-    """The gate's flags, and those of every comment."""
+    """Return the gate's options and those of every comment."""
     return composed(
         gate_options(),
         click.option("--number", type=click.IntRange(min=1), help="Number of the pull request, instead of the job's own."),

@@ -1,4 +1,4 @@
-"""A gate's verdicts as a comment on a pull request: whether there is anything to tell, and what comes first."""
+"""A gate's verdicts as a comment on a pull request: whether one is needed, and in which order it lists the files."""
 
 from __future__ import annotations
 

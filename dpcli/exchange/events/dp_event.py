@@ -64,7 +64,7 @@ def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) ->
 
 
 def _document(data: bytes, place: str) -> Any:
-    """A table, or the list that json.dump makes of a named tuple."""
+    """Return the table in JSON, or the list that json.dump makes of a named tuple."""
     try:
         document = read_json(data, place)
     except NotJson:

@@ -151,13 +151,13 @@ def _one_name(names: list[Any]) -> str:
 
 
 def _require_home(module: Any) -> None:
-    """A class of the same name elsewhere may mean something else."""
+    """Raise InputError for a class of another module, which may mean something else."""
     if module != HOME:
         raise InputError(f"expected an event of {HOME}, found one of {shown(module)}")
 
 
 def is_number(value: Any) -> bool:
-    """A number that a float holds, or an infinite one."""
+    """Return whether a value is a number that a float holds, or infinite."""
     return (type(value) is float and not math.isnan(value)) or (type(value) is int and abs(value) < 1e300)
 
 

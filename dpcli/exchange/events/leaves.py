@@ -1,4 +1,4 @@
-"""Events of one mechanism, and the entries that say the same.
+"""The conversion of events of one mechanism to entries, and back.
 
 dp-accounting states noise over C, the bound on one record's values; so does `noise_multiplier`, and the adjacency decides how far a
 record moves the sum: by C where it comes, goes or is zeroed, by 2 C where it is replaced. Its PLDAccountant counts so. Its RdpAccountant

@@ -14,7 +14,7 @@ from dpcli.cli.printing import show
 
 
 def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
-    """Pipeline files and folders beside the names that dpcli explain knows; where no name fits, the shell's own files."""
+    """Complete names that dpcli explain knows, and pipeline files; where no name fits, the shell completes files."""
     from dpcli.explain.lookup import words
     from dpcli.file.pipeline.key_places import tables
     from dpcli.lint.catalogue import codes
@@ -121,7 +121,7 @@ def _explained(name: str) -> str:
 
 
 def _command(name: str) -> str:
-    """The short help of a command, such as "budget init", and where there is more; "" where no command has this name."""
+    """Return the short help of a command, such as "budget init", and its manual page; "" for other names."""
     from dpcli.base.lazy import load
     from dpcli.base.registry import COMMANDS
     from dpcli.cli.groups import Commands, LazyGroup
@@ -151,7 +151,7 @@ def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **fla
 
 
 def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
-    """The demonstration: the picture and then the numbers, in a terminal; one document in other formats."""
+    """Play the demonstration: print the picture and the numbers, or one document in another format."""
     from dpcli.cli.picture import show as show_picture
     from dpcli.explain.demo import chart, demo
     from dpcli.explain.documents.demo import document

@@ -89,7 +89,7 @@ def document(
 
 
 def _record(rule: str, text: str) -> dict[str, Any]:
-    """In the form of a diagnostic."""
+    """Return a record in the form of a diagnostic."""
     return {**diagnostic_data(Diagnostic(rule, "warning", text, ".")), "severity": "note"}
 
 
