@@ -25,7 +25,7 @@ from dpcli.file.toml.shown import first_names, shown
 from dpcli.gate.claims import standings_of
 from dpcli.gate.verdicts import Base, first_finding
 from dpcli.git.command import work_tree
-from dpcli.git.past_files import Past, pasts
+from dpcli.git.past_files import PastFile, files_at
 from dpcli.ledger.plugin import BLOCKS
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
     """Return each file as it stands at the git revision `ref`; None where nothing became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
-    return {path: None if past is None else _at_ref(ref, path, past, cap) for path, past in pasts(ref, paths).items()}
+    return {path: None if past is None else _at_ref(ref, path, past, cap) for path, past in files_at(ref, paths).items()}
 
 
-def _at_ref(ref: str, path: str, past: Past, cap: Capped) -> Base | Unpriced:
+def _at_ref(ref: str, path: str, past: PastFile, cap: Capped) -> Base | Unpriced:
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 

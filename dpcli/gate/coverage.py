@@ -22,7 +22,16 @@ from dpcli.gate.repository import (
 )
 from dpcli.gate.verdicts import Condition, Judged, Verdict
 from dpcli.git.command import commit_of, holds, present_files, tree_entries
-from dpcli.git.past_files import ALIKE, blobs, differing, gone_files, parts_of, says_pipeline, share_of, touched
+from dpcli.git.past_files import (
+    LEAST_KEPT_SHARE,
+    contents_at,
+    differing_paths,
+    gone_files,
+    is_pipeline_file,
+    kept_share,
+    parts_of,
+    touched_paths,
+)
 
 WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
 
@@ -37,7 +46,7 @@ def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) ->
     """Warn of each pipeline of the base that is deleted, and fail each that was moved to a file that is not judged.
 
     paths: of the files that are judged; where there are none, the repository around the working directory is under review.
-    renamed: their names at the base. Raises InputError as `dpcli.git.past_files.pasts` does.
+    renamed: their names at the base. Raises InputError as `dpcli.git.past_files.files_at` does.
     """
     judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
     known = frozenset(renamed)
@@ -48,7 +57,7 @@ def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) ->
         pipelines = [
             (name, data)
             for within, data in gone_files(tree, folder, (".toml",))
-            if (name := os.path.relpath(os.path.join(folder, within), top)) not in known and says_pipeline(data)
+            if (name := os.path.relpath(os.path.join(folder, within), top)) not in known and is_pipeline_file(data)
         ]
         others = list(_others(folder, tree, judged)) if pipelines else []
         for name, data in pipelines:
@@ -76,12 +85,12 @@ def _linked(place: str, judged: frozenset[str]) -> bool:
 
 def _is_still_pipeline(place: str) -> bool:
     """Return whether a file of its own, which is a pipeline, is there: the gate judges it, or says that it was not given."""
-    return os.path.isfile(place) and os.path.realpath(place) == place and says_pipeline(content_of(place) or b"")
+    return os.path.isfile(place) and os.path.realpath(place) == place and is_pipeline_file(content_of(place) or b"")
 
 
 def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
     """Yield path and parts of each file that the change touched, committed or not, and that is not judged here."""
-    for name in sorted(present_files(top) & touched(top, tree)):
+    for name in sorted(present_files(top) & touched_paths(top, tree)):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged and (data := content_of(place)) is not None:
             yield place, parts_of(data)
@@ -92,9 +101,9 @@ def _verdicts_of_removed(
 ) -> Iterator[Judged]:
     """Yield the verdict on a pipeline of the base that is gone. has_verdict: whether another verdict is about its place."""
     parts = parts_of(data)
-    share, place = max(((share_of(parts, lines), place) for place, lines in others), default=(0.0, ""))
+    share, place = max(((kept_share(parts, lines), place) for place, lines in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
-    if share >= ALIKE:
+    if share >= LEAST_KEPT_SHARE:
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"
         yield _judged(os.path.relpath(place), "moved", text, "fail")
     elif not has_verdict:
@@ -133,7 +142,7 @@ def _changed(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[
             if tree is not None:
                 by_tree.setdefault((folder, tree), []).append((file, name))
     for (folder, tree), each in by_tree.items():
-        for (file, _), was in zip(each, blobs(folder, [f"{tree}:{name}" for _, name in each]), strict=True):
+        for (file, _), was in zip(each, contents_at(folder, [f"{tree}:{name}" for _, name in each]), strict=True):
             if was == file.data:
                 del changed[file.path]
     return list(changed)
@@ -143,7 +152,7 @@ def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each repository inside that is linked to another commit and not checked out."""
     for place in absent(paths):
         top = next(top for top in tops_of(paths) if holds(top, os.path.abspath(place)))
-        if os.path.relpath(place, top) in differing(top, commit_of(top, ref)):
+        if os.path.relpath(place, top) in differing_paths(top, commit_of(top, ref)):
             text = (
                 f"{escaped_path(place)}: a repository inside this one, linked to another commit than at {ref}, and not checked out: "
                 "nothing in it is judged (git submodule update --init; submodules: recursive in CI)"
@@ -159,8 +168,8 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     for (top, folder), tree in trees(ref, paths).items():
         if tree is None or top != folder:  # no forge runs the workflows of a repository inside
             continue
-        names = sorted(name for name in touched(top, tree) if WORKFLOWS.fullmatch(name))
-        for name, was in zip(names, blobs(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
+        names = sorted(name for name in touched_paths(top, tree) if WORKFLOWS.fullmatch(name))
+        for name, was in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
             now = content_of(os.path.join(top, name))
             if now != was and b"dpcli" in (now or b"") + (was or b""):
                 path = os.path.relpath(os.path.join(top, name))

@@ -56,7 +56,7 @@ from dpcli.file.toml.suggest import closest, did_you_mean
 from dpcli.gate.caps import SharedCaps, level_problems, name_problems, tightest, with_defaults
 from dpcli.gate.verdicts import Condition, JudgedSum
 from dpcli.git.command import commit_of, holds, present_files, read_source, roots, work_tree
-from dpcli.git.past_files import pasts, touched
+from dpcli.git.past_files import files_at, touched_paths
 from dpcli.lint.catalogue import RULES, waivable
 from dpcli.mechanisms.neighbours import Adjacency
 
@@ -225,7 +225,7 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, tuple(_changed_elsewhere(policy.path, ref))
-    past = pasts(ref, [policy.path])[policy.path]
+    past = files_at(ref, [policy.path])[policy.path]
     if past is None:
         return policy, (_changed(f"new in this change: {ref} has no such policy, so it applies as written"),)
     if past.data == read_bytes(policy.path, "a policy file"):
@@ -242,7 +242,7 @@ def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
     if ref is None or current is None or not colon or os.path.lexists(path):
         return
     inside = os.path.relpath(os.path.realpath(name), current) if name.startswith("./") else name
-    if inside in touched(current, commit_of(current, ref)):
+    if inside in touched_paths(current, commit_of(current, ref)):
         yield _changed(f"{escaped_path(name)} changed: its version at {revision} applies")
 
 

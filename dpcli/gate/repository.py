@@ -17,7 +17,7 @@ from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
 from dpcli.git.command import commit_of, link_of, listed, present_files, review_of, top_of, work_tree
-from dpcli.git.past_files import blobs, pasts, says_pipeline, touched
+from dpcli.git.past_files import contents_at, files_at, is_pipeline_file, touched_paths
 
 # A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)
@@ -106,7 +106,7 @@ def of_other_endings(places: Mapping[str, Touched], paths: Sequence[str]) -> Ite
             continue
         data = content_of(place) or b""
         # "privacy" as it stands, or with an escape in it: what has neither need not be read as TOML.
-        if (b"privacy" in data or b"\\" in data) and says_pipeline(data):
+        if (b"privacy" in data or b"\\" in data) and is_pipeline_file(data):
             yield OtherFile(os.path.relpath(place), data, _tables(data))
 
 
@@ -116,7 +116,7 @@ def touched_files(ref: str, paths: Sequence[str]) -> Iterator[Touched]:
         if tree is None:  # a repository inside that was not there
             names = present_files(folder)
         else:
-            names = touched(folder, tree)
+            names = touched_paths(folder, tree)
         yield from ((folder, tree, name) for name in names)
 
 
@@ -143,9 +143,9 @@ def _is_pipeline(ref: str, path: str) -> bool:
         data = read_bytes(path)
         return may_be_pipeline(toml_document(data, path)[1])
     except InputError as error:
-        was = pasts(ref, [path])[path]
+        was = files_at(ref, [path])[path]
         perhaps = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
-        return perhaps or (was is not None and says_pipeline(was.data))
+        return perhaps or (was is not None and is_pipeline_file(was.data))
 
 
 def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:
@@ -158,7 +158,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
-        was = blobs(folder, [f"{tree}:{name}"])[0] if tree is not None else None
+        was = contents_at(folder, [f"{tree}:{name}"])[0] if tree is not None else None
         named = {looks(dataset_of(_tables(data))) for data in (was, content_of(place))} - {""}
         if named & wanted and _can_be_compared(was):
             yield os.path.relpath(place)

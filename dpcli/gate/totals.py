@@ -25,7 +25,7 @@ from dpcli.gate.repository import OtherFile, absent, dataset_of, tops_of, unjudg
 from dpcli.gate.requirements import cap_conditions, caps_in_force, runs_of, with_caps_in_force
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
 from dpcli.git.command import commit_of, tree_entries
-from dpcli.git.past_files import blobs, up_to_date
+from dpcli.git.past_files import contents_at, is_based_on
 from dpcli.lint.delta import judged_deltas
 
 NAME = "together"
@@ -190,7 +190,7 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
     """
     tops = tops_of(paths)
     plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
-    if len(tops) != 1 or now.delta is None or not plain or not up_to_date(tops[0], commit_of(tops[0], ref)):
+    if len(tops) != 1 or now.delta is None or not plain or not is_based_on(tops[0], commit_of(tops[0], ref)):
         return None
     try:
         members = [(_under_name(one, caps.datasets), runs_of(one, horizon)) for one in _members_at(caps, ref, tops[0])]
@@ -203,7 +203,7 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
     tree, alike = commit_of(top, ref), {looks(name) for name in caps.datasets}
     names = [name for mode, _, name in tree_entries(top, tree) if mode.startswith(b"100") and toml_name(name)]
-    for name, data in zip(names, blobs(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
+    for name, data in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
         try:
             tables = toml_document(data or b"", name)[1]
         except InvalidFile:
