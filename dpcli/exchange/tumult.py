@@ -57,7 +57,7 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
         )
     (kind,) = kinds
     # One identifier has its rows in every table of its space.
-    known = {"adjacency": "add-remove", "max_contributions": sum({change.space: change.count for change in counted}.values())}
+    known = {"adjacency": "add-remove", "max_contributions": sum({change.space: change.records for change in counted}.values())}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
     heading = ("From a Session of Tumult Analytics: its budget, not what was spent of it.",)
     tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **_guarantee(name, budget)}]}
@@ -76,7 +76,7 @@ class ProtectedChange(NamedTuple):
 
     space: str
     kind: str
-    count: int
+    records: int
 
 
 def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.difference import Difference, Priced
@@ -14,7 +14,7 @@ from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.shown import public
 
-VERDICTS = {0: "pass", 1: "warn", 3: "unknown"}  # by exit code
+VERDICTS: dict[int, Literal["pass", "warn", "unknown"]] = {0: "pass", 1: "warn", 3: "unknown"}  # by exit code
 LONGEST_VALUE = 72  # characters of a value in the table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from dpcli.document.document import Check, Document, Finding, Sheet, Table, visible
 from dpcli.file.toml.findings import Diagnostic, render_all
@@ -55,7 +55,7 @@ def document(
     left = left or {}
     errors = [d for d in diagnostics if d.severity == "error"]
     code = max(exit_code(diagnostics), 2 if repair_refused else 0)
-    verdict = "warn" if diagnostics else "pass"
+    verdict: Literal["pass", "warn", "fail"] = "warn" if diagnostics else "pass"
     if errors:
         verdict = "fail"
     columns = ("place", "severity", "rule", "key", "message")
