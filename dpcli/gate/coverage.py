@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import first_names
 from dpcli.gate.repository import (
     OtherFile,
-    Touched,
-    absent,
+    TouchedFile,
     content_of,
-    linked,
-    of_other_endings,
+    missing_from_checkout,
+    other_pipelines,
+    pipelines_of_other_endings,
+    reviewed_commits,
+    submodule_folders,
     tops_of,
     touched_files,
-    trees,
-    unjudged,
 )
 from dpcli.gate.verdicts import Condition, Judged, Verdict
 from dpcli.git.command import commit_of, holds, present_files, tree_entries
@@ -35,7 +36,12 @@ from dpcli.git.past_files import (
 
 WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
 
-OtherParts = tuple[str, frozenset[Hashable]]  # path and parts
+
+class OtherParts(NamedTuple):
+    """A file that is not judged, by its parts."""
+
+    path: str
+    parts: frozenset[Hashable]
 
 
 def _judged(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
@@ -51,7 +57,7 @@ def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) ->
     judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
     known = frozenset(renamed)
     yield from _gone_inside(ref, paths)
-    for (top, folder), tree in trees(ref, paths).items():
+    for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None:
             continue
         pipelines = [
@@ -68,8 +74,8 @@ def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) ->
 
 def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each repository inside that was linked at the base, and is not any more."""
-    for top in dict.fromkeys(top for top, _ in trees(ref, paths)):
-        now = {os.path.relpath(place, top) for place in linked(top)}
+    for top in dict.fromkeys(top for top, _ in reviewed_commits(ref, paths)):
+        now = {os.path.relpath(place, top) for place in submodule_folders(top)}
         for mode, _, name in tree_entries(top, commit_of(top, ref)):
             if mode == b"160000" and name not in now:
                 place = os.path.relpath(os.path.join(top, name))
@@ -93,7 +99,7 @@ def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]
     for name in sorted(present_files(top) & touched_paths(top, tree)):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged and (data := content_of(place)) is not None:
-            yield place, parts_of(data)
+            yield OtherParts(place, parts_of(data))
 
 
 def _verdicts_of_removed(
@@ -101,7 +107,7 @@ def _verdicts_of_removed(
 ) -> Iterator[Judged]:
     """Yield the verdict on a pipeline of the base that is gone. has_verdict: whether another verdict is about its place."""
     parts = parts_of(data)
-    share, place = max(((kept_share(parts, lines), place) for place, lines in others), default=(0.0, ""))
+    share, place = max(((kept_share(parts, other.parts), other.path) for other in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= LEAST_KEPT_SHARE:
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"
@@ -120,10 +126,10 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
     """
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
     yield from _moved_inside(ref, around)
-    places = {os.path.realpath(os.path.join(one[0], one[2])): one for one in touched_files(ref, paths)}
+    places = {file.real_path: file for file in touched_files(ref, paths)}
     for place in known & places.keys():
         del places[place]
-    files = _changed([*unjudged(around), *of_other_endings(places, paths)], places) if places else []
+    files = _changed([*other_pipelines(around), *pipelines_of_other_endings(places, paths)], places) if places else []
     if files:
         which = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
         was = "was" if len(files) == 1 else "were"
@@ -131,7 +137,7 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
         yield _judged(files[0], "missed", text)
 
 
-def _changed(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[str]:
+def _changed(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
     """Return those files whose content changed, and not their mode alone."""
     by_tree: dict[tuple[str, str], list[tuple[OtherFile, str]]] = {}
     changed = {}
@@ -150,7 +156,7 @@ def _changed(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[
 
 def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each repository inside that is linked to another commit and not checked out."""
-    for place in absent(paths):
+    for place in missing_from_checkout(paths):
         top = next(top for top in tops_of(paths) if holds(top, os.path.abspath(place)))
         if os.path.relpath(place, top) in differing_paths(top, commit_of(top, ref)):
             text = (
@@ -165,7 +171,7 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
 
     Raises InputError where git cannot say what differs.
     """
-    for (top, folder), tree in trees(ref, paths).items():
+    for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None or top != folder:  # no forge runs the workflows of a repository inside
             continue
         names = sorted(name for name in touched_paths(top, tree) if WORKFLOWS.fullmatch(name))

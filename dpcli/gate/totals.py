@@ -21,7 +21,7 @@ from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.looks import looks
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.gate.caps import Outside, SharedCaps
-from dpcli.gate.repository import OtherFile, absent, dataset_of, tops_of, unjudged
+from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, other_pipelines, tops_of
 from dpcli.gate.requirements import cap_conditions, caps_in_force, runs_of, with_caps_in_force
 from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
 from dpcli.git.command import commit_of, tree_entries
@@ -74,7 +74,7 @@ def capped_sums(
     judged = list(_judged(files))
     paths = [file.path for file in files]
     try:
-        others, hidden = list(unjudged(paths)), sorted(absent(paths))
+        others, hidden = list(other_pipelines(paths)), sorted(missing_from_checkout(paths))
     except InputError as error:
         return tuple(_refused(one, error, files[0].path) for one in caps)
     if hidden:
