@@ -44,7 +44,7 @@ class OtherParts(NamedTuple):
     parts: frozenset[Hashable]
 
 
-def _judged(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
+def _judged_as(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
     return Judged(path, None, (Condition(name, verdict, text, ()),))
 
 
@@ -80,7 +80,7 @@ def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
             if mode == b"160000" and name not in now:
                 place = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(place)}, a repository inside this one at {ref}, is gone: nothing counts what its pipelines released"
-                yield _judged(place, "deleted", text)
+                yield _judged_as(place, "deleted", text)
 
 
 def _linked(place: str, judged: frozenset[str]) -> bool:
@@ -111,11 +111,11 @@ def _verdicts_of_removed(
     was = f"{escaped_path(name)}, a pipeline at {ref}"
     if share >= LEAST_KEPT_SHARE:
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"
-        yield _judged(os.path.relpath(place), "moved", text, "fail")
+        yield _judged_as(os.path.relpath(place), "moved", text, "fail")
     elif not has_verdict:
         now = "is no pipeline any more" if os.path.isfile(os.path.join(top, name)) else "is deleted"
         text = f"{was}, {now}: what it has released stays released, and nothing counts it here"
-        yield _judged(os.path.relpath(os.path.join(top, name)), "deleted", text)
+        yield _judged_as(os.path.relpath(os.path.join(top, name)), "deleted", text)
 
 
 def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
@@ -134,7 +134,7 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
         which = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
         was = "was" if len(files) == 1 else "were"
         text = f"{first_names(map(escaped_path, files))}: {which} from {ref} and {was} not given to the gate"
-        yield _judged(files[0], "missed", text)
+        yield _judged_as(files[0], "missed", text)
 
 
 def _changed(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
@@ -163,7 +163,7 @@ def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
                 f"{escaped_path(place)}: a repository inside this one, linked to another commit than at {ref}, and not checked out: "
                 "nothing in it is judged (git submodule update --init; submodules: recursive in CI)"
             )
-            yield _judged(place, "missed", text)
+            yield _judged_as(place, "missed", text)
 
 
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -180,4 +180,4 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
             if now != was and b"dpcli" in (now or b"") + (was or b""):
                 path = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(name)} calls dpcli and differs from {ref}: it decides whether the gate runs and counts"
-                yield _judged(path, "workflow", text)
+                yield _judged_as(path, "workflow", text)

@@ -112,9 +112,6 @@ def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequenc
     given = frozenset(map(os.path.realpath, paths))
     folders = {file.folder for file in places.values()}
     tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder in folders}
-        folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z")))
-        for folder in {file.folder for file in places.values()}
-    }
     for place, file in sorted(places.items()):
         if toml_name(file.name) or file.name not in tracked[file.folder] or place in given or not os.path.isfile(place):
             continue
