@@ -9,11 +9,11 @@ from dpcli.exchange.foreign import (
     COMMENTS,
     Asserted,
     ForeignTable,
-    concentrated,
+    dp_entry,
     file_of,
-    pure_or_approximate,
     read_fields,
     with_asserted,
+    zcdp_entry,
 )
 from dpcli.file.toml.shown import escaped, shown
 
@@ -47,7 +47,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
         )
     space, losses = COMPOSITIONS[name](call, ignored)
     metric, arguments = _called(space.table("input_metric"), ignored)
-    arguments.only((), ("identifier",), ignored)
+    arguments.require_fields((), ("identifier",), ignored)
     if metric not in METRICS:
         raise call.refused(f"expected input_metric among {', '.join(METRICS)}, found {escaped(metric[:80])}: a file counts records")
     adjacency, record = METRICS[metric]
@@ -62,7 +62,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
 
 def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
     """Return the constructor that a table calls, and its arguments."""
-    table.only(CALL, REST, ignored)
+    table.require_fields(CALL, REST, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:
         raise table.refused(f"expected __function__ to be a name, found {shown(name)}")
@@ -73,7 +73,7 @@ def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, Foreign
 
 def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
     """Return the losses that are set aside, one for each query."""
-    call.only((*SPACE, "d_in", "d_mids"), (), ignored)
+    call.require_fields((*SPACE, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:
         raise call.refused(f"expected d_mids to be a list of losses, found {shown(losses)}")
@@ -82,11 +82,11 @@ def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, 
 
 def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
     """Return the one loss that all queries together stay within."""
-    call.only(("odometer", "d_in", "d_out"), (), ignored)
+    call.require_fields(("odometer", "d_in", "d_out"), (), ignored)
     name, odometer = _called(call.table("odometer"), ignored)
     if name != "make_fully_adaptive_composition":
         raise call.refused(f"expected the odometer make_fully_adaptive_composition, found {escaped(name[:80])}")
-    odometer.only(SPACE, (), ignored)
+    odometer.require_fields(SPACE, (), ignored)
     return odometer, [call.fields["d_out"]]
 
 
@@ -95,17 +95,17 @@ def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collec
     name, arguments = _called(measure, ignored)
     approximate = name == "approximate"
     if approximate:
-        arguments.only(("measure",), (), ignored)
+        arguments.require_fields(("measure",), (), ignored)
         name, arguments = _called(arguments.table("measure"), ignored)
     if name not in MEASURES:
         raise call.refused(f"expected output_measure among {', '.join(MEASURES)}, found {escaped(name[:80])}")
-    arguments.only((), (), ignored)
+    arguments.require_fields((), (), ignored)
     pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
     if approximate and (not isinstance(pair, list) or len(pair) != 2):
         raise call.refused(f"expected a loss with its delta, found {shown(loss)}")
     values = ForeignTable(call.name, dict(zip(("loss", "delta"), pair if approximate and pair else (loss, 0.0), strict=True)))
     value, delta = values.number("loss"), values.number("delta")
-    return pure_or_approximate(value, delta) if name == "max_divergence" else concentrated(value, delta, call)
+    return dp_entry(value, delta) if name == "max_divergence" else zcdp_entry(value, delta, call)
 
 
 COMPOSITIONS = {"make_adaptive_composition": _parts, "make_privacy_filter": _filter}

@@ -42,7 +42,7 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
     privacy. Raises InputError for flags that are missing, unknown or repeated; InvalidFile where the reader refuses the values.
     """
     flags = _flags(data, ignored, place)
-    flags.only(NEEDED, OPTIONAL, ignored)
+    flags.require_fields(NEEDED, OPTIONAL, ignored)
     halved = flags.fields.get(SWITCH, True)
     delta = DELTA if asserted.delta is None else asserted.delta
     if flags.has("delta"):

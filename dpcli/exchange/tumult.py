@@ -11,11 +11,11 @@ from dpcli.exchange.foreign import (
     COMMENTS,
     Asserted,
     ForeignTable,
-    concentrated,
+    dp_entry,
     file_of,
-    pure_or_approximate,
     read_fields,
     with_asserted,
+    zcdp_entry,
 )
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.shown import escaped, quoted, shown
@@ -45,9 +45,9 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     about privacy. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
     """
     session = read_fields(data, place)
-    session.only(("privacy_budget", "protected_changes"), (), ignored)
+    session.require_fields(("privacy_budget", "protected_changes"), (), ignored)
     name, budget = _typed(session.table("privacy_budget"), BUDGETS)
-    budget.only(BUDGETS[name], (), ignored)
+    budget.require_fields(BUDGETS[name], (), ignored)
     changes = session.table("protected_changes")
     counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
     kinds = {change.kind for change in counted}
@@ -67,8 +67,8 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
 def _guarantee(name: str, budget: ForeignTable) -> dict[str, Any]:
     """Return the keys of the entry that states a budget."""
     if name == "RhoZCDPBudget":
-        return concentrated(budget.number("rho"), 0.0, budget)
-    return pure_or_approximate(budget.number("epsilon"), budget.number("delta") if name == "ApproxDPBudget" else 0.0)
+        return zcdp_entry(budget.number("rho"), 0.0, budget)
+    return dp_entry(budget.number("epsilon"), budget.number("delta") if name == "ApproxDPBudget" else 0.0)
 
 
 class ProtectedChange(NamedTuple):
@@ -84,7 +84,7 @@ def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
     if name in REFUSED:
         raise change.refused(REFUSED[name])
     needed, optional, kind = CHANGES[name]
-    change.only(needed, optional, ignored)
+    change.require_fields(needed, optional, ignored)
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")

@@ -17,7 +17,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.exchange.events.event_tree import EventTree, is_number
-from dpcli.exchange.rounded import above, below
+from dpcli.exchange.rounded import rounded_down, rounded_up
 
 Keys = dict[str, Any]
 EXACT = 1e-3  # noise parameters from here on are told by `keep` to 13 digits
@@ -58,7 +58,7 @@ def _noise_fields(name: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
         if "noise_multiplier" in keys:
             return {"noise_multiplier": keys.pop("noise_multiplier")}
         noise, sensitivity = keys.pop(name), keys.pop("sensitivity")
-        return {"noise_multiplier": below(Fraction(noise) * side.moved / Fraction(sensitivity))}
+        return {"noise_multiplier": rounded_down(Fraction(noise) * side.moved / Fraction(sensitivity))}
 
     return fields
 
@@ -76,14 +76,14 @@ def _discrete_laplace_keys(event: EventTree, side: RecordChange) -> Keys:
     parameter = event.number("noise_parameter")
     if not 0.0 < parameter < math.inf:
         raise event.refused(f"expected noise_parameter > 0, found {parameter!r}: without noise nothing is private")
-    return {"scale": below(1 / Fraction(parameter)), "sensitivity": event.count("sensitivity") * side.moved}
+    return {"scale": rounded_down(1 / Fraction(parameter)), "sensitivity": event.count("sensitivity") * side.moved}
 
 
 def _discrete_laplace_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
     sensitivity = keys.pop("sensitivity")
     if sensitivity % side.moved:
         raise InputError("its sensitivity is odd: under replace-one it is twice the bound on one record, which is a whole number")
-    return {"noise_parameter": above(1 / Fraction(keys.pop("scale"))), "sensitivity": sensitivity // side.moved}
+    return {"noise_parameter": rounded_up(1 / Fraction(keys.pop("scale"))), "sensitivity": sensitivity // side.moved}
 
 
 def _discrete_gaussian_keys(event: EventTree, side: RecordChange) -> Keys:
@@ -107,17 +107,17 @@ def _response_keys(event: EventTree, side: RecordChange) -> Keys:
     if not 0 < probability < 1 or buckets < 2:
         raise event.refused("expected noise_parameter in (0, 1) and at least 2 buckets: 0 is no privacy, 1 no information")
     parameter = Fraction(probability)
-    keep = above(1 - parameter + parameter / buckets)
+    keep = rounded_up(1 - parameter + parameter / buckets)
     if parameter >= EXACT and keep < 1.0:
         return {"keep": keep, "categories": buckets}
-    odds = above(buckets * (1 - parameter) / parameter)
+    odds = rounded_up(buckets * (1 - parameter) / parameter)
     return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}
 
 
 def _response_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
     categories = keys.pop("categories", 2)
     if "keep" in keys:
-        parameter = below((1 - Fraction(keys.pop("keep"))) * categories / (categories - 1))
+        parameter = rounded_down((1 - Fraction(keys.pop("keep"))) * categories / (categories - 1))
     else:
         epsilon = keys.pop("epsilon")
         parameter = categories / (math.expm1(epsilon) + categories) * (1.0 - 1e-15) if epsilon < 700.0 else 0.0
