@@ -75,10 +75,10 @@ def _premises(registry: Mapping[str, str]) -> Terms:
     for name, target in registry.items():
         for premise in load(target).premises:
             stated.setdefault(premise, []).append(name)
-    return tuple((_together(names, [*registry]), str(premise)) for premise, names in stated.items())
+    return tuple((_names_in_words(names, [*registry]), str(premise)) for premise, names in stated.items())
 
 
-def _together(names: Sequence[str], every: Sequence[str]) -> str:
+def _names_in_words(names: Sequence[str], every: Sequence[str]) -> str:
     """Return names of a registry in words: each, or all but a few."""
     others = [name for name in every if name not in names]
     if len(others) < len(names) / 4:

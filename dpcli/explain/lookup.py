@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
 
-COMPUTED = {  # numbers
+COMPUTED = {  # texts with numbers, by the word
     **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_noise:gaussian_sigma"),
     **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:gaussian_loss"),
     "exit-codes": "dpcli.explain.lists:exit_codes",
 }
 PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:chart")
-CLOSE = 0.75  # difflib's ratio from which a word may be meant: version is far from Bernstein, and tilt from stability
+LEAST_SIMILARITY = 0.75  # difflib's ratio, below which a word is not suggested
 LETTERS = str.maketrans({"ε": "epsilon", "ϵ": "epsilon", "δ": "delta", "μ": "mu", "ρ": "rho", "é": "e"})
-# What a phrase adds to the name of a thing.
+# What a phrase adds to a name, as in "Bernstein's inequality".
 FILLERS = r"('s)?\s+(theorems?|mechanisms?|bounds?|inequalit(y|ies)|techniques?|immunity)$"
 KNOWN = (
     "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), commands (report), and terms, as dpcli explain "
@@ -54,12 +54,12 @@ def explain(name: str) -> str:
         from dpcli.lint.catalogue import explain as explain_rule
 
         return explain_rule(key.upper())
-    if meant := _meant(key):
+    if meant := _known_words(key):
         return "\n\n".join(text for word in meant for text in _texts(word))
     parts = _known_parts(key)
     if parts and " " in parts[0]:
         return f"nothing to explain under '{key}' as a whole; its part '{parts[0]}':\n\n{explain(parts[0])}"
-    suggested = parts or _similar(key)
+    suggested = parts or _similar_words(key)
     hint = f"did you mean {' or '.join(suggested[:3])}" if suggested else KNOWN
     raise InputError(f"nothing to explain under '{key}'; {hint}")
 
@@ -68,16 +68,16 @@ def _known_parts(phrase: str) -> list[str]:
     """Return the known parts of a phrase, the longest first."""
     parts = re.findall(r"[^\s(),:;]+", phrase)
     runs = (" ".join(parts[i : i + count]) for count in range(len(parts) - 1, 0, -1) for i in range(len(parts) - count + 1))
-    return [run for run in runs if len(run) > 2 and _meant(run)]
+    return [run for run in runs if len(run) > 2 and _known_words(run)]
 
 
-def _similar(key: str) -> list[str]:
+def _similar_words(key: str) -> list[str]:
     """Return the words that begin with an unknown one, then those that are spelled much like it."""
 
     wanted = key.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
     begun = [choice for choice in choices if choice.startswith(f"{wanted}-")]
-    return [choices[low] for low in dict.fromkeys((*begun, *difflib.get_close_matches(wanted, choices, 3, CLOSE)))]
+    return [choices[low] for low in dict.fromkeys((*begun, *difflib.get_close_matches(wanted, choices, 3, LEAST_SIMILARITY)))]
 
 
 def words() -> list[str]:
@@ -88,11 +88,11 @@ def words() -> list[str]:
 
 def picture(name: str) -> Chart | None:
     """Return the picture for a word, None where there is none."""
-    result = next((PICTURES[word] for word in _meant(name.strip()) if word in PICTURES), None)
+    result = next((PICTURES[word] for word in _known_words(name.strip()) if word in PICTURES), None)
     return load(result)() if result else None
 
 
-def _meant(key: str) -> tuple[str, ...]:
+def _known_words(key: str) -> tuple[str, ...]:
     """Return the known words that a spelling means: as it is, in lower case, or without what a heading or a phrase adds."""
     bare = key.strip("[]")
     for spelled in (key, bare, bare.lower()):

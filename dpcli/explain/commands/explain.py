@@ -76,18 +76,18 @@ def command(
         if file is not None:
             raise InputError(f"--demo: expected no file and no name with it, found {file!r}")
         refuse_flags("--demo", delta=delta, prior=priors or None)
-        return _play(epsilon, trials, seed, format_, outputs)
+        return _play_demo(epsilon, trials, seed, format_, outputs)
     refuse_flags("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
     if file is None:
         raise InputError("expected FILE, NAME or --demo")
     if of is not None:
-        return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
+        return _explain_queries(file, of, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
         from dpcli.explain.lookup import picture
 
         text = None if format_ == "table" else format_
         refuse_flags("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
-        show(_explained(file) + "\n")
+        show(_explanation(file) + "\n")
         if (drawn := picture(file)) is not None:
             from dpcli.cli.picture import show as show_picture
 
@@ -107,11 +107,11 @@ def command(
     return emit(document(account, result, diagnostics), format_, outputs)
 
 
-def _explained(name: str) -> str:
+def _explanation(name: str) -> str:
     """Return what the tables say of a name, and what its command does. Raises InputError where neither has it."""
     from dpcli.explain.lookup import explain
 
-    about = _command(name)
+    about = _command_help(name)
     try:
         return "\n\n".join(filter(None, (explain(name), about)))
     except InputError:
@@ -120,7 +120,7 @@ def _explained(name: str) -> str:
         return about
 
 
-def _command(name: str) -> str:
+def _command_help(name: str) -> str:
     """Return the short help of a command, such as "budget init", and its manual page; "" for other names."""
     from dpcli.base.lazy import load
     from dpcli.base.registry import COMMANDS
@@ -140,7 +140,7 @@ def _command(name: str) -> str:
     return f"{called}: {does}\n\n{called} --help lists its options. Manual page: {page}, which dpcli man DIRECTORY writes."
 
 
-def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
+def _explain_queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
     if word != "query":
         raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
     from dpcli.release.documents.release import explained
@@ -150,7 +150,7 @@ def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **fla
     return emit(explained(plan_of(file)), format_, outputs)
 
 
-def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
+def _play_demo(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
     """Play the demonstration: print the picture and the numbers, or one document in another format."""
     from dpcli.cli.picture import show as show_picture
     from dpcli.explain.demo import chart, demo
