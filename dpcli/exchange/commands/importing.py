@@ -267,6 +267,6 @@ def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: 
 
     Shuffled batches cannot be imported as a schedule, because a stage that begins within a pass may hold a record twice.
     """
-    from dpcli.exchange.schedule_csv import LARGEST, file_of_schedule
+    from dpcli.exchange.schedule_csv import MOST_BYTES, file_of_schedule
 
-    _read_and_write_made(output, file, given, "a csv", file_of_schedule, ignored, most=LARGEST)
+    _read_and_write_made(output, file, given, "a csv", file_of_schedule, ignored, most=MOST_BYTES)
