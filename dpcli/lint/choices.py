@@ -20,27 +20,27 @@ from dpcli.lint.sections import (
     words_in,
 )
 
-LAYERS = frozenset({"norm", "norm_layer", "layers", "modules"})
-CLIPPING = frozenset({"clip", "clipping", "clip_norm", "clipping_norm", "max_grad_norm"})
-RATES = frozenset({"learning_rate", "lr"})
-STOPPING = frozenset(
+LAYER_KEYS = frozenset({"norm", "norm_layer", "layers", "modules"})
+CLIPPING_KEYS = frozenset({"clip", "clipping", "clip_norm", "clipping_norm", "max_grad_norm"})
+RATE_KEYS = frozenset({"learning_rate", "lr"})
+STOPPING_KEYS = frozenset(
     {"early_stopping", "early_stopping_patience", "load_best_model_at_end", "restore_best_weights", "save_best_only"}
 )
-CALLBACKS = frozenset({"callbacks"})
-SCHEDULES = CALLBACKS | frozenset({"lr_scheduler_type", "schedule", "scheduler", "lr_schedule", "lr_scheduler"})
-METRICS = frozenset({"log_loss", "log_train_loss", "log_accuracy", "log_metrics", "log_gradient_norms"})
-SHOWN = frozenset(["debug", "log_examples", "log_samples", "log_batches", "log_inputs", "log_predictions", "log_gradients"])
-SECURE = frozenset({"secure_mode", "secure_rng"})
-NOISE_SEEDS = {"seed", "noise_seed", "insecure_seed", "rng_seed", "random_seed", "random_state", "manual_seed"}
-SEEDS = frozenset({*NOISE_SEEDS, "data_seed", "sampling_seed"})
+CALLBACK_KEYS = frozenset({"callbacks"})
+SCHEDULE_KEYS = CALLBACK_KEYS | frozenset({"lr_scheduler_type", "schedule", "scheduler", "lr_schedule", "lr_scheduler"})
+METRIC_KEYS = frozenset({"log_loss", "log_train_loss", "log_accuracy", "log_metrics", "log_gradient_norms"})
+LOG_KEYS = frozenset(["debug", "log_examples", "log_samples", "log_batches", "log_inputs", "log_predictions", "log_gradients"])
+SECURE_KEYS = frozenset({"secure_mode", "secure_rng"})
+NOISE_SEED_KEYS = {"seed", "noise_seed", "insecure_seed", "rng_seed", "random_seed", "random_state", "manual_seed"}
+SEED_KEYS = frozenset({*NOISE_SEED_KEYS, "data_seed", "sampling_seed"})
 
 
 def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from _batch_norm(pipeline)
     if not has_cover_note(pipeline, "validation", "early_stopping") and not _says(pipeline, "validation", "public"):
         message = "when to stop is decided by data: decide by public data, or count the decisions and say so in covers.validation"
-        yield from findings_where_on(pipeline, STOPPING, message)
-        yield from findings_where(pipeline, CALLBACKS, names_one_of("early_stopping", "earlystopping"), message)
+        yield from findings_where_on(pipeline, STOPPING_KEYS, message)
+        yield from findings_where(pipeline, CALLBACK_KEYS, names_one_of("early_stopping", "earlystopping"), message)
     if not has_cover_note(pipeline, "validation"):
         message = (
             "a score on private data is a release: count it as a mechanism and say so in covers.validation, or use public data"
@@ -49,21 +49,21 @@ def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if not has_cover_note(pipeline, "clipping", "clipping_norm"):
         message = "a norm that follows the gradients is data: fix it, or count its noisy quantile and say so in covers.clipping"
         yield from findings_where_on(pipeline, frozenset({"adaptive_clipping"}), message)
-        yield from findings_where(pipeline, CLIPPING, names_one_of("adaptive", "median", "quantile", "percentile"), message)
+        yield from findings_where(pipeline, CLIPPING_KEYS, names_one_of("adaptive", "median", "quantile", "percentile"), message)
     if not has_cover_note(pipeline, "learning_rate", "tuning"):
         message = "a learning rate that follows the loss is data: fix it or its schedule"
         yield from findings_where_on(pipeline, frozenset({"auto_lr_find"}), message)
-        yield from findings_where(pipeline, RATES, names_one_of("auto", "find", "finder", "search"), message)
-        yield from findings_where(pipeline, SCHEDULES, _follows_loss, message)
+        yield from findings_where(pipeline, RATE_KEYS, names_one_of("auto", "find", "finder", "search"), message)
+        yield from findings_where(pipeline, SCHEDULE_KEYS, _follows_loss, message)
     if not has_cover_note(pipeline, "metrics", "loss"):
         message = "a figure of the private records without noise is a release: leave it out, or add noise and count it"
-        yield from findings_where_on(pipeline, METRICS, message)
+        yield from findings_where_on(pipeline, METRIC_KEYS, message)
 
 
 def _batch_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "statistics of a batch mix its records, and their running means are kept without noise: use GroupNorm"
     for path, name, value in settings(pipeline):
-        named = name in LAYERS and any(word == "batch" or "batchnorm" in _bare(word) for word in words_in(value))
+        named = name in LAYER_KEYS and any(word == "batch" or "batchnorm" in _bare(word) for word in words_in(value))
         if named or (_bare(name) in ("batchnorm", "syncbatchnorm") and is_on(value)):
             yield RuleFinding(path, message)
 
@@ -82,17 +82,17 @@ def _says(pipeline: Pipeline, key: str, word: str) -> bool:
 
 def _shown(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from findings_where_on(
-        pipeline, SHOWN, "a log outlives the run and is read by others: write no record, nor what one record gave"
+        pipeline, LOG_KEYS, "a log outlives the run and is read by others: write no record, nor what one record gave"
     )
 
 
 def _seeded(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "noise or samples that a seed repeats are no secret: leave the seed out"
     yield from findings_where(
-        pipeline, SEEDS, lambda value: value is not False and normalized(str(value)) not in ("", "none"), message
+        pipeline, SEED_KEYS, lambda value: value is not False and normalized(str(value)) not in ("", "none"), message
     )
     message = "noise needs a cryptographic generator: others can be predicted from what they have drawn"
-    yield from findings_where(pipeline, SECURE, lambda value: not is_on(value), message)
+    yield from findings_where(pipeline, SECURE_KEYS, lambda value: not is_on(value), message)
 
 
 SEEDED = RuleInfo(

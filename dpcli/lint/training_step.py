@@ -11,30 +11,30 @@ from dpcli.lint.sections import RELEASING, findings_where, findings_where_on, is
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Poisson
 
-RESUME = frozenset({"resume", "resume_from", "resume_from_checkpoint"})
-NORMALISE = frozenset(
+RESUME_KEYS = frozenset({"resume", "resume_from", "resume_from_checkpoint"})
+DIVISOR_KEYS = frozenset(
     {"normalise", "normalise_by", "normaliser", "normalize", "normalize_by", "normalizer", "divide_by", "denominator"}
 )
-COUNTED = frozenset({"n", "data", "dataset", "records", "actual", "actual_batch_size", "sampled_batch_size"})
-CLIP_PER = frozenset({"clip_per", "clip_by", "clipping_granularity"})
-TOGETHER = ("batch", "per_batch", "minibatch", "microbatch", "micro_batch", "per_microbatch", "device", "per_device")
-MICROBATCHES = frozenset({"num_microbatches", "microbatches"})
-DROPS = {"drop_last", "drop_remainder", "dataloader_drop_last", "drop_empty", "min_batch_size"}
-SKIPS = frozenset({*DROPS, "skip_empty", "skip_empty_batch", "skip_empty_batches"})
+PRIVATE_COUNT_WORDS = frozenset({"n", "data", "dataset", "records", "actual", "actual_batch_size", "sampled_batch_size"})
+CLIP_PER_KEYS = frozenset({"clip_per", "clip_by", "clipping_granularity"})
+SEVERAL_RECORDS_WORDS = ("batch", "per_batch", "minibatch", "microbatch", "micro_batch", "per_microbatch", "device", "per_device")
+MICROBATCH_KEYS = frozenset({"num_microbatches", "microbatches"})
+DROP_KEYS = {"drop_last", "drop_remainder", "dataloader_drop_last", "drop_empty", "min_batch_size"}
+SKIP_KEYS = frozenset({*DROP_KEYS, "skip_empty", "skip_empty_batch", "skip_empty_batches"})
 
 
 def _resumed(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for name in RELEASING:
         if not any(key in ("run_id", "ledger") and is_on(value) for _, key, value in settings(pipeline, name)):
             message = "expected the run_id of the run that is continued (or its ledger) with it, found neither"
-            yield from findings_where_on(pipeline, RESUME, message, name)
+            yield from findings_where_on(pipeline, RESUME_KEYS, message, name)
 
 
 def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
         return  # elsewhere the number of records is the same in neighbouring datasets
     for path, name, value in settings(pipeline):
-        counted = any("len(" in word or (name in NORMALISE and word in COUNTED) for word in words_in(value))
+        counted = any("len(" in word or (name in DIVISOR_KEYS and word in PRIVATE_COUNT_WORDS) for word in words_in(value))
         if counted:
             yield RuleFinding(
                 path, f"expected a declared constant such as the expected batch size, found a private count, {value!r}"
@@ -43,12 +43,12 @@ def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "a bound on a sum of several records' gradients bounds no record's own: clip each record's gradient"
-    yield from findings_where(pipeline, CLIP_PER, names_one_of(*TOGETHER), message)
-    if any(name in CLIP_PER for _, name, _ in settings(pipeline)):
+    yield from findings_where(pipeline, CLIP_PER_KEYS, names_one_of(*SEVERAL_RECORDS_WORDS), message)
+    if any(name in CLIP_PER_KEYS for _, name, _ in settings(pipeline)):
         return
     single = [getattr(entry.sampling, "batch_size", None) for _, entry in entries(pipeline)]
     message = 'expected clip_per = "example" with it, or as many as batch_size has records: found neither'
-    yield from findings_where(pipeline, MICROBATCHES, lambda value: is_on(value) and value not in single, message)
+    yield from findings_where(pipeline, MICROBATCH_KEYS, lambda value: is_on(value) and value not in single, message)
 
 
 def _other_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -70,7 +70,7 @@ def _skips_empty(pipeline: Pipeline) -> Iterator[RuleFinding]:
         message = (
             "a batch of random size may be small or empty, and whether it is says who is in it: take every step, noise included"
         )
-        yield from findings_where_on(pipeline, SKIPS, message)
+        yield from findings_where_on(pipeline, SKIP_KEYS, message)
         yield from findings_where(pipeline, frozenset({"on_empty_batch"}), names_one_of("skip", "drop", "ignore"), message)
 
 

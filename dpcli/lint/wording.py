@@ -12,6 +12,7 @@ from dpcli.lint.sections import entry_mentions, mentions, normalized
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
 
+# Patterns, matched in any case.
 L2 = r"(?<!\bnot an )(?<!\bnot the )(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
 L1 = r"\bL_?1\b|\u2113_?1|L\u2081|\u2113\u2081"
 # The norms are what is released: numbers, whose L1 and L2 sensitivity are the same.

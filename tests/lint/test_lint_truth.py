@@ -17,7 +17,7 @@ from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Budget, Entry, Pipeline, Privacy
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.lint.guarantees import APPROXIMATIONS
+from dpcli.lint.guarantees import APPROXIMATION_WORDS
 from dpcli.lint.run import findings
 from dpcli.lint.sections import normalized
 from dpcli.mechanisms.neighbours import Adjacency
@@ -97,7 +97,7 @@ def test_dp109_on_stated_deltas_means_that_no_epsilon_is_finite(stated: list[tup
 
 def test_dp107_names_the_accountants_that_are_no_bounds() -> None:
     unsound = {normalized(name) for name, target in ACCOUNTANTS.items() if not load(target).sound}
-    assert unsound and unsound <= set(APPROXIMATIONS)
+    assert unsound and unsound <= set(APPROXIMATION_WORDS)
 
 
 def test_a_large_stated_budget_is_dp304() -> None:
