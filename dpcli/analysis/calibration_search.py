@@ -29,7 +29,7 @@ class Boundary(NamedTuple):
     adjacent: bool
 
 
-class Attempt(NamedTuple):
+class SearchPoint(NamedTuple):
     """An index of the grid, and the bound there; inf where there is none."""
 
     place: int
@@ -94,10 +94,10 @@ def search(
         start = max(FEWEST_STEPS if parameter == "steps" else 1, grid.index(stated or 1.0))
     else:
         start = grid.index(1e-3 if parameter in ("rate", "epochs") else 1.0)
-    attempts: list[Attempt] = []
+    attempts: list[SearchPoint] = []
 
     def bound_at(index: int) -> float:
-        attempts.append(Attempt(index, bound(grid.value(index))))
+        attempts.append(SearchPoint(index, bound(grid.value(index))))
         return attempts[-1].bound
 
     safer = 1 if lowered else -1
@@ -166,18 +166,18 @@ def _bracket(
     return meets, refused[0] if refused else None
 
 
-def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -> Attempt:
+def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -> SearchPoint:
     """Return the first attempt with a bound between a refused index and the one that misses; the refusal where there is none."""
     for halvings in range(1, MOST_HALVINGS + 1):
         index = misses - (misses - refused) // 2**halvings
         if index != misses:
             result = bound_at(index)
             if result < math.inf:
-                return Attempt(index, result)
-    return Attempt(refused, math.inf)
+                return SearchPoint(index, result)
+    return SearchPoint(refused, math.inf)
 
 
-def _secant(attempts: list[Attempt], grid: Grid, target: float, meets: int, misses: int) -> int:
+def _secant(attempts: list[SearchPoint], grid: Grid, target: float, meets: int, misses: int) -> int:
     """Return an index strictly between: where the secant of log bound over log value, through the two nearest points, meets the target.
 
     Where that is at an end or beyond, an index near the end, at a distance that doubles with late attempts. Every eighth attempt is the

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpcli.document.document import Document
 
 
-class Question(NamedTuple):
+class AccountingFlags(NamedTuple):
     """The flags of `dpcli account` about the accounting, in the order in which `account` takes them."""
 
     accountants: Sequence[str] | None
@@ -80,7 +80,7 @@ def command(
     from dpcli.analysis.documents.account import document
     from dpcli.lint.run import judge
 
-    question = Question(accountants or None, delta, epsilon, group_size, tolerance)
+    question = AccountingFlags(accountants or None, delta, epsilon, group_size, tolerance)
     cite_sources = click.get_current_context().obj.verbose > 0
     if files:
         _require_no_flags(files[0], flags, write)
@@ -135,7 +135,7 @@ def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
     return locate(text_of(data), [cap])[cap]
 
 
-def several(paths: Sequence[str], question: Question, digits: int, cite_sources: bool) -> Document:
+def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_sources: bool) -> Document:
     """Return the cost of each of several pipelines, and of those of one dataset together.
 
     Raises:
