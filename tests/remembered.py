@@ -16,8 +16,8 @@ import numpy as np
 
 from dpcli.accountants.base import Accountant
 from dpcli.analysis import account as accounting
-from dpcli.analysis import asking
 from dpcli.analysis import calibrate as calibrating
+from dpcli.analysis import inquiry
 from dpcli.analysis import meaning as meanings
 from dpcli.analysis.account_rows import AccountRow, Quantity
 from dpcli.analysis.curve import ProfileCurve
@@ -28,7 +28,7 @@ from dpcli.plots import trade_off_curve as pictures
 _answers: dict[Any, tuple[AccountRow, float]] = {}
 _curves: dict[Any, tuple[ProfileCurve, float]] = {}
 _accounts: dict[Any, tuple[accounting.Account, float]] = {}
-_row, _profile, _account = asking.row_of, meanings.profile, calibrating.account
+_row, _profile, _account = inquiry.row_of, meanings.profile, calibrating.account
 
 
 def about(left: float | None) -> str | None:
@@ -105,7 +105,7 @@ def account(pipeline: Pipeline, accountants: Any, delta: float | None, group_siz
 def remembering() -> Iterator[None]:
     """Inside, no accountant is asked the same question again."""
     with (
-        mock.patch.object(asking, "row_of", row),
+        mock.patch.object(inquiry, "row_of", row),
         mock.patch.object(calibrating, "account", account),
         mock.patch.object(meanings, "profile", profile),
         mock.patch.object(pictures, "profile", profile),

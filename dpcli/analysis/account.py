@@ -1,4 +1,4 @@
-"""The main use case: what a pipeline costs under each accountant, the headline, and the budget's verdict."""
+"""The account of a pipeline: its cost by each accountant, the headline, and the budget's verdict."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from dpcli.accountants.base import Accountant, PrivacyProfile
 from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, require_known, smallest
-from dpcli.analysis.asking import GLANCE, Inquiry, Panel, answered
-from dpcli.analysis.rho import OVER, SEVERITY, RhoVerdict, TotalRho, Verdict, judged, rho_verdict, total_rho
+from dpcli.analysis.budget_verdict import BudgetVerdict, EpsilonVerdict, TotalRho, rho_verdict, total_rho, verdict_on
+from dpcli.analysis.inquiry import GRID_SECONDS, Answers, Inquiry, Panel, answers_to
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
@@ -19,72 +19,21 @@ from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.file.pipeline.resolve import BillLine, repeated, resolve
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.shown import first_names
-from dpcli.lint.delta import mark
+from dpcli.lint.delta import delta_mark
 from dpcli.lint.guarantees import LARGE, LARGE_EPSILON, protection
 from dpcli.numerics.work import limited
-
-
-@dataclass(frozen=True, slots=True)
-class EpsilonVerdict:
-    """The epsilon that is spent at delta, an upper bound, against a cap on it."""
-
-    cap: float
-    delta: float
-    spent: float
-    verdict: Verdict
-
-    def words(self, decimals: int = 4) -> str:
-        """`epsilon 2.5 of 3.0 at delta = 1e-06`."""
-        return f"epsilon {up(self.spent, decimals)} of {self.cap!r} at delta = {self.delta!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetVerdict:
-    """The spending of a file against its caps, of which it has at least one."""
-
-    epsilon: EpsilonVerdict | None
-    rho: RhoVerdict | None = None
-
-    @property
-    def capped(self) -> tuple[EpsilonVerdict | RhoVerdict, ...]:
-        """The caps that there are."""
-        return tuple(one for one in (self.epsilon, self.rho) if one is not None)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worse of both; what is not known outweighs a no, which it may hide."""
-        return max((one.verdict for one in self.capped), key=SEVERITY.index)
-
-    @property
-    def over(self) -> bool:
-        """Return whether the budget does not cover the file; what cannot be certified is not covered."""
-        return self.verdict in OVER
-
-    def words(self, decimals: int = 4) -> str:
-        """`epsilon 2.5 of 3.0 at delta = 1e-06, rho 0.2 of 0.25`, of which either may be absent."""
-        return ", ".join(one.words(decimals) for one in self.capped)
-
-    def wanted(self) -> str:
-        """Word the verdict for a refusal: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""
-        if self.epsilon is None:
-            return f"expected no more than the cap, found {self.words()}"
-        rho = "" if self.rho is None else f", {self.rho.words()}"
-        return (
-            f"expected at most epsilon {self.epsilon.cap:g} at delta = {self.epsilon.delta!r}, found {up(self.epsilon.spent)}{rho}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class Account(Displayed):
     """The privacy of one pipeline.
 
-    quantity: what was asked for, given the other: epsilon at a delta, or delta at an epsilon; `at` is that other.
-    rows: one for each accountant; where the headline is settled, those with much work were not asked.
-    winner: the row that settles the headline, an interval narrower than any other accountant could tell; else that with the smallest bound
-        among the sound accountants that apply, None where there is none. Of an adaptive pipeline: its cap, by the filter that holds it,
-        None where it has no cap; `rows` are of what it lists.
-    epsilon, delta: the guarantee: what was asked for is an upper bound, inf where nothing can be certified, and the other is `at`.
-    upper, lower: the headline, of `quantity`; `lower` is None where no accountant certifies one.
+    quantity: what is bounded: epsilon at the delta `at`, or delta at the epsilon `at`.
+    rows: one for each accountant; once an interval settles the headline, slow accountants are not run.
+    winner: the row that gives the headline: one whose interval settles it, else the smallest sound bound, None where no accountant applies.
+        Of an adaptive pipeline it is the cap, by the filter that holds it, None without a cap; `rows` are about the mechanisms it lists.
+    epsilon, delta: the guarantee: `at`, and an upper bound on the other, inf where nothing can be certified.
+    upper, lower: bounds on `quantity`; `lower` is None where no accountant certifies one.
     shares: of each charge, in the winner's currency.
     """
 
@@ -103,12 +52,13 @@ class Account(Displayed):
 
     def _line(self) -> str:
         privacy, name = self.pipeline.privacy, self.pipeline.name or self.pipeline.path
-        other = "delta" if self.quantity == "epsilon" else "epsilon"
-        by = "none" if self.winner is None else self.winner.accountant.name
-        at = f"{self.at!r}{mark(self.at, privacy.dataset_size) if self.quantity == 'epsilon' else ''}"
+        accountant = "none" if self.winner is None else self.winner.accountant.name
+        at = f"epsilon = {self.at!r}"
+        if self.quantity == "epsilon":
+            at = f"delta = {self.at!r}{delta_mark(self.at, privacy.dataset_size)}"
         return (
-            f"{self.quantity} <= {up(self.upper)} at {other} = {at}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
-            f"accountant: {by}, pipeline: {name!r}"
+            f"{self.quantity} <= {up(self.upper)} at {at}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, "
+            f"accountant: {accountant}, pipeline: {name!r}"
         )
 
     @property
@@ -118,17 +68,17 @@ class Account(Displayed):
 
     @property
     def epsilon(self) -> float:
-        """The guarantee's epsilon, at `delta`: an upper bound, or what was asked at."""
+        """The guarantee's epsilon, at `delta`: an upper bound, or `at`."""
         return self.upper if self.quantity == "epsilon" else self.at
 
     @property
     def delta(self) -> float:
-        """The guarantee's delta, at `epsilon`: what was asked at, or an upper bound."""
+        """The guarantee's delta, at `epsilon`: an upper bound, or `at`."""
         return self.at if self.quantity == "epsilon" else self.upper
 
     @property
     def listed(self) -> AccountRow | None:
-        """The cost of the listed mechanisms, which an adaptive file does not guarantee."""
+        """The cost of the mechanisms in the file; of an adaptive file, that is not the guarantee."""
         return smallest(self.rows) if self.pipeline.privacy.adaptive else self.winner
 
     @property
@@ -158,18 +108,18 @@ def account(
 
     Args:
         pipeline: as returned by `dpcli.load`.
-        accountants: names to use; all where None, but where an interval settles the headline (certified from both sides to 1e-9), only
-            those that are cheap: by the work that they state, so that the same ones are asked on every machine.
-        delta: at which epsilon is asked for; the file's privacy.delta, else its budget.delta, where None.
-        epsilon: ask for delta at this epsilon (nats) instead.
+        accountants: names to use. None for all; once an interval settles the headline (certified from both sides to 1e-9), only the
+            cheap ones, by the work that they state, so that every machine runs the same ones.
+        delta: at which epsilon is bounded; the file's privacy.delta, else its budget.delta, where None.
+        epsilon: bound delta at this epsilon (nats) instead.
         group_size: units of privacy that change together.
         tolerance: relative width of the interval that the grid accountant aims at; 1e-3 where None.
         runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
-        Every row's value is an upper bound; the headline is the smallest of the sound ones that apply, to within 1e-9; of an adaptive
-        pipeline it is its cap, which is all that holds where outputs choose what comes next, and inf without one. An accountant that
-        would take more work than one command may cost (numerics/work.py) has that as its reason.
+        Every row's value is an upper bound; the headline is the smallest sound one, to within 1e-9. Of an adaptive pipeline it is the cap,
+        which holds whatever outputs choose, and inf without one. An accountant that would take more work than one command may cost
+        (numerics/work.py) says so as its reason.
 
     Raises:
         InputError: an unknown accountant, no delta to report at, a value out of range, or a pipeline that makes no sense.
@@ -180,11 +130,7 @@ def account(
         raise InputError(f"accountants: expected a list such as [{accountants!r}], found the text alone")
     if tolerance is not None and not 1e-9 <= tolerance < 1.0:
         raise InputError(f"expected a tolerance in [1e-9, 1), found {tolerance!r}")
-    names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
-    for name in names:
-        require_known(name)
-    quick = accountants is None and tolerance is None
-    panel = Panel(names, quick, tolerance)
+    panel = panel_of(accountants, tolerance)
     return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
@@ -192,14 +138,21 @@ def account(
 def headline(
     pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, runs: int = 1
 ) -> Account:
-    """`account`, for whoever reads the headline alone: where an interval settles it, the other rows are left out; a lower end is looked for
-    where every pair is attained."""
-    panel = Panel(tuple(ACCOUNTANTS), rows=False)
+    """`account`, but with few rows once an interval settles the headline; `lower` is computed only where every pair is attained."""
+    panel = Panel(tuple(ACCOUNTANTS), with_rows=False)
     return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
+def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, with_rows: bool = True) -> Panel:
+    """Return the accountants to run: those named, all where None. Raises InputError for a name that none has."""
+    names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
+    for name in names:
+        require_known(name)
+    return Panel(names, accountants is None and tolerance is None, tolerance, with_rows)
+
+
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
-    """Return the charges of so many runs of a pipeline. Raises InputError as `account` does."""
+    """Return the charges of that many runs of a pipeline. Raises InputError as `account` does."""
     return repeated(resolve(pipeline, _checked_group(group_size)), runs)
 
 
@@ -212,46 +165,36 @@ def priced(
     group_size: int = 1,
     runs: int = 1,
 ) -> Account:
-    """The account of charges that are told as those of `pipeline`. Raises InputError as `account` does."""
+    """Return the account of `charges`, shown as those of `pipeline`. Raises InputError as `account` does."""
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
-    answer = answered(inquiry, panel)
-    rows, winner = answer.rows, answer.winner
-    headed = winner
+    answers = answers_to(inquiry, panel)
+    winner = answers.winner
     if pipeline.privacy.adaptive:
-        from dpcli.analysis.promised import promised
+        from dpcli.analysis.adaptive_cap import row_of_cap
 
-        headed = promised(pipeline, winner, quantity, at, group_size, runs)
-    lowers = [row.bound.lower for row in rows if row.bound is not None and row.bound.lower is not None and row.accountant.sound]
-    lower = max(lowers, default=None)
-    return Account(
-        pipeline,
-        charges,
-        quantity,
-        at,
-        rows,
-        headed,
-        None if lower is None or headed is None else min(lower, headed.upper),
-        _shares(answer.profile, quantity, at, winner, len(charges)),
-        _budget(pipeline, inquiry, panel, winner),
-        group_size,
-    )
+        winner = row_of_cap(pipeline, answers.winner, quantity, at, group_size, runs)
+    lowers = [row.bound.lower for row in answers.rows if row.bound and row.bound.lower is not None and row.accountant.sound]
+    lower = min(max(lowers), winner.upper) if lowers and winner is not None else None
+    shares = _shares(answers, inquiry)
+    budget = _budget_verdict(pipeline, inquiry, panel, answers.winner)
+    return Account(pipeline, charges, quantity, at, answers.rows, winner, lower, shares, budget, group_size)
 
 
 def sound_profiles(
     pipeline: Pipeline, accountants: Sequence[str] | None = None, group_size: int = 1
 ) -> tuple[tuple[Accountant, PrivacyProfile], ...]:
-    """The profiles of the sound accountants (all of them where None) that may add this pipeline up, to ask of many times.
+    """Return the profiles of a pipeline by the sound accountants (all of them where None), to be asked many times.
 
     Raises InputError as `account` does; a profile itself raises NotRepresentable where it has no answer.
     """
-    from dpcli.analysis.promised import binding_charges
+    from dpcli.analysis.adaptive_cap import binding_charges
 
     charges = binding_charges(pipeline, _checked_group(group_size))
     steps = tuple((charge.mechanism, charge.count) for charge in charges)
     chosen = [accountant_named(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
-    return tuple((accountant, accountant.profile(steps).tuned(None, GLANCE)) for accountant in chosen if accountant.sound)
+    return tuple((accountant, accountant.profile(steps).tuned(None, GRID_SECONDS)) for accountant in chosen if accountant.sound)
 
 
 def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
@@ -259,16 +202,23 @@ def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
     return not pipeline.privacy.adaptive and all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
 
 
+def stated_delta(pipeline: Pipeline) -> float | None:
+    """Return the delta at which a file's epsilon is reported: that of [privacy], else that of [budget]."""
+    if pipeline.privacy.delta is not None or pipeline.budget is None:
+        return pipeline.privacy.delta
+    return pipeline.budget.delta
+
+
 def _chosen_delta(pipeline: Pipeline, delta: float | None) -> float:
-    for candidate in (delta, pipeline.privacy.delta, pipeline.budget.delta if pipeline.budget else None):
-        if candidate is not None:
-            if not 0.0 <= candidate < 1.0:
-                raise InputError(f"expected a delta in [0, 1), found {candidate!r}")
-            return candidate
-    raise InputError(
-        f"{pipeline.path or '<pipeline>'}: privacy.delta: expected a delta in the file or by --delta (well below 1 / number of records); "
-        "neither states one"
-    )
+    chosen = stated_delta(pipeline) if delta is None else delta
+    if chosen is None:
+        raise InputError(
+            f"{pipeline.path or '<pipeline>'}: privacy.delta: expected a delta in the file or by --delta (well below 1 / number of "
+            "records); neither states one"
+        )
+    if not 0.0 <= chosen < 1.0:
+        raise InputError(f"expected a delta in [0, 1), found {chosen!r}")
+    return chosen
 
 
 def _checked_epsilon(epsilon: float) -> float:
@@ -283,50 +233,48 @@ def _checked_group(group_size: int) -> int:
     return group_size
 
 
-def _shares(
-    profile: PrivacyProfile | str | None, quantity: Quantity, at: float, winner: AccountRow | None, count: int
-) -> tuple[float, ...]:
+def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
+    """Return the share of each charge, NaN where the winner cannot say."""
+    winner, profile, count = answers.winner, answers.profile, len(inquiry.charges)
+    unknown = (math.nan,) * count
     if winner is None or profile is None or isinstance(profile, str):
-        return (math.nan,) * count
+        return unknown
     if count == 1 and winner.upper > 0.0:
         return (1.0,)
-    delta = winner.upper if quantity == "delta" else at
+    delta = winner.upper if inquiry.quantity == "delta" else inquiry.at
     try:
         with winner.accountant.within_allowance():
             return profile.shares(delta)
     except NotRepresentable:
-        return (math.nan,) * count
+        return unknown
 
 
-def _budget(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> BudgetVerdict | None:
+def _budget_verdict(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> BudgetVerdict | None:
     """Return the verdict, None without a cap or if the cap on epsilon holds at no stated delta."""
-    cap = pipeline.budget
-    if cap is None:
+    budget = pipeline.budget
+    if budget is None:
         return None
-    result = BudgetVerdict(_epsilon(pipeline, cap, inquiry, panel, winner), rho_verdict(inquiry.charges, cap.rho, cap.warn_at))
+    epsilon = _epsilon_verdict(pipeline, budget, inquiry, panel, winner)
+    result = BudgetVerdict(epsilon, rho_verdict(inquiry.charges, budget.rho, budget.warn_at))
     return result if result.capped else None
 
 
-def _epsilon(pipeline: Pipeline, cap: Budget, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> EpsilonVerdict | None:
-    quantity, at = inquiry.quantity, inquiry.at
-    delta = cap.delta if cap.delta is not None else pipeline.privacy.delta
-    if delta is None and quantity == "epsilon":
-        delta = at
-    if cap.epsilon is None or delta is None:
+def _epsilon_verdict(
+    pipeline: Pipeline, budget: Budget, inquiry: Inquiry, panel: Panel, winner: AccountRow | None
+) -> EpsilonVerdict | None:
+    delta = budget.delta if budget.delta is not None else pipeline.privacy.delta
+    if delta is None and inquiry.quantity == "epsilon":
+        delta = inquiry.at
+    if budget.epsilon is None or delta is None:
         return None
-    if quantity == "epsilon" and delta == at:
-        spent = math.inf if winner is None else winner.upper
-    else:
-        best = answered(replace(inquiry, quantity="epsilon", at=delta), replace(panel, rows=False)).winner
-        spent = math.inf if best is None else best.upper
-    return EpsilonVerdict(cap.epsilon, delta, spent, judged(spent, cap.epsilon, cap.warn_at))
+    at_delta = replace(inquiry, quantity="epsilon", at=delta)
+    best = winner if at_delta == inquiry else answers_to(at_delta, replace(panel, with_rows=False)).winner
+    spent = math.inf if best is None else best.upper
+    return EpsilonVerdict(budget.epsilon, delta, spent, verdict_on(spent, budget.epsilon, budget.warn_at))
 
 
 def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:
-    """Return a warning of a finite epsilon above 10 of one unit; of the file as a whole, which has no line.
-
-    diagnostics: those of lint; where one of them is DP304, of an epsilon that the file states, this is not said a second time.
-    """
+    """Return a warning that the epsilon of one unit is finite and above 10; none where lint has given it (DP304) about a stated epsilon."""
     epsilon = account.upper
     if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
         return ()

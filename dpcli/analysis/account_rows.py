@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -26,16 +27,17 @@ class AccountRow:
     accountant: Accountant
     bound: Bound | None
     reason: str | None = None
-    lacking: tuple[object, ...] = ()  # the mechanisms that the reason is about
-    too_much: bool = False  # whether the reason is the work that it would take
-    consulted: bool = True  # whether it had to answer; where the headline is settled, slow ones need not
+    lacking: tuple[object, ...] = ()  # mechanisms that the reason is about
+    too_much: bool = False  # the reason is the work that it would take
+    consulted: bool = True  # it was run; once the headline is settled, slow ones are not
 
     @property
     def upper(self) -> float:
-        """The bound, inf where there is none."""
+        """The upper bound, inf where there is none."""
         return math.inf if self.bound is None else self.bound.upper
 
 
+# Names that papers and other tools use.
 OTHER_NAMES = {
     "prv": "pld",
     "privacy-random-variable": "pld",
@@ -63,83 +65,87 @@ OTHER_NAMES = {
     "basic-composition": "basic",
     "sequential": "basic",
     "naive": "basic",
-}  # of papers and other tools
+}
 
 
 def require_known(name: str) -> None:
-    if name not in ACCOUNTANTS:
-        import difflib
+    """Raise InputError for a name that no accountant has."""
+    if name in ACCOUNTANTS:
+        return
+    import difflib
 
-        word = name.casefold().replace("_", "-").replace(" ", "-")
-        close = difflib.get_close_matches(word, ACCOUNTANTS, 1)
-        hint = (
-            f"; it is called {OTHER_NAMES[word]} here" if word in OTHER_NAMES else f"; did you mean '{close[0]}'" if close else ""
-        )
-        raise InputError(f"expected accountants among {', '.join(ACCOUNTANTS)}, found '{name}'{hint}")
+    word = name.casefold().replace("_", "-").replace(" ", "-")
+    close = difflib.get_close_matches(word, ACCOUNTANTS, 1)
+    hint = ""
+    if word in OTHER_NAMES:
+        hint = f"; it is called {OTHER_NAMES[word]} here"
+    elif close:
+        hint = f"; did you mean '{close[0]}'"
+    raise InputError(f"expected accountants among {', '.join(ACCOUNTANTS)}, found '{name}'{hint}")
 
 
 def accountant_named(name: str) -> Accountant:
+    """Return the accountant. Raises InputError for a name that none has."""
     require_known(name)
     result: Accountant = load(ACCOUNTANTS[name])
     return result
 
 
-def tuned(profile: PrivacyProfile | str, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
-    return profile if isinstance(profile, str) else profile.tuned(tolerance, seconds)
-
-
 def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float, share: float = 1.0) -> AccountRow:
+    """Return an accountant's answer.
+
+    profile: the reason, where it does not apply. share: of the work that is left, the most that it may take.
+    """
     if isinstance(profile, str):
         return AccountRow(accountant, None, profile)
     try:
         with accountant.within_allowance(LEAST, share):
-            bound = checked(_delta(accountant, profile, at) if quantity == "delta" else profile.epsilon(at))
+            if quantity == "epsilon":
+                bound = checked(profile.epsilon(at))
+            else:  # an approximation is no bound, and implies none at another epsilon
+                bound = checked(implied_delta(profile, at) if accountant.sound else profile.delta(at))
     except NotRepresentable as error:
         return AccountRow(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
-    if math.isinf(bound.upper) or (quantity == "delta" and bound.upper >= 1.0):
-        return AccountRow(
-            accountant,
-            None,
-            f"it finds no finite epsilon at delta = {at:g}" if quantity == "epsilon" else "it finds no delta below 1",
-        )
+    if quantity == "epsilon" and math.isinf(bound.upper):
+        return AccountRow(accountant, None, f"it finds no finite epsilon at delta = {at:g}")
+    if quantity == "delta" and bound.upper >= 1.0:
+        return AccountRow(accountant, None, "it finds no delta below 1")
     return AccountRow(accountant, bound)
 
 
-def _delta(accountant: Accountant, profile: PrivacyProfile, epsilon: float) -> Bound:
-    """Return delta at an epsilon; for an approximation, no bound at another epsilon is implied."""
-    return implied_delta(profile, epsilon) if accountant.sound else profile.delta(epsilon)
-
-
-def named(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
-    """The row with, beside the reason why an accountant does not apply, the mechanisms that it is about."""
+def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
+    """Return the row with the names of the mechanisms to which its accountant does not apply, unless those are all."""
     lacking = set(row.lacking)
-    names = [charge.name for charge in charges if lacking and any(part in lacking for part in _within(charge.mechanism))]
+    names = [charge.name for charge in charges if lacking and not lacking.isdisjoint(_with_parts(charge.mechanism))]
     if not names or len(names) == len(charges):
         return row
-    return replace(row, reason=f"{row.reason} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
+    more = ", ..." if len(names) > 3 else ""
+    return replace(row, reason=f"{row.reason} ({', '.join(names[:3])}{more})")
 
 
-def _within(mechanism: Mechanism) -> tuple[Mechanism, ...]:
-    """The mechanism and, of a group or of disjoint parts, those that it runs."""
+def _with_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+    """Return the mechanism and, of a group or of disjoint parts, those that it runs."""
     return (mechanism, *(piece for case in mechanism.cases() for part, _ in case for piece, _ in parts_of(part, 1)))
 
 
-def upper_only(row: AccountRow) -> AccountRow:
-    """The row without a lower bound, which is one on a pair that no data need attain."""
+def without_lower(row: AccountRow) -> AccountRow:
+    """Return the row without its lower bound, which holds for a pair that no data need attain."""
     return row if row.bound is None else replace(row, bound=replace(row.bound, lower=None))
 
 
-def certified(row: AccountRow) -> bool:
+def is_certified(row: AccountRow) -> bool:
+    """Return whether a sound accountant bounds from both sides."""
     return row.accountant.sound and row.bound is not None and row.bound.lower is not None
 
 
-def smallest(rows: tuple[AccountRow, ...]) -> AccountRow | None:
+def smallest(rows: Iterable[AccountRow]) -> AccountRow | None:
+    """Return the row with the smallest sound upper bound, None where there is none."""
     eligible = [row for row in rows if row.accountant.sound and row.bound is not None]
     return min(eligible, key=lambda row: row.upper, default=None)
 
 
-def cross_check(rows: tuple[AccountRow, ...]) -> None:
-    """Accountants check each other: a certified lower bound above somebody's upper bound is a bug, and no number."""
+def cross_check(rows: Sequence[AccountRow]) -> None:
+    """Raise InternalError where a certified lower bound is above another sound upper bound."""
     sound = [row for row in rows if row.accountant.sound and row.bound is not None]
     for low in sound:
         for high in sound:

@@ -1,4 +1,4 @@
-"""Calibration of a file or of flags, for an epsilon or another goal; the file with its answer, and the classical noise to compare."""
+"""Calibration of a file or of flags, to an epsilon or another goal; the text of the file with its answer; the classical formula."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dpcli.analysis.budget_verdict import total_rho, without_rounding
 from dpcli.analysis.calibrate import (
     NOISE_KEYS,
     Calibration,
     Parameter,
+    boundary_of,
     calibrate,
     none_has,
     parameter_key,
     refused_by_keys,
-    searched,
     solvable,
     substitute,
 )
 from dpcli.analysis.goals import Goal, RhoGoal
-from dpcli.analysis.rho import settled, total_rho
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
@@ -46,9 +46,9 @@ def calibrate_goal(
     targets: Sequence[tuple[str, str]] | None = None,
     group_size: int = 1,
 ) -> Calibration:
-    """`calibrate` for a goal: the upper bound of its quantity is at most the target at the value, and not at the cheaper one.
+    """Return the cheapest value at which the upper bound of the goal's quantity is at most its target.
 
-    Raises InputError as `calibrate` does; CannotCertify where no value meets the goal, or none could.
+    Raises InputError as `calibrate` does; CannotCertify where no value meets the goal.
     """
     chosen = solvable(pipeline, targets, solve)
     measured: dict[float, tuple[float, str]] = {}
@@ -59,7 +59,7 @@ def calibrate_goal(
             measured[value] = (math.inf, "") if refused_by_keys(candidate) else goal.measure(candidate, group_size)
         return measured[value][0]
 
-    value, cheaper, adjacent = searched(upper, goal.target, pipeline, chosen, solve, goal.wording)
+    value, cheaper, adjacent = boundary_of(upper, goal.target, pipeline, chosen, solve, goal.wording)
     answer = substitute(pipeline, chosen, value)
     refuse_contradicted(answer)
     return Calibration(
@@ -90,26 +90,26 @@ def calibrate_file(
     data: bytes | None = None,
     goal: Goal | None = None,
 ) -> Calibration:
-    """Solve for one parameter of the file at `path`; every key that says "calibrate" where there are such. Sections that say what is done,
-    as [federated] does, are held against the answer.
+    """Solve for one parameter of the file at `path`, or for every noise key that says "calibrate".
 
     Args:
-        target_epsilon, goal: at most one of them; the file's budget where neither is given, with its cap on rho if it has one.
-        data: in place of what the file holds.
+        target_epsilon, goal: at most one of them; the file's budget where neither is given, its cap on rho included.
+        data: the content of the file, read where None.
 
-    Raises InputError, CannotCertify as `calibrate` does; InputError where a section contradicts the answer.
+    Raises:
+        InputError, CannotCertify: as `calibrate` does; InputError where a section, such as [federated], contradicts the answer.
     """
     text = read_bytes(path) if data is None else data
     marked = targets(text, path)
     parameter: Parameter = solve  # type: ignore[assignment]
-    if marked and solve != "noise":
-        raise InputError(f'{path}: expected numbers with --solve {solve}, found {marked[0][1]} = "calibrate" in "{marked[0][0]}"')
-    for name, key in marked:
-        if key not in NOISE_KEYS:
-            known = ", ".join(NOISE_KEYS)
-            raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {_stated(key)}')
-    pipeline = _open(text, path) if marked else parse(text, path)
-    chosen = tuple(pair for name in mechanisms for pair in _named(pipeline, name, parameter)) or marked or None
+    if marked:
+        _require_noise_keys(path, marked, solve)
+        pipeline, wrong = examine(text, path)
+        if pipeline is None or wrong:
+            raise InvalidFile(wrong)
+    else:
+        pipeline = parse(text, path)
+    chosen = tuple(_target_in(pipeline, name, parameter) for name in mechanisms) or marked or None
     if goal is not None:
         return calibrate_goal(pipeline, goal, parameter, chosen, group_size)
     if target_epsilon is not None:
@@ -119,52 +119,48 @@ def calibrate_file(
         raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         at = delta if delta is not None else budget.delta
-        # Sections are held against the answer, and not against a number on the way to it.
+        # Without its sections, which the answer must agree with, and not a number on the way to it.
         result = calibrate(replace(pipeline, sections=()), budget.epsilon, at, parameter, chosen, accountants, group_size)
-        if budget.rho is None or settled(total_rho(resolve(result.pipeline, group_size)).value, budget.rho) <= budget.rho:
-            return _checked_by_sections(result, pipeline)
-    # Beside a cap on epsilon this is with more noise, so that epsilon holds too.
+        rho = total_rho(resolve(result.pipeline, group_size)).value
+        if budget.rho is None or without_rounding(rho, budget.rho) <= budget.rho:
+            answer = replace(result.pipeline, sections=pipeline.sections)
+            refuse_contradicted(answer)
+            return replace(result, pipeline=answer)
+    # With more noise than the cap on epsilon needs, where there is one.
     assert budget.rho is not None  # a [budget] has one of the two
     return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size)
 
 
-def _checked_by_sections(calibration: Calibration, pipeline: Pipeline) -> Calibration:
-    """The answer for a file with the sections that it has. Raises InputError where one contradicts it."""
-    answer = replace(calibration.pipeline, sections=pipeline.sections)
-    refuse_contradicted(answer)
-    return replace(calibration, pipeline=answer)
-
-
-def _open(text: bytes, path: str) -> Pipeline:
-    """The pipeline, with some number for what is solved for."""
-    pipeline, wrong = examine(text, path)
-    if pipeline is None or wrong:
-        raise InvalidFile(wrong)
-    return pipeline
-
-
-def _stated(key: str) -> str:
-    """Advise on a key whose value is not solved for in place."""
-    if key != "radius":
-        return "state a number"
-    return "state a number; from any, dpcli pmixed account FILE --solve radius finds the largest that the budget allows"
+def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str) -> None:
+    """Raise InputError where another parameter is solved for, or a key that is no noise says "calibrate"."""
+    if solve != "noise":
+        name, key = marked[0]
+        raise InputError(f'{path}: expected numbers with --solve {solve}, found {key} = "calibrate" in "{name}"')
+    for name, key in marked:
+        if key not in NOISE_KEYS:
+            advice = "state a number"
+            if key == "radius":
+                advice += "; from any, dpcli pmixed account FILE --solve radius finds the largest that the budget allows"
+            known = ", ".join(NOISE_KEYS)
+            raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {advice}')
 
 
 def solved(data: bytes, path: str) -> Pipeline:
-    """The pipeline, with the noise that meets its budget in place of every "calibrate". Raises as `calibrate_file` does."""
+    """Return the pipeline, with the noise that meets its budget in place of every "calibrate". Raises as `calibrate_file` does."""
     if not targets(data, path):
         return parse(data, path)
     return calibrate_file(path, "noise", None, None, (), None, 1, data).pipeline
 
 
-def _named(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[tuple[str, str], ...]:
+def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[str, str]:
+    """Return a mechanism's name and its key. Raises InputError where there is no such mechanism, or it has no such parameter."""
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
     if entry is None:
         raise InputError(f"--mechanism: expected one of {first_names(e.name for e in pipeline.mechanisms)}, found {name!r}")
     key = parameter_key(entry, solve)
     if key is None:
         raise InputError(f"--mechanism: {none_has((entry,), solve, name)}")
-    return ((name, key),)
+    return name, key
 
 
 def calibrate_dp_sgd(
@@ -175,16 +171,17 @@ def calibrate_dp_sgd(
     group_size: int,
     goal: Goal | None = None,
 ) -> Calibration:
-    """The noise multiplier of a Poisson-sampled Gaussian. flags: of `Stated`, how often it runs and on samples of what.
+    """Return the noise multiplier of a Gaussian that the flags describe, on Poisson samples or on all records.
 
-    Raises InputError where they do not say it, CannotCertify as `calibrate` does.
+    flags: those of `Stated` about steps and sampling. Raises InputError where one is missing, CannotCertify as `calibrate` does.
     """
     from dpcli.file.pipeline.flags import Stated, pipeline_of_flags
 
     stated = Stated(1.0, **flags)
-    for name, value in () if goal is not None else (("target-epsilon", target_epsilon), ("delta", delta)):
-        if value is None:
-            raise InputError(f"expected FILE, or --target-epsilon and --delta; found no --{name}")
+    if goal is None:
+        for name, value in (("target-epsilon", target_epsilon), ("delta", delta)):
+            if value is None:
+                raise InputError(f"expected FILE, or --target-epsilon and --delta; found no --{name}")
     if stated.sampling_rate == 0.0:
         raise InputError("--sampling-rate: expected a number in (0, 1], found 0.0")
     tables = stated.tables(delta)
@@ -195,17 +192,17 @@ def calibrate_dp_sgd(
 
 
 def solved_text(data: bytes, calibration: Calibration) -> str:
-    """The text of the file, its comments kept, with every value that was solved for.
+    """Return the text of the file, comments kept, with every value that was solved for.
 
-    Raises InputError where the file does not state such a key, as one that only follows from others (steps from epochs, a query's noise),
-    or states it where entries read it that are to keep theirs.
+    Raises InputError where the file does not state such a key (steps follow from epochs, a query's noise from its epsilon), or states it
+    where other entries read it too, whose value must not change.
     """
     text = text_of(data)
     stated = tables_of(text)
     entries = plain_entries(stated).get("mechanism", [])
-    values = {_path(entries, name, key): value for name, key, value in calibration.values}
+    values = {_path_of(entries, name, key): value for name, key, value in calibration.values}
     result = edited(text, dict(zip(written(stated, values), values.values(), strict=True)))
-    for entry, meant in zip(plain_entries(tables_of(result))["mechanism"], _solved(entries, values), strict=True):
+    for entry, meant in zip(plain_entries(tables_of(result))["mechanism"], _with_values(entries, values), strict=True):
         if entry != meant:
             raise InputError(
                 f"--write: expected a place for the answer alone, found one that {quoted(entry['name'])} reads too ([defaults], or beside "
@@ -214,8 +211,8 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
     return result
 
 
-def _solved(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[dict[str, Any]]:
-    """The entries with each of these values at its place, and nowhere else."""
+def _with_values(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[dict[str, Any]]:
+    """Return the entries with each of these values at its place, and nowhere else."""
     result = copy.deepcopy(entries)
     for (_, at, *keys), value in values.items():
         table: Any = result[int(at)]
@@ -225,7 +222,7 @@ def _solved(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[d
     return result
 
 
-def _path(entries: list[dict[str, Any]], name: str, key: str) -> Path:
+def _path_of(entries: list[dict[str, Any]], name: str, key: str) -> Path:
     at = next((position for position, entry in enumerate(entries) if entry["name"] == name), None)
     if at is None:
         raise InputError(f"--write: the file has no [[mechanism]] named {quoted(name)} to write the answer to")
@@ -235,7 +232,10 @@ def _path(entries: list[dict[str, Any]], name: str, key: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ClassicalNoise:
-    """value: under the key that was solved for. upper: the epsilon that it has in truth, from above. proved: whether its theorem holds."""
+    """The noise of the classical formula, under the key that was solved for.
+
+    upper: an upper bound on the epsilon that it really has. proved: whether the formula's theorem covers the target.
+    """
 
     value: float
     upper: float

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from dpcli.analysis.account import Account, headline
+from dpcli.analysis.account import Account, headline, stated_delta
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.canonical import pipeline_of
@@ -16,13 +16,13 @@ from dpcli.file.pipeline.consistency import values_of
 from dpcli.file.pipeline.model import OWN, Pipeline
 from dpcli.file.pipeline.read import parse, toml_document
 from dpcli.file.toml.findings import Findings, TooMany
-from dpcli.file.toml.shown import key_text
+from dpcli.file.toml.shown import escaped, key_text
 from dpcli.git.command import read_source
 from dpcli.numerics.work import limited
 
 
 def statement_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Unit, adjacency, contributions, size, delta and adaptivity: change one of these and it is another number."""
+    """Return the keys that an epsilon is a statement about: two epsilons can be compared only where these are equal."""
     privacy = pipeline.privacy
     return {
         "unit": privacy.unit,
@@ -37,22 +37,25 @@ def statement_of(pipeline: Pipeline) -> dict[str, Any]:
 Path = tuple[str, ...]
 Tables = Mapping[str, Any]
 
-# Keys of which a file states one: a new one in place of an old one is one change.
+# Sets of keys of which an entry states one: replacing one by another is one change.
 ALTERNATIVES = (
     frozenset({"steps", "epochs"}),
     frozenset({"rate", "batch_size"}),
     frozenset({"noise_multiplier", "sigma", "scale", "sensitivity", "l2_sensitivity"}),
     frozenset({"epsilon", "keep", "rho", "orders", "values", "weight", "error"}),
 )
-TOGETHER = frozenset({"unit", "max_contributions"})  # a unit that may own several records says how many
+UNIT_KEYS = frozenset({"unit", "max_contributions"})  # a unit that may own several records needs max_contributions
 LISTS = ("mechanism", "query")  # tables of which a file has several, matched by name
-DRAWN = frozenset({"steps", "epochs", "sampling", "partition", "sample"})  # keys that entries which share a sample change together
-SHARED = DRAWN | {"description"}  # keys that outlive a change of type
+SAMPLE_KEYS = frozenset(
+    {"steps", "epochs", "sampling", "partition", "sample"}
+)  # keys that entries which share a sample change together
+TYPELESS_KEYS = SAMPLE_KEYS | {"description"}  # keys of every type
+MOST_PRICED = 40  # changes that are priced one at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A key and its value before and after, None if it is absent. path: (a list, name, key, ...) or (table, key, ...)."""
+    """A key and its value before and after, None if it is absent. path: ("mechanism", name, key, ...) or (table, key, ...)."""
 
     path: Path
     old: Any
@@ -61,8 +64,6 @@ class Edit:
     @property
     def key(self) -> str:
         """`mechanism["train"].sampling.rate`."""
-        from dpcli.file.toml.shown import escaped, key_text
-
         if self.path[0] not in LISTS:
             return key_text(self.path)
         rest = key_text(self.path[2:])
@@ -71,8 +72,6 @@ class Edit:
     @property
     def label(self) -> str:
         """The key for a narrow table: `train: sampling.rate`, `mechanism train`."""
-        from dpcli.file.toml.shown import escaped, key_text
-
         if self.path[0] not in LISTS:
             return self.key
         name, rest = escaped(self.path[1]), key_text(self.path[2:])
@@ -81,12 +80,12 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Edits that belong together."""
+    """Edits that can only be made together."""
 
     edits: tuple[Edit, ...]
 
     def applied(self, tables: Tables) -> Tables:
-        """The tables with this change made to them."""
+        """Return the tables with this change made to them."""
         for edit in self.edits:
             tables = _edited(tables, edit.path, edit.new)
         return tables
@@ -98,107 +97,114 @@ class Change:
 
 
 def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
-    """Every change from one file's tables to another's; mechanisms and queries are matched by name, and their order means nothing."""
-    rest = _between(_without(old), _without(new), ())
-    listed = (change for kind in LISTS for change in _listed(kind, _named(old, kind), _named(new, kind)))
-    return (*rest, *_of_one_sample(listed, _named(old, "mechanism"), _named(new, "mechanism")))
+    """Return every change from one file's tables to another's; mechanisms and queries are matched by name, in any order."""
+    rest = _key_changes(_without_lists(old), _without_lists(new), ())
+    listed = (change for kind in LISTS for change in _list_changes(kind, _by_name(old, kind), _by_name(new, kind)))
+    return (*rest, *_joined_by_sample(listed, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
 
 
-def _of_one_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Changes of the same keys of entries that share a sample, made together: alone, each would leave them at odds. An entry that comes
-    or goes is a change of who shares."""
+def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+    """Join the changes of the same keys in entries that share a sample, as none of them is valid alone.
+
+    An entry that comes or goes is a change of the entries that share.
+    """
     joined: dict[Any, list[Edit]] = {}
     for number, change in enumerate(items):
         (kind, name, *_), keys = change.edits[0].path, tuple(edit.path[2:] or ("sample",) for edit in change.edits)
         tables = (before.get(name, {}), after.get(name, {})) if kind == "mechanism" else ()
         sample = next((table["sample"] for table in tables if table.get("sample") not in (None, OWN)), None)
-        drawn = sample is not None and all(key[0] in DRAWN for key in keys)
-        joined.setdefault((sample, keys) if drawn else number, []).extend(change.edits)
+        shared = sample is not None and all(key[0] in SAMPLE_KEYS for key in keys)
+        joined.setdefault((sample, keys) if shared else number, []).extend(change.edits)
     yield from (Change(tuple(edits)) for edits in joined.values())
 
 
-def _listed(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """The changes of one list of tables."""
-    renamed = dict(_renamed(before, after))
+def _list_changes(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
+    """Yield the changes of the tables of one kind: those in both files, those that are gone or renamed, and the new ones."""
+    renamed = _renamed(before, after)
     for name in (name for name in before if name in after):
-        yield from _entry(kind, name, before[name], after[name])
+        yield from _entry_changes(kind, name, before[name], after[name])
     for name in (name for name in before if name not in after):
-        target = renamed.get(name)
-        yield Change((Edit((kind, name), before[name], None) if target is None else Edit((kind, name, "name"), name, target),))
+        if name in renamed:
+            yield Change((Edit((kind, name, "name"), name, renamed[name]),))
+        else:
+            yield Change((Edit((kind, name), before[name], None),))
     for name in (name for name in after if name not in before and name not in renamed.values()):
         yield Change((Edit((kind, name), None, after[name]),))
 
 
-def _named(tables: Tables, kind: str) -> dict[str, Tables]:
+def _by_name(tables: Tables, kind: str) -> dict[str, Tables]:
     return {table["name"]: table for table in tables.get(kind, ())}
 
 
-def _without(tables: Tables) -> Tables:
+def _without_lists(tables: Tables) -> Tables:
     return {key: value for key, value in tables.items() if key not in LISTS}
 
 
-def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[tuple[str, str]]:
-    """(old name, new name) of mechanisms that are equal in everything else."""
-    left = [name for name in after if name not in before]
+def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[str, str]:
+    """Return the new name of each table that is gone and equals a new one in everything else."""
+    result: dict[str, str] = {}
+    new = [name for name in after if name not in before]
     for name in (name for name in before if name not in after):
-        same = next((other for other in left if _same({**before[name], "name": other}, after[other])), None)
+        same = next((other for other in new if _same({**before[name], "name": other}, after[other])), None)
         if same is not None:
-            left.remove(same)
-            yield name, same
+            new.remove(same)
+            result[name] = same
+    return result
 
 
 def _same(a: Any, b: Any) -> bool:
     return bool(a == b) or repr(a) == repr(b)  # NaN, which the sections of other commands may hold, equals itself here
 
 
-def _entry(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
-    """A change of a mechanism's type, or a query's measure, takes its own keys with it."""
+def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
+    """Yield the changes of one mechanism or query; all keys of its type or measure are one change where that changed."""
     path = (kind, name)
     if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
-        yield from _between(old, new, path)
+        yield from _key_changes(old, new, path)
         return
-    own = [key for key in {**old, **new} if key not in SHARED and not _same(old.get(key), new.get(key))]
+    own = [key for key in {**old, **new} if key not in TYPELESS_KEYS and not _same(old.get(key), new.get(key))]
     yield Change(tuple(Edit((*path, key), old.get(key), new.get(key)) for key in own))
-    yield from _between({k: v for k, v in old.items() if k in SHARED}, {k: v for k, v in new.items() if k in SHARED}, path)
+    before, after = ({key: value for key, value in table.items() if key in TYPELESS_KEYS} for table in (old, new))
+    yield from _key_changes(before, after, path)
 
 
-def _between(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
-    """Changes key by key; a table on both sides is looked into, unless another scheme makes it another table."""
+def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
+    """Yield changes key by key, inside of tables that both have, unless their schemes differ."""
     edits: list[Edit] = []
     for key in {**old, **new}:
         before, after = old.get(key), new.get(key)
         if _same(before, after):
             continue
         if isinstance(before, dict) and isinstance(after, dict) and before.get("scheme") == after.get("scheme"):
-            yield from _between(before, after, (*path, key))
+            yield from _key_changes(before, after, (*path, key))
         else:
             edits.append(Edit((*path, key), before, after))
     yield from map(Change, _joined(edits))
 
 
 def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
-    """Edits that put one alternative in place of another are made together."""
+    """Yield the edits, those together that replace one alternative by another."""
     left = list(edits)
-    for keys in (*ALTERNATIVES, TOGETHER):
+    for keys in (*ALTERNATIVES, UNIT_KEYS):
         members = tuple(edit for edit in left if edit.path[-1] in keys)
         replaced = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
-        if replaced or (keys is TOGETHER and len(members) > 1):
+        if replaced or (keys is UNIT_KEYS and len(members) > 1):
             left = [edit for edit in left if edit not in members]
             yield members
     yield from ((edit,) for edit in left)
 
 
 def _edited(tables: Tables, path: Path, value: Any) -> Tables:
-    """A copy with one key set, or taken out where the value is None."""
+    """Return a copy with one key set, or removed where the value is None."""
     if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
-        return {**tables, path[0]: list(_entries(tables.get(path[0], ()), path[1:], value))}
+        return {**tables, path[0]: list(_edited_entries(tables.get(path[0], ()), path[1:], value))}
     head, *rest = path
     if rest:
         value = _edited(tables.get(head) or {}, tuple(rest), value)
     return {**{k: v for k, v in tables.items() if k != head}, **({} if value is None else {head: value})}
 
 
-def _entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
+def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tables]:
     name, *rest = path
     for entry in entries:
         if entry["name"] != name:
@@ -210,7 +216,7 @@ def _entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterator[Tabl
 
 
 def _free(path: Path) -> bool:
-    """Names, texts, caps, sections of other commands, and delta, which is held still."""
+    """Return whether no epsilon depends on the key: descriptions, caps, sections of other commands, and delta, which is fixed."""
     if path[0] in LISTS:
         return path[2:] == ("description",)
     if path[0] == "source":
@@ -218,15 +224,12 @@ def _free(path: Path) -> bool:
     return path[0] != "privacy" or path[1:] in (("delta",), ("releases",))
 
 
-MOST = 40  # changes that are priced one at a time
-
-
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A change made alone to the first file.
+    """The cost of a change made alone to the first file.
 
-    epsilon: the first file's at the common delta with this change made, inf where nothing is certified, None where the change cannot
-    stand alone (`reason`). increase: over the first file's epsilon, NaN where that means nothing.
+    epsilon: of the changed file at the common delta, inf where nothing is certified, None where the change is not valid alone (`reason`).
+    increase: over the first file's epsilon, NaN where that is undefined.
     """
 
     change: Change
@@ -239,8 +242,8 @@ class Priced:
 class Difference:
     """Two pipelines at the first one's delta.
 
-    statement: what makes the two epsilons statements about different things, empty where they can be compared.
-    increase: of epsilon, all changes together. interaction: what the single increases leave of it; NaN where one of them is unknown.
+    statement: the changes that make the two epsilons incomparable; empty where they can be compared.
+    increase: of epsilon, by all changes together. interaction: that less the increases of the single changes; NaN where one is unknown.
     """
 
     before: Account
@@ -252,7 +255,7 @@ class Difference:
 
     @property
     def exit_code(self) -> int:
-        """For a script that must know: 3 where it cannot be said, 1 where the second file costs more, else 0."""
+        """3 where the files cannot be compared, 1 where the second costs more, else 0."""
         if self.statement or math.isnan(self.increase) or math.isinf(self.after.upper):
             return 3
         return 1 if self.increase > 0.0 else 0
@@ -272,7 +275,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
         raise InputError("expected one pipeline on standard input, found both")
     old, new = read_source(a), read_source(b)
     before, after = parse(old, a), parse(new, b)
-    at = next((value for value in (delta, _delta(before), _delta(after)) if value is not None), None)
+    at = next((value for value in (delta, stated_delta(before), stated_delta(after)) if value is not None), None)
     first, second = headline(before, delta=at), headline(after, delta=at)
     assert first.delta is not None
     priced = priced_changes(old, new, first)
@@ -291,34 +294,29 @@ def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...
     """Price each change from one file's bytes to another's at the delta of `before`, the account of the first; the largest first."""
     from dpcli.file.pipeline.series import paired
 
-    tables, after = paired(_tables(old), _tables(new))
+    tables, after = paired(toml_document(old, "")[1], toml_document(new, "")[1])
     listed = changes(tables, after)
-    priced = [_priced(change, tables, before) for change in listed[:MOST]]
-    priced += [Priced(change, None, math.nan, f"not priced: more than {MOST} changes") for change in listed[MOST:]]
-    return tuple(sorted(priced, key=_size))
+    priced = [_priced(change, tables, before) for change in listed[:MOST_PRICED]]
+    priced += [Priced(change, None, math.nan, f"not priced: more than {MOST_PRICED} changes") for change in listed[MOST_PRICED:]]
+    return tuple(sorted(priced, key=_by_size))
 
 
 def _interaction(increase: float, alone: list[float]) -> float:
     return increase - math.fsum(alone) if all(map(math.isfinite, (increase, *alone))) else math.nan
 
 
-def _delta(pipeline: Pipeline) -> float | None:
-    """The delta that `account` would report at."""
-    return pipeline.privacy.delta if pipeline.privacy.delta is not None or pipeline.budget is None else pipeline.budget.delta
-
-
 def _statement(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:
-    """Return the changes in what an epsilon means; of delta, if neither a flag nor the files settle on one."""
-    old, new = ({**statement_of(pipeline), "delta": _delta(pipeline) if delta is None else delta} for pipeline in (before, after))
+    """Return the changed keys of the statement in words; delta only where no flag states one."""
+    old, new = (
+        {**statement_of(pipeline), "delta": stated_delta(pipeline) if delta is None else delta} for pipeline in (before, after)
+    )
     return tuple(f"{key} {_word(old[key])} -> {_word(new[key])}" for key in old if old[key] != new[key])
 
 
 def _word(value: Any) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _tables(data: bytes) -> Tables:
-    return toml_document(data, "")[1]
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _priced(change: Change, tables: Tables, first: Account) -> Priced:
@@ -333,7 +331,7 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 
 
 def _pipeline(tables: Tables) -> Pipeline:
-    """The pipeline that these tables are. Raises InputError with the first thing that is wrong with them."""
+    """Return the pipeline of some tables. Raises InputError with the first fault in them."""
     from dpcli.file.pipeline.series import plain_entries
 
     tables, findings, values = plain_entries(tables), Findings(), {}
@@ -346,8 +344,8 @@ def _pipeline(tables: Tables) -> Pipeline:
     return pipeline_of(values, tables)
 
 
-def _size(priced: Priced) -> tuple[int, float]:
-    """The largest first, whatever its sign; then those without a number, then those without effect."""
+def _by_size(priced: Priced) -> tuple[int, float]:
+    """Return a key for sorting: the largest increase or decrease first, then those without a number, then those without effect."""
     if math.isnan(priced.increase):
         return 1, 0.0
     return (0, -abs(priced.increase)) if priced.increase else (2, 0.0)

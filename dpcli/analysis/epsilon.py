@@ -1,4 +1,4 @@
-"""epsilon of Gaussian noise on Poisson samples (DP-SGD) for whole arrays of settings, as numbers in and numbers out."""
+"""`dpcli.epsilon`: bounds for arrays of DP-SGD settings (Gaussian noise on Poisson samples)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.accountants.exact import ends_of
-from dpcli.analysis.asking import tightest
+from dpcli.analysis.inquiry import tightest
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.rounding import up
@@ -18,9 +18,9 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
 
-CLOSE = 1e-7  # relative width of an interval that needs no second way
-MOST_STEPS = 10**15  # beyond which a float is not sure to be the count that was meant
-SMALL = 16  # questions of one noise and rate that are asked one by one
+CLOSE = 1e-7  # relative width of an interval that is not computed a second time, by itself
+MOST_STEPS = 10**15  # beyond, a float may not be the count that was meant
+FEW_SETTINGS = 16  # of one noise and rate, up to which each is computed by itself
 
 Interval = tuple[float, float]
 
@@ -29,8 +29,8 @@ Interval = tuple[float, float]
 class Epsilons(Displayed):
     """Certified intervals of epsilon (nats), of the shape to which the arguments broadcast.
 
-    upper: what may be claimed; inf where nothing finite can be. lower: no smaller epsilon is true; 0 where none is certified.
-    delta: at which each holds.
+    upper: the epsilon to claim; inf where none is certified. lower: no smaller epsilon is true; 0 where nothing is certified.
+    delta: at which each interval holds.
     """
 
     upper: Array
@@ -62,13 +62,13 @@ def epsilon(
     adjacency: str = "add-remove",
     tolerance: float = 1e-3,
 ) -> Epsilons:
-    """epsilon at `delta` of `steps` releases of Gaussian noise, each on a Poisson sample; every argument a number or an array.
+    """Return epsilon at `delta` of `steps` releases of Gaussian noise, each on a Poisson sample; every argument is a number or an array.
 
     >>> import dpcli
     >>> dpcli.epsilon(1.1, 256 / 60000, [1, 1000, 14040], delta=1e-5).upper   # doctest: +SKIP
     array([0.0483, 0.5987, 2.3796])
 
-    Many numbers of steps and many deltas of one noise and rate share their contours: epsilon after each of 10^5 steps takes seconds.
+    Settings of one noise and rate share their contours: epsilon after each of 10^5 steps takes seconds.
 
     Args:
         noise_multiplier: noise standard deviation over C, the bound on one record's contribution (L2); > 0.
@@ -77,7 +77,7 @@ def epsilon(
         delta: in (0, 1/2].
         adjacency: "add-remove", "replace-one" or "zero-out".
         tolerance: relative width of an interval that is good enough, in [0, 1). Most are narrower than 1e-9 whatever it is. Where steps are
-            few and weak, each costs 5 to 50 ms on its own: then only as many are asked as it takes, and what lies between two of them has
+            few and weak, each costs 5 to 50 ms by itself: then only some numbers of steps are computed, and those between two of them get
             the upper bound of the one with more steps, and the lower bound of the one with fewer.
 
     Returns:
@@ -138,30 +138,30 @@ def _broadcast(arrays: dict[str, Array]) -> tuple[Array, ...]:
 
 
 def _groups(keys: Array) -> list[IndexArray]:
-    """Rows of equal keys, which are sorted."""
+    """Return the rows of each key; equal keys are adjacent."""
     return np.split(np.arange(len(keys)), np.flatnonzero(np.any(np.diff(keys, axis=0) != 0.0, axis=1)) + 1) if len(keys) else []
 
 
 def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: float) -> tuple[Array, Array]:
-    """(lower, upper) for one mechanism: by shared contours, and what these leave open one by one."""
+    """Return lower and upper bounds for one mechanism: by shared contours, then one by one where those are not close."""
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
-    open_ones = np.ones(len(counts), dtype=bool)
-    if len(counts) > SMALL:
-        result = [_shared(loss, counts, np.log(deltas)) for loss in mechanism.losses()]
-        lower = np.maximum.reduce([low for low, _ in result])
-        upper = np.maximum.reduce([high for _, high in result])
-        open_ones = ~((upper - lower <= CLOSE * upper) & np.isfinite(upper))
+    wide = np.ones(len(counts), dtype=bool)
+    if len(counts) > FEW_SETTINGS:
+        intervals = [_on_shared_contours(loss, counts, np.log(deltas)) for loss in mechanism.losses()]
+        lower = np.maximum.reduce([low for low, _ in intervals])
+        upper = np.maximum.reduce([high for _, high in intervals])
+        wide = ~((upper - lower <= CLOSE * upper) & np.isfinite(upper))
         if not mechanism.attained():
             lower = np.zeros(len(counts))
-    for delta in np.unique(deltas[open_ones]).tolist():
-        rows = np.flatnonzero(open_ones & (deltas == delta))
+    for delta in np.unique(deltas[wide]).tolist():
+        rows = np.flatnonzero(wide & (deltas == delta))
         rows = rows[np.argsort(counts[rows], kind="stable")]
         low, high = _between(lambda n, d=delta: _alone(mechanism, n, d), counts[rows], tolerance)  # type: ignore[misc]
         lower[rows], upper[rows] = np.maximum(lower[rows], low), np.minimum(upper[rows], high)
     return np.minimum(lower, upper), upper
 
 
-def _shared(loss: Any, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
+def _on_shared_contours(loss: Any, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
     try:
         return epsilons_between(loss, counts, log_deltas)
     except NotRepresentable:
@@ -169,7 +169,7 @@ def _shared(loss: Any, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
 
 
 def _alone(mechanism: Mechanism, count: int, delta: float) -> Interval:
-    """Answer one question: by the exact accountant, or by the first that answers."""
+    """Return the interval of one setting: by the exact accountant, else by the tightest."""
     try:
         ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
         low, high = max(end[0] for end in ends), max(end[1] for end in ends)
@@ -184,7 +184,7 @@ def _alone(mechanism: Mechanism, count: int, delta: float) -> Interval:
 
 
 def _between(ask: Callable[[int], Interval], counts: Array, tolerance: float) -> tuple[Array, Array]:
-    """(lower, upper) at increasing counts, asked of as few as the tolerance allows: epsilon does not fall as steps are added."""
+    """Return lower and upper bounds at increasing counts, computed at as few as the tolerance allows: epsilon grows with the steps."""
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
     last = len(counts) - 1
     for i in {0, last}:

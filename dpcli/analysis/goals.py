@@ -1,16 +1,17 @@
-"""Goals that noise may be solved for besides an epsilon: an attacker's success, rho, and mu of Gaussian DP."""
+"""Targets of a calibration other than epsilon: rho, an attacker's success, and mu of Gaussian DP."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import ClassVar, Protocol
 
 from dpcli.accountants.base import Steps
 from dpcli.accountants.directions import parts_of
 from dpcli.analysis.account import headline
+from dpcli.analysis.budget_verdict import total_rho, without_rounding
 from dpcli.analysis.curve import profile, pure_epsilon, trade_off
-from dpcli.analysis.rho import settled, total_rho
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
@@ -21,14 +22,17 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.roots import bracket_root
 
-POINTS, ROUNDS = 33, 3  # of the profile at a time, over all slopes first, then around the best one
-ROUNDED = 1.0 + 1e-12
+POINTS, ROUNDS = (
+    33,
+    3,
+)  # of the search over slopes: the points of each round, and the rounds, each around the best point of the last
+ROUNDED_UP = 1.0 + 1e-12  # factor: more than the rounding errors of a closed form
 
 
 class Goal(Protocol):
-    """A number that falls as noise grows, and the most that it may be.
+    """An upper bound that falls as noise grows, and its target.
 
-    quantity: its name in files. target: the most. wording: the quantity in words, with what it depends on.
+    quantity: its name in files. target: the most that it may be. wording: the quantity in words, with what it depends on.
     """
 
     @property
@@ -41,7 +45,10 @@ class Goal(Protocol):
     def wording(self) -> str: ...
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        """An upper bound, inf where none is known, and who gives it. Raises CannotCertify where no noise would give one."""
+        """Return an upper bound, inf where none is known, and the accountant that gives it.
+
+        Raises CannotCertify where no amount of noise would give one.
+        """
         ...
 
 
@@ -58,12 +65,12 @@ class RhoGoal:
         result = total_rho(resolve(pipeline, group_size))
         if result.reason is not None:
             raise CannotCertify(f"no rho is known: {result.reason}")
-        return settled(result.value, self.target), "zcdp"
+        return without_rounding(result.value, self.target), "zcdp"
 
 
 @dataclass(frozen=True, slots=True)
 class AdvantageGoal:
-    """The largest true positive rate less false positive rate of any test of membership, which is delta at epsilon 0."""
+    """The advantage: the largest true minus false positive rate of any membership test, which is delta at epsilon 0."""
 
     quantity: ClassVar[str] = "advantage"
     wording: ClassVar[str] = "advantage (delta at epsilon 0)"
@@ -72,13 +79,18 @@ class AdvantageGoal:
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
         result = headline(pipeline, epsilon=0.0, group_size=group_size)
-        return (result.upper, "none") if result.winner is None else (min(result.upper, 1.0), result.winner.accountant.name)
+        if result.winner is None:
+            return result.upper, "none"
+        return min(result.upper, 1.0), result.winner.accountant.name
 
 
 @dataclass(frozen=True, slots=True)
 class PowerGoal:
-    """The true positive rate of any test of membership whose false positive rate is `level`: the least of delta(e) + level e^e over e,
-    and of what the other side of the trade-off curve says (numerics/closed/trade_off.py). Every set of e bounds it from above."""
+    """The true positive rate of any membership test whose false positive rate is `level`.
+
+    It is the least of delta(e) + level e^e over e, and of what the other side of the trade-off curve implies
+    (numerics/closed/trade_off.py). Every set of e bounds it from above.
+    """
 
     quantity: ClassVar[str] = "true_positive_rate"
 
@@ -90,29 +102,29 @@ class PowerGoal:
         return f"true positive rate at a false positive rate of {self.level!r}"
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        last = -math.log(min(self.level, 1.0 - self.target))  # beyond, either side of the curve says more than the target
-        interest = min(1e-6, 1e-2 * self.level)
-        pure = min(pure_epsilon(pipeline, group_size), last)  # a corner, which no search by halves meets
-        result, low, high = math.inf, 0.0, last
+        low, high = 0.0, -math.log(min(self.level, 1.0 - self.target))  # beyond, each side of the curve exceeds the target
+        delta_of_interest = min(1e-6, 1e-2 * self.level)
+        pure = min(pure_epsilon(pipeline, group_size), high)  # a corner, which a search by halves misses
+        smallest = math.inf
         for _ in range(ROUNDS):
-            at = np.sort(np.append(np.linspace(low, high, POINTS), pure))
-            curve = profile(pipeline, at, group_size, interest)
-            result = min(result, 1.0 - float(trade_off(curve, [self.level])[0]))
-            steep = curve.upper + np.exp(at + math.log(self.level))  # e^at alone may be above all doubles
-            flat = 1.0 - np.exp(-at) * (1.0 - curve.upper - self.level)
+            epsilons = np.sort(np.append(np.linspace(low, high, POINTS), pure))
+            curve = profile(pipeline, epsilons, group_size, delta_of_interest)
+            smallest = min(smallest, 1.0 - float(trade_off(curve, [self.level])[0]))
+            steep = curve.upper + np.exp(epsilons + math.log(self.level))  # e^epsilon alone may overflow
+            flat = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)
             best = int(np.argmin(np.minimum(steep, flat)))  # each has one valley
-            low, high = float(at[max(best - 1, 0)]), float(at[min(best + 1, POINTS)])
-        return min(result * ROUNDED, 1.0), "profile"
+            low, high = float(epsilons[max(best - 1, 0)]), float(epsilons[min(best + 1, POINTS)])
+        return min(smallest * ROUNDED_UP, 1.0), "profile"
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianGoal:
-    """mu such that the file is mu-GDP: no easier to attack than one Gaussian of sensitivity / noise = mu, at any error rates.
+    """mu of Gaussian DP: the file is no easier to attack, at any error rates, than one Gaussian whose sensitivity / noise is mu.
 
-    mu^2 of the parts add up (Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2). A Gaussian has its own; what is epsilon-DP has the one
-    whose advantage is that of randomised response, 2 Phi(mu / 2) - 1 = tanh(epsilon / 2): the two lines of its trade-off curve meet there,
-    and a Gaussian's, which is convex and symmetric, lies below them once it passes below the corner. A sample has no smaller mu than all
-    records, since its largest losses are theirs, and is refused: what it gains shows in the other goals.
+    mu^2 of the parts add up (Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2). A Gaussian has its own mu. An epsilon-DP mechanism has
+    the mu whose advantage is that of randomised response, 2 Phi(mu / 2) - 1 = tanh(epsilon / 2): the two lines of its trade-off curve meet
+    there, and a Gaussian's curve, convex and symmetric, lies below both once it passes below that corner. A sample has no smaller mu than
+    all records, since its largest losses are theirs, and is refused: its gain shows in the other goals.
     """
 
     quantity: ClassVar[str] = "mu"
@@ -122,10 +134,12 @@ class GaussianGoal:
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
         steps = tuple((charge.mechanism, charge.count) for charge in resolve(pipeline, group_size))
-        return settled(math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15), self.target), "gdp, exact"
+        mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # rounded up
+        return without_rounding(mu, self.target), "gdp, exact"
 
 
 def _squares(steps: Steps) -> Iterator[float]:
+    """Yield count times mu^2 of each part. Raises CannotCertify where one has no finite mu."""
     for mechanism, count in (part for step, times in steps for part in parts_of(step, times)):
         yield count * (0.0 if mechanism == Free() else _mu(mechanism)) ** 2
 
@@ -134,37 +148,32 @@ def _mu(mechanism: Mechanism) -> float:
     try:
         return mechanism.gdp()
     except NotRepresentable as error:
-        pure = _pure(mechanism)
-        if not math.isfinite(pure):
-            raise CannotCertify(
-                f"no finite mu is known for {type(mechanism).__name__}, "
-                f"neither Gaussian noise on all records, whose mu sampling does not lower, nor pure: {error}"
-            ) from None
-        return mu_of_pure(pure)
-
-
-def _pure(mechanism: Mechanism) -> float:
-    try:
-        return mechanism.approx_dp(0.0)
-    except NotRepresentable:
-        return math.inf
+        pure = math.inf
+        with suppress(NotRepresentable):
+            pure = mechanism.approx_dp(0.0)
+        if math.isfinite(pure):
+            return mu_of_pure(pure)
+        raise CannotCertify(
+            f"no finite mu is known for {type(mechanism).__name__}, "
+            f"neither Gaussian noise on all records, whose mu sampling does not lower, nor pure: {error}"
+        ) from None
 
 
 def mu_of_pure(epsilon: float) -> float:
-    """The least mu, from above, whose Gaussian's advantage is tanh(epsilon / 2); inf where that is 1 to the last digit."""
-    wanted = math.tanh(0.5 * epsilon)
-    if wanted >= 1.0 - 1e-15:
+    """Return the least mu, rounded up, whose Gaussian's advantage is tanh(epsilon / 2); inf where that rounds to 1."""
+    advantage = math.tanh(0.5 * epsilon)
+    if advantage >= 1.0 - 1e-15:
         return math.inf
-    if wanted <= 0.0:
+    if advantage <= 0.0:
         return 0.0
     # delta(0) is at most mu / sqrt(2 pi)
-    return bracket_root(lambda mu: wanted - gaussian_delta(mu, 0.0)[0], wanted, 20.0, rtol=1e-14)[1] * ROUNDED
+    return bracket_root(lambda mu: advantage - gaussian_delta(mu, 0.0)[0], advantage, 20.0, rtol=1e-14)[1] * ROUNDED_UP
 
 
 def goal_of(
     rho: float | None, advantage: float | None, tpr: float | None, fpr: float | None, mu: float | None, epsilon: float | None
 ) -> Goal | None:
-    """The goal that flags state; None where it is epsilon, or nothing is stated. Raises InputError for several, or what cannot be."""
+    """Return the goal that flags state, None for an epsilon or no goal. Raises InputError for several goals, and values out of range."""
     stated = {"epsilon": epsilon, "rho": rho, "advantage": advantage, "tpr": tpr, "mu": mu}
     given = [f"--target-{name}" for name, value in stated.items() if value is not None]
     if len(given) > 1:
@@ -172,24 +181,26 @@ def goal_of(
     if (tpr is None) != (fpr is None):
         raise InputError("expected both of --target-tpr and --at-fpr, found one")
     if rho is not None:
-        return RhoGoal(_within("rho", rho, math.inf))
+        return RhoGoal(_checked_target("rho", rho, math.inf))
     if advantage is not None:
-        return AdvantageGoal(_within("advantage", advantage, 1.0))
+        return AdvantageGoal(_checked_target("advantage", advantage, 1.0))
     if tpr is not None and fpr is not None:
         if not 0.0 < fpr < tpr:
             raise InputError(f"--at-fpr: expected a rate in (0, {tpr!r}), below that of true positives, found {fpr!r}")
-        return PowerGoal(_within("tpr", tpr, 1.0), fpr)
-    return GaussianGoal(_within("mu", mu, math.inf)) if mu is not None else None
+        return PowerGoal(_checked_target("tpr", tpr, 1.0), fpr)
+    if mu is not None:
+        return GaussianGoal(_checked_target("mu", mu, math.inf))
+    return None
 
 
-def _within(name: str, value: float, below: float) -> float:
+def _checked_target(name: str, value: float, below: float) -> float:
     if not 0.0 < value < below:
         raise InputError(f"--target-{name}: expected a number in (0, {below:g}), found {value!r}")
     return value
 
 
-def require_idle(delta: float | None, accountants: Sequence[str]) -> None:
-    """Raises InputError for flags that only an epsilon reads."""
-    for name, stated in (("delta", delta is not None), ("accountant", bool(accountants))):
-        if stated:
+def refuse_epsilon_flags(delta: float | None, accountants: Sequence[str]) -> None:
+    """Raise InputError for flags that only --target-epsilon reads."""
+    for name, is_stated in (("delta", delta is not None), ("accountant", bool(accountants))):
+        if is_stated:
             raise InputError(f"--{name} belongs to --target-epsilon: no other target has one")

@@ -1,6 +1,6 @@
-"""The meaning of a guarantee to an attacker of the release: error rates, advantage, posteriors, groups.
+"""The meaning of a guarantee: bounds on an attacker's error rates, advantage and posterior belief, and the epsilon of groups.
 
-Every number is a bound on what any attack can achieve, from the whole privacy profile and not from one epsilon alone.
+Every number holds for any attack on the release, and comes from the whole privacy profile, not from one epsilon.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from dpcli.numerics.work import limited
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)
 GROUPS = (1, 2, 4)
-SMALL = 1e-4
-STEEP = 12.0  # slopes of the trade-off curve beyond e^12 matter only to false positive rates below 1e-5
-
-__all__ = ["Belief", "GroupMeaning", "Meaning", "ProfileCurve", "meaning", "profile", "trade_off"]
+SMALL_DELTA = 1e-4  # small next to the false positive rates that matter
+STEEPEST = 12.0  # slopes of the trade-off curve beyond e^12 matter only to false positive rates below 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Belief:
     """An observer whose belief that a given unit is in the data was `prior`.
 
     posterior: the highest belief after the release, except with probability `Meaning.exception`.
-    success: how often the best guess is right, on average over releases; blind: without the release.
+    success: probability that the best guess is right. blind: that probability without the release.
     """
 
     prior: float
@@ -42,7 +40,7 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class GroupMeaning:
-    """The cost for units that change together: epsilon at the same delta, inf if none is certified (`reason`)."""
+    """The epsilon of units that change together, at the same delta; inf where none is certified, with the reason."""
 
     size: int
     epsilon: float
@@ -51,10 +49,10 @@ class GroupMeaning:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meaning:
-    """A finite guarantee in the terms of an attack; all bounds err toward the attacker.
+    """A finite guarantee in terms of attacks; every bound errs toward the attacker.
 
-    false_negatives: at each of `alphas`, false positive rates. advantage: the largest true minus false positive rate.
-    pointwise: the privacy loss in nats that is exceeded with probability at most `exception`; inf where none follows.
+    false_negatives: the least rate at each of `alphas`, false positive rates. advantage: the largest true minus false positive rate.
+    pointwise: a privacy loss in nats that is exceeded with probability at most `exception`; inf where none is known.
     gaussian: mu of the noisiest Gaussian that is no more private at every epsilon of the curve up to `reach`.
     """
 
@@ -73,11 +71,11 @@ class Meaning:
 
 @limited
 def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
-    """The account of a pipeline and what it means; None for the meaning where no finite epsilon is certified.
+    """Return the account of a pipeline and what it means; no meaning where no finite epsilon is certified.
 
     Args:
-        delta: at which epsilon is reported; as for `account` where None.
-        priors: beliefs before the release, in (0, 1).
+        delta: at which epsilon is bounded; as for `account` where None.
+        priors: beliefs before the release that a unit is in the data, in (0, 1).
 
     Raises:
         InputError: as `account` does, and for priors out of range.
@@ -109,46 +107,48 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
 
 
 def _reach(outcome: Account, delta: float) -> float:
-    """An epsilon whose delta is small next to the false positive rates that matter: the headline's, unless its delta is large."""
-    if delta <= SMALL:
+    """Return an epsilon whose delta is small: the headline's, or the one at SMALL_DELTA where the headline's delta is larger."""
+    if delta <= SMALL_DELTA:
         return outcome.upper
-    further = account(outcome.pipeline, delta=SMALL).upper
+    further = account(outcome.pipeline, delta=SMALL_DELTA).upper
     return max(outcome.upper, further) if math.isfinite(further) else outcome.upper
 
 
 def _curve(account: Account, delta: float, reach: float, pure: float, priors: Sequence[float]) -> ProfileCurve:
-    """The profile from epsilon 0 to past `reach`, finely where the slopes that matter are, with the headline in it."""
-    bend = min(reach, STEEP)
+    """Return the profile from epsilon 0 to past `reach`, denser up to STEEPEST, with the headline in it."""
+    dense = min(reach, STEEPEST)
     odds = [abs(_log_odds(prior)) for prior in priors]
-    grid = np.concatenate([np.linspace(0.0, bend, 97), np.linspace(bend, 1.25 * reach, 49), [account.upper, *odds]])
+    grid = np.concatenate([np.linspace(0.0, dense, 97), np.linspace(dense, 1.25 * reach, 49), [account.upper, *odds]])
     if pure <= 1.25 * reach:
-        grid = np.append(grid, pure)
-    curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL), (0.0, *odds))
+        grid = np.append(grid, pure)  # a corner of the trade-off curve
+    curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL_DELTA), (0.0, *odds))
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
 
 
 def _log_odds(prior: float) -> float:
-    """log((1 - p) / p)."""
+    """Return log((1 - p) / p)."""
     return math.log1p(-prior) - math.log(prior)
 
 
 def _pointwise(curve: ProfileCurve, delta: float, pure: float) -> tuple[float, float]:
-    """(loss, probability of a larger one): at probability delta where the profile allows that, else at twice delta; at 0 where the loss
-    that is never exceeded is no larger.
+    """Return a privacy loss and the probability that it is exceeded: delta where the profile implies a loss there, else twice delta.
 
-    An (epsilon, delta) pair alone says nothing of the loss at probability delta: its delta is an expectation and not a probability.
+    `pure`, which is never exceeded, is returned with probability 0 where it is no larger. An (epsilon, delta) pair alone bounds no loss at
+    probability delta: its delta is an expectation, not a probability.
     """
     probability = delta
-    exceeded = pointwise_epsilon(curve.epsilons, curve.upper, delta)
-    if math.isinf(exceeded) and 2.0 * delta < 1.0:
+    loss = pointwise_epsilon(curve.epsilons, curve.upper, delta)
+    if math.isinf(loss) and 2.0 * delta < 1.0:
         probability = 2.0 * delta
-        exceeded = pointwise_epsilon(curve.epsilons, curve.upper, probability)
-    return (pure, 0.0) if pure <= exceeded and math.isfinite(pure) else (exceeded, probability)
+        loss = pointwise_epsilon(curve.epsilons, curve.upper, probability)
+    if math.isfinite(pure) and pure <= loss:
+        return pure, 0.0
+    return loss, probability
 
 
 def _belief(curve: ProfileCurve, prior: float, pointwise: float) -> Belief:
-    """Bayes' rule on the largest likelihood ratio, and the average success of the best guess.
+    """Apply Bayes' rule to the largest likelihood ratio, and bound the average success of the best guess.
 
     The best guess is right with probability max over tests of (1-p)(1-a) + p(1-f(a)), which for p <= 1/2 is 1 - p + p delta(log((1-p)/p)).
     """

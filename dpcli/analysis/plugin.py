@@ -1,4 +1,4 @@
-"""The questions about one file, and how a notebook shows their answers."""
+"""Registered here: the commands account, calibrate, calibrate-sigma and diff, and how a notebook shows their results."""
 
 from __future__ import annotations
 

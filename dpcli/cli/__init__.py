@@ -1,1 +1,1 @@
-"""The command line: Click lives here and nowhere else. One command per file: parse, call one function, render."""
+"""The command line. Click is used here and in the commands/ folders of features, and nowhere else."""

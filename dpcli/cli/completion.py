@@ -1,4 +1,4 @@
-"""dpcli completion: names for TAB in bash, zsh and fish; where there is no name, the shell completes files as before."""
+"""dpcli completion: completion of names in bash, zsh and fish; where no name fits, the shell completes files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIABLE = "_DPCLI_COMPLETE"
 
 
 def among(names: Iterable[str]) -> Completer:
-    """Complete a word to one of some names."""
+    """Return a function that completes a word to one of some names."""
     return lambda _, __, typed: [name for name in names if name.startswith(typed)]
 
 
@@ -27,7 +27,7 @@ complete_accountant, complete_kind = among((*ACCOUNTANTS, "all")), among(PLOTS)
 
 
 def register() -> None:
-    """Replace the shells of Click: with the scripts below, and with files wherever there is no name."""
+    """Replace the shells of Click by ones with the scripts below, which complete files where no name fits."""
     from click.shell_completion import (
         BashComplete,
         CompletionItem,
@@ -49,11 +49,11 @@ def register() -> None:
         return WithFiles
 
     class BashLine(BashComplete):
-        """Bash completion from the line itself: bash splits its own list of words at every = and colon."""
+        """Bash completion by the whole line, as bash splits its list of words at every = and colon."""
 
         def get_completion_args(self) -> tuple[list[str], str]:
             line = os.environ.get("COMP_LINE")
-            if line is None:  # asked as click's own script asks
+            if line is None:  # called by Click's own script
                 return super().get_completion_args()
             words = split_arg_string(line)
             return (words[1:], "") if line[-1:].isspace() else (words[1:-1], words[-1])

@@ -1,4 +1,4 @@
-"""Groups that import a command when it is called, print help from a table, and say what was meant by an unknown flag or command."""
+"""Groups that import a command when it is called, list commands from a table, and suggest one for an unknown word or flag."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-FEW = 8  # names that a message lists
+MOST_LISTED = 8  # names in a message
 Commands = Mapping[str, tuple[str, str]]  # name: ("module:object", short help)
 
 
-# For an unknown flag: the first of these that the command has is meant.
+# For an unknown flag: the first of these that the command has is suggested.
 SYNONYMS = {
     "--sigma": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
     "--noise": (("--noise-multiplier", "the standard deviation over the sensitivity"),),
@@ -26,6 +26,7 @@ SYNONYMS = {
     "--q": (("--sampling-rate", "the probability of each record"),),
     "--sample-rate": (("--sampling-rate", "the probability of each record"),),
 }
+# Advice for flags that a command does not have.
 SOLVED = "the noise is what this command solves for; what some noise costs: dpcli account --noise-multiplier NOISE"
 SOLVES = "dpcli calibrate-sigma --target-epsilon EPSILON solves for the noise that meets it"
 STATES = "these flags state Poisson sampling: keep them with --write FILE, then change scheme in the file's sampling table"
@@ -38,8 +39,7 @@ RHO = (
     'dpcli account FILE, with type = "zcdp" and rho in FILE'
 )
 RECORDS = "state max_contributions in [privacy] of each run's file; --unit says whose records these are"
-# For a command that has no such flag: where the same is stated.
-ELSEWHERE = {
+ADVICE = {
     ("account", "--rho"): 'state it in a file: type = "zcdp" with rho; dpcli calibrate-sigma --target-rho RHO solves for the noise',
     ("account", "--sampling"): STATES,
     ("account", "--target-epsilon"): SOLVES,
@@ -51,8 +51,8 @@ ELSEWHERE = {
     ("calibrate-sigma", "--sampling"): STATES,
     ("calibrate-sigma", "--sigma"): SOLVED,
 }
-# For each command: what it does, and words that people type for it.
-COMMANDS = {
+# For each command: what it does, and other words for it.
+SYNONYMS_OF_COMMANDS = {
     "account": ("what noise costs", ("accountant", "composition", "compute", "cost", "delta", "epsilon", "eps", "price", "rho")),
     "calibrate-sigma": ("the noise for an epsilon", ("noise", "noise-multiplier", "sigma", "solve")),
     "explain": ("what a word means", ("define", "glossary", "what")),
@@ -81,20 +81,21 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.table and not args[0].startswith("-"):
-            ctx.fail(f"no such command '{args[0]}'; {self._meant(args[0], ctx.command_path)}")
+            ctx.fail(f"no such command '{args[0]}'; {self._suggestion(args[0], ctx.command_path)}")
         return super().resolve_command(ctx, args)
 
-    def _meant(self, word: str, path: str) -> str:
+    def _suggestion(self, word: str, path: str) -> str:
         import difflib
 
         if "account" in self.table and (word.endswith(".toml") or os.path.isfile(word)):
             return f"for what a file costs: {path} account {shlex.quote(word)}"
-        meant = _command_for(word)
-        if meant is not None and meant[0] in self.table:
-            return f"did you mean '{meant[0]}' ({meant[1]})?"
+        if (command := _command_for(word)) and command[0] in self.table:
+            return f"did you mean '{command[0]}' ({command[1]})?"
         if close := difflib.get_close_matches(word, self.table, 1):
             return f"did you mean '{close[0]}'?"
-        return f"commands: {', '.join(sorted(self.table))}" if len(self.table) <= FEW else f"{path} --help lists the commands"
+        if len(self.table) <= MOST_LISTED:
+            return f"commands: {', '.join(sorted(self.table))}"
+        return f"{path} --help lists the commands"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -102,10 +103,10 @@ class LazyGroup(click.Group):
 
 
 def prepared(command: click.Command, root: click.Command) -> click.Command:
-    """Let a command take the root's options too, and refuse a value that is given twice: the last of two caps would hold in silence."""
+    """Let a command take the root's options too, and refuse an option given twice, as the last of two caps would hold in silence."""
     if "make_parser" not in vars(command):
         with_global_options(command, root)
-        command.make_parser = partial(_parser, command.make_parser)  # type: ignore[method-assign]
+        command.make_parser = partial(_strict_parser, command.make_parser)  # type: ignore[method-assign]
     return command
 
 
@@ -119,15 +120,15 @@ def with_global_options(command: click.Command, root: click.Command) -> None:
             command.params.append(accepted)
 
 
-def _parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
+def _strict_parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
     parser = make(context)
     for option in {id(one): one for one in (*parser._long_opt.values(), *parser._short_opt.values())}.values():
         if option.action == "store":
-            option.process = partial(_first, context, option.obj, option.dest, option.process)
+            option.process = partial(_process_once, context, option.obj, option.dest, option.process)
     return parser
 
 
-def _first(
+def _process_once(
     context: click.Context, option: click.Option, name: str, process: Callable[[Any, Any], None], value: Any, state: Any
 ) -> None:
     if name in state.opts:
@@ -146,11 +147,11 @@ def _hint(flag: str, context: click.Context | None) -> str:
     if context is None:
         return ""
     own = {name for one in context.command.params for name in one.opts}
-    meant = next((f"did you mean {name} ({meaning})?" for name, meaning in SYNONYMS.get(flag, ()) if name in own), "")
-    return meant or ELSEWHERE.get((context.command_path.partition(" ")[2], flag), "")
+    suggestion = next((f"did you mean {name} ({meaning})?" for name, meaning in SYNONYMS.get(flag, ()) if name in own), "")
+    return suggestion or ADVICE.get((context.command_path.partition(" ")[2], flag), "")
 
 
 def _command_for(word: str) -> tuple[str, str] | None:
     """Return the command that a word probably means, and what it does, or None."""
-    low = word.lower().lstrip("-").replace("_", "-")
-    return next(((name, does) for name, (does, words) in COMMANDS.items() if low in words), None)
+    synonym = word.lower().lstrip("-").replace("_", "-")
+    return next(((name, does) for name, (does, words) in SYNONYMS_OF_COMMANDS.items() if synonym in words), None)

@@ -6,10 +6,10 @@ import os
 
 import click
 
-from dpcli.cli.outputs import leave, leave_pipeline, new_file_option
+from dpcli.cli.outputs import new_file_option, write_new, write_new_pipeline
 
-# What makes a recipe count, and no file can do.
-NEXT = {
+# Steps that no file can do for the user.
+NEXT_STEPS = {
     "ci-github": "fill in OWNER and COMMIT; require the check gate, and an owner's approval of this file (dpcli explain gate)",
     "ci-gitlab": "fill in OWNER and COMMIT; require pipelines to succeed, and an owner's approval of this file (dpcli explain gate)",
     "pre-commit": "pre-commit install",
@@ -19,7 +19,7 @@ NEXT = {
 @click.command(short_help="Write a pipeline file or a CI recipe.")
 @click.argument(
     "template",
-    type=click.Choice(["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release", *NEXT]),
+    type=click.Choice(["dp-sgd", "train", "federated", "query", "pate", "pmixed", "prompt", "generate", "release", *NEXT_STEPS]),
     default="dp-sgd",
     metavar="[TEMPLATE]",
 )
@@ -35,9 +35,9 @@ def command(template: str, output: str | None) -> None:
     from dpcli.templates import read_template
 
     text = read_template(template)
-    if template not in NEXT:
-        leave_pipeline(output, text)
+    if template not in NEXT_STEPS:
+        write_new_pipeline(output, text)
         return
     if output is not None and os.path.dirname(output):
         os.makedirs(os.path.dirname(output), exist_ok=True)
-    leave(output, text, then=f"; next: {NEXT[template]}")
+    write_new(output, text, then=f"; next: {NEXT_STEPS[template]}")

@@ -1,4 +1,4 @@
-"""The entry point: commands loaded when they are called, every error one clear message with its exit code."""
+"""The command line: commands are loaded when they are called, and every error is one message with its exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.base.registry import COMMANDS
 from dpcli.cli.completion import VARIABLE, register
 from dpcli.cli.groups import LazyGroup, hinted
 from dpcli.cli.options import global_options
-from dpcli.cli.printing import complain, heard, leave, message_of, prepare, show
+from dpcli.cli.printing import complain, discard, message_of, open_closed_streams, show, standard_error
 
 
 @click.group(
@@ -39,20 +39,20 @@ def run(arguments: list[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left to do is to leave, with the code of what was done
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is to exit with the code of the finished command
     except KeyboardInterrupt:  # between the two
         code = 130
     _leave(code)
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process. Where one of several stopped early, threads of torch's still wait for the others, and would abort an orderly end."""
+    """End the process; at once where torch's threads wait for other processes, as they would abort an orderly end."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         with suppress(ValueError, AttributeError):  # closed, or none
             try:
                 stream.flush()
-            except OSError:  # a full disk: Python would try once more, and end with a code of its own
-                leave(number)
+            except OSError:  # a full disk: Python would flush again at its end, and exit with its own code
+                discard(number)
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         os._exit(code)
@@ -60,8 +60,8 @@ def _leave(code: int) -> NoReturn:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line. Returns the exit code; messages go to standard error, results to standard output."""
-    prepare()
+    """Run the command line and return its exit code; messages go to standard error, results to standard output."""
+    open_closed_streams()
     if VARIABLE in os.environ:
         register()
     try:
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
             error = hinted(error)
-        with heard():
+        with standard_error():
             error.show()
         _report(error, arguments)
         return 2
@@ -84,8 +84,8 @@ def main(arguments: list[str]) -> int:
         complain(f"{error.filename or 'output'}: {error.strerror}")
         return 2
     except (click.Abort, KeyboardInterrupt) as error:
-        where = str(error.__cause__ or error)  # what it leaves behind, where whoever was interrupted knows
-        complain(f"interrupted{where and f': {where}'}")
+        remains = str(error.__cause__ or error)  # what the interrupted command leaves behind
+        complain(f"interrupted: {remains}" if remains else "interrupted")
         return 130
     except (Exception, RecursionError) as error:
         return _internal(error, arguments)
@@ -93,8 +93,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _report(error: BaseException, arguments: list[str]) -> None:
-    """Reports asked for hold the error, also where the command was never called."""
-    with suppress(Exception):  # the first error is the one that was told
+    """Write the error into the reports of a command that was never called."""
+    with suppress(Exception):  # the first error has been shown
         from dpcli.cli.unread import report_unread
 
         report_unread(error, cli, "dpcli", arguments)

@@ -1,7 +1,8 @@
-"""Options that several commands share, and how a document leaves the process."""
+"""Options that several commands share, and the output of documents: printed, written to files, with an exit code."""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
-REPORTED = "reported"  # a note on an error that the reports asked for hold
-PICTURES = "pictures"  # of what a document may hold
-EVERYTHING = ("findings", "checks", "total", "records")  # what a document may hold
-ALL = "all"  # of --accountant
+REPORTED = "reported"  # a note on an error that has been written into the reports
+# What a document may hold, by which its formats are chosen.
+PICTURES = "pictures"
+EVERYTHING = ("findings", "checks", "total", "records")
+ALL = "all"  # a value of --accountant
 NO_DASH = "expected FORMAT=PATH, found -: standard output has what -f names (./- is a file of that name)"
 
 
@@ -44,8 +46,8 @@ class Settings:
     color: str = "auto"
 
 
-def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Note what was given; levels of detail before and after the command add up."""
+def _store(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Store a global option in the context; -v before and after the command add up."""
     settings = context.obj or Settings()
     if option.name == "verbose":
         value += settings.verbose
@@ -53,16 +55,18 @@ def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
 
 
 class RealRange(click.FloatRange):
-    """Numbers in a range, of which not-a-number is none."""
+    """A range of numbers without NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         result: float = super().convert(value, param, ctx)
-        if result != result:
+        if math.isnan(result):
             self.fail(f"expected a number, found {value!r}", param, ctx)
         return result
 
 
 def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return one decorator of several, applied so that help lists their options in this order."""
+
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             function = option(function)
@@ -72,28 +76,28 @@ def composed(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 
 global_options = composed(
-    click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Print results only, no notes."),
+    click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=_store, help="Print results only, no notes."),
     click.option(
         "-v",
         "--verbose",
         count=True,
         expose_value=False,
-        callback=_keep,
+        callback=_store,
         help="Cite the source of every bound; twice: show the trace of an internal error.",
     ),
     click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         expose_value=False,
-        callback=_keep,
+        callback=_store,
         help="Color the table [default: auto].",
     ),
     click.version_option(__version__, "-V", "--version", prog_name="dpcli", message="%(prog)s %(version)s"),
 )
 
 
-def _new(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """The path, before anything is computed."""
+def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
+    """Return the path of --write. Raise InputError, before anything is computed, where it could not be a new file."""
     if path == "-":
         raise InputError("--write: expected a path, found -: standard output has the result (./- is a file of that name)")
     if path is not None and os.path.lexists(path):
@@ -104,7 +108,7 @@ def _new(_context: click.Context, _option: click.Parameter, path: str | None) ->
 
 
 def goal_options() -> Callable[..., Any]:
-    """Return the options of the goals that noise may be solved for in place of an epsilon."""
+    """Return the options of targets other than an epsilon."""
     return composed(
         click.option("--target-rho", type=float, help="The rho (zCDP) to meet, in place of an epsilon."),
         click.option("--target-advantage", type=float, help="The most that true less false positives may be: delta at epsilon 0."),
@@ -117,7 +121,7 @@ def goal_options() -> Callable[..., Any]:
 
 
 def gate_options() -> Callable[..., Any]:
-    """FILES and what they are held to, as `dpcli.gate.gate_terms.checked_terms` takes it."""
+    """Return FILES and the options of `dpcli.gate.gate_terms.checked_terms`."""
     return composed(
         click.argument("files", nargs=-1),
         click.option("--max-epsilon", type=float, help="Cap on epsilon; the smallest of this, a policy's and a file's holds."),
@@ -148,18 +152,23 @@ def gate_options() -> Callable[..., Any]:
 
 
 def write_option(what: str) -> Callable[..., Any]:
-    """--write PATH."""
-    return click.option("--write", metavar="PATH", callback=_new, help=f"Also write {what} to PATH, which must not exist.")
+    """Return --write PATH. what: completes its help."""
+    return click.option(
+        "--write", metavar="PATH", callback=_checked_new_path, help=f"Also write {what} to PATH, which must not exist."
+    )
 
 
 class DocumentFormat(TextChoice):
-    """A format of documents that hold some things; the others are looked at only for help and complaints."""
+    """The formats of a command's documents; those not offered are looked at only for help and complaints.
 
-    def __init__(self, holds: tuple[str, ...], kept: bool = False, careful: bool = False) -> None:
+    holds, outlives_errors, spares_data: as of `output_options`.
+    """
+
+    def __init__(self, holds: tuple[str, ...], outlives_errors: bool = False, spares_data: bool = False) -> None:
         self.holds = holds
-        self.kept = kept
-        self.careful = careful
-        self.pictured = PICTURES in holds  # whether an output may be a picture as well
+        self.outlives_errors = outlives_errors
+        self.spares_data = spares_data
+        self.allows_pictures = PICTURES in holds
         self.case_sensitive = True
 
     @property
@@ -174,14 +183,13 @@ class DocumentFormat(TextChoice):
         return value if value in FORMATS and renders(value, self.holds) else super().convert(value, param, ctx)
 
 
-def output_options(default: str, *holds: str, kept: bool = False, careful: bool = False) -> Callable[..., Any]:
-    """-f FORMAT and -o FORMAT=PATH, both for whatever can be said of the command's documents, which hold some things ("total", ...).
+def output_options(default: str, *holds: str, outlives_errors: bool = False, spares_data: bool = False) -> Callable[..., Any]:
+    """Return -f FORMAT and -o FORMAT=PATH, with the formats for documents that hold some things ("total", ...).
 
-    kept: whether an output outlives an error of the command, as a copy of what may be lost; else the error replaces it, as what it says
-    may hold no longer. careful: whether the command says by `keep` what no output may replace; an error before that replaces no file that
-    may be data.
+    outlives_errors: whether a written output stays when the command fails, as it may be the only copy; else the error replaces it.
+    spares_data: whether the command names files that no output may replace (`protect`); an error before that replaces no possible data.
     """
-    formats = DocumentFormat(holds, kept, careful)
+    formats = DocumentFormat(holds, outlives_errors, spares_data)
     return composed(
         click.option("-f", "--format", "format_", type=formats, default=default, show_default=True, help="What to print."),
         click.option(
@@ -190,15 +198,15 @@ def output_options(default: str, *holds: str, kept: bool = False, careful: bool 
             "outputs",
             multiple=True,
             metavar="FORMAT=PATH",
-            callback=lambda _, __, given: _checked(given, formats),
+            callback=lambda _, __, given: _checked_outputs(given, formats),
             help="Also write FORMAT to PATH; repeatable. PATH alone where its ending says the format (x.html).",
         ),
-        lambda function: reported(function, kept, careful),
+        lambda function: reporting_errors(function, outlives_errors, spares_data),
     )
 
 
-def _checked(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
-    """Each as FORMAT=PATH, before anything is computed. Raises InputError for a format that -f would refuse, or one path twice."""
+def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
+    """Return each output as FORMAT=PATH. Raise InputError for a format that -f would refuse, or one path twice."""
     result = tuple(named_output(output, formats) for output in given)
     paths = [output.partition("=")[2] for output in result]
     if "-" in paths:
@@ -208,7 +216,7 @@ def _checked(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]
 
 
 def each_once(paths: Sequence[str]) -> None:
-    """Raise InputError where two outputs are one file, however it is spelled; a device takes any number of them."""
+    """Raise InputError where two outputs are one file, however it is spelled; a device takes several outputs."""
     places = [os.path.realpath(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1 and (os.path.isfile(place) or not os.path.exists(place)):
@@ -216,17 +224,16 @@ def each_once(paths: Sequence[str]) -> None:
 
 
 def named_output(output: str, formats: DocumentFormat) -> str:
-    """Return an output as FORMAT=PATH, by its ending if it is a path alone. Raises InputError for a format that the command does not
-    offer."""
-    name, equals, path = output.partition("=")
+    """Return an output as FORMAT=PATH; the ending of a path alone names its format. Raise InputError for a format not offered."""
     from dpcli.document.formats.facts import meant_by, renders
 
+    name, equals, path = output.partition("=")
     if path and name in FORMATS and renders(name, formats.holds):
         return output
-    if formats.pictured:
-        from dpcli.cli.outputs import pictured
+    if formats.allows_pictures:
+        from dpcli.cli.outputs import as_picture
 
-        if picture := pictured(output):
+        if picture := as_picture(output):
             return picture
     if not equals and (meant := meant_by(output, formats.choices)):
         return f"{meant}={output}"
@@ -235,23 +242,24 @@ def named_output(output: str, formats: DocumentFormat) -> str:
     raise InputError(f"--output: expected FORMAT=PATH with a format among {', '.join(formats.choices)}, found {output!r}{why}")
 
 
-def reported(function: Callable[..., int], kept: bool, careful: bool = False) -> Callable[..., int]:
-    """The command; where it ends by an error, the reports asked for hold that error: none is missing, empty or of an earlier pass."""
+def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares_data: bool = False) -> Callable[..., int]:
+    """Return the command such that, where it ends by an error, its reports hold that error and nothing of an earlier run."""
 
     @wraps(function)
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
         try:
             _require_no_inputs(outputs)
-            _require_kept(outputs, given.get("write"), given.get("group_size", 1))
+            _require_written_alone(outputs, given.get("write"), given.get("group_size", 1))
             return function(*args, format_=format_, outputs=outputs, **given)
         except (click.exceptions.Exit, BrokenPipeError):
             raise
         except (Exception, KeyboardInterrupt) as error:
             lacking = unavailable(error)
             (lacking or error).add_note(REPORTED)
-            from dpcli.cli.outputs import keeps
+            from dpcli.cli.outputs import has_protected
 
-            tell(lacking or error, _invocation(), format_, outputs, kept, careful=careful and not keeps())
+            spares = spares_data and not has_protected()
+            report_error(lacking or error, _invocation(), format_, outputs, outlives_errors, spares_data=spares)
             if lacking is not None:
                 raise lacking from error
             raise
@@ -260,7 +268,7 @@ def reported(function: Callable[..., int], kept: bool, careful: bool = False) ->
 
 
 def _require_no_inputs(outputs: Sequence[str]) -> None:
-    """Refuse outputs as `write` does, before anything is computed."""
+    """Raise InputError as `write` does, before anything is computed."""
     for _, path in map(_split, outputs):
         from dpcli.cli.outputs import inputs, require_free, require_no_input
 
@@ -268,8 +276,8 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
         require_free(path)
 
 
-def _require_kept(outputs: Sequence[str], write: str | None, group_size: int) -> None:
-    """Raise InputError where the file of --write would be an output too, or would not say what was asked."""
+def _require_written_alone(outputs: Sequence[str], write: str | None, group_size: int) -> None:
+    """Raise InputError where the file of --write would be an output too, or cannot state the group size."""
     if write is None:
         return
     each_once([write, *(path for _, path in map(_split, outputs))])
@@ -280,51 +288,56 @@ def _require_kept(outputs: Sequence[str], write: str | None, group_size: int) ->
         )
 
 
-def tell(
+def report_error(
     error: BaseException,
     invocation: tuple[str, str],
     format_: str,
     outputs: Sequence[str],
-    kept: bool,
+    outlives_errors: bool,
     inputs: Sequence[str] | None = None,
-    careful: bool = False,
+    spares_data: bool = False,
 ) -> None:
-    """Leave an error in each of the reports asked for, as FORMAT=PATH, and in what is printed where CI systems judge that.
+    """Write an error into each report (FORMAT=PATH), and print it in a format that CI systems judge.
 
-    kept: whether what only people and programs read stays as it is. inputs: as of `write`. careful: whether a file stays that may be
-    data, as nobody has told yet which are. Of two reports for one file, the first is left.
+    outlives_errors: whether reports that no CI system judges stay as they are. inputs: as of `write`.
+    spares_data: whether files that may be data stay too. Of two reports for one file, the first is written.
     """
     from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges
 
-    document, places = _stopped(error, *invocation), set()
+    document, places = _error_document(error, *invocation), set()
     for name, path in map(_split, outputs):
         if name not in FORMATS:  # a picture, which has no words for an error
             continue
-        stays = kept or (careful and may_be_data(path))
+        stays = outlives_errors or (spares_data and may_be_data(path))
         if (judges(name) or not stays) and (place := os.path.realpath(path)) not in places:
             places.add(place)
-            with suppress(DpcliError):  # the first error is the one to be told
+            with suppress(DpcliError):  # the first error is the one to be shown
                 write(path, _error_text(document, name), appended(name), inputs)
     if judges(format_):
         show(_render(document, format_, None))
 
 
-def _stopped(error: BaseException, words: str, path: str) -> Document:
+def _error_document(error: BaseException, words: str, path: str) -> Document:
     from dpcli.document.document import stopped
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.lint.documents.diagnostics import finding
 
-    interrupted = isinstance(error, KeyboardInterrupt | click.Abort)
-    known = 130 if interrupted else 2 if isinstance(error, OSError) else 70  # as main ends
-    code = error.exit_code if isinstance(error, DpcliError | click.ClickException) else known
-    message = "interrupted" if interrupted else error.message if isinstance(error, click.ClickException) else str(error)
+    message, code = str(error), 70  # the codes with which main ends
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        message, code = "interrupted", 130
+    elif isinstance(error, click.ClickException):
+        message, code = error.message, error.exit_code
+    elif isinstance(error, DpcliError):
+        code = error.exit_code
+    elif isinstance(error, OSError):
+        code = 2
     places = tuple(map(finding, error.diagnostics)) if isinstance(error, InvalidFile) else ()
     return stopped(words, path, message or type(error).__name__, code, places)
 
 
 def _error_text(document: Document, name: str) -> str:
-    """An error in a format; in plain words where the format has none for it."""
+    """Return an error in a format, or as a line of text where the format cannot hold it."""
     try:
         return _render(document, name, None)
     except InputError:
@@ -332,14 +345,14 @@ def _error_text(document: Document, name: str) -> str:
 
 
 def _invocation() -> tuple[str, str]:
-    """The command, as it is typed, and the first file that it was given."""
+    """Return the command as it is typed, and its first file."""
     context = click.get_current_context()
     files = context.params.get("files") or (context.params.get("file") or context.params.get("ledger") or "",)
     return context.command_path, str(files[0])
 
 
 def adjacency_option(what: str) -> Callable[..., Any]:
-    """--adjacency. what: completes its help."""
+    """Return --adjacency. what: completes its help."""
     return click.option(
         "--adjacency", type=click.Choice(["add-remove", "replace-one", "zero-out"]), help=f"Neighbouring relation {what}."
     )
@@ -348,7 +361,6 @@ def adjacency_option(what: str) -> Callable[..., Any]:
 dataset_size_option = click.option("--dataset-size", type=int, help="Number of records, declared public.")
 
 
-# How often a mechanism runs, on samples of what.
 run_options = composed(
     click.option("--sampling-rate", type=float, help="Chance that a record is in one step's batch  [default: 1]."),
     click.option("--batch-size", type=int, help="Records in a batch, on average; with --dataset-size."),
@@ -379,8 +391,8 @@ accounting_options = composed(
 )
 
 
-def refuse(other: str, **given: object) -> None:
-    """A usage error where a flag is given beside something that makes it meaningless."""
+def refuse_flags(other: str, **given: object) -> None:
+    """Raise InputError for a flag that is given with something that makes it meaningless."""
     for name, value in given.items():
         if value is not None:
             raise InputError(f"--{name.replace('_', '-')} cannot be combined with {other}")
@@ -388,7 +400,7 @@ def refuse(other: str, **given: object) -> None:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Print one line to a terminal's standard error after a second: a grid can take a while, and may be interrupted."""
+    """Print one line to a terminal's standard error after a second, as some accountants take a while."""
     settings: Settings = click.get_current_context().obj
     if settings.quiet or not sys.stderr.isatty():
         yield
@@ -407,19 +419,19 @@ def working() -> Iterator[None]:
 
 
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
-    """Print a document, write the other formats asked for, and return its exit code (which no format changes).
+    """Print a document, write its other formats, and return its exit code.
 
-    Alerts, and why it is not 0, go to standard error. Raises InputError where a report to be judged would hold nothing that was checked.
+    Alerts, and the reason of an exit code other than 0, go to standard error. Raises InputError where a report for CI would hold no check.
     """
     from dpcli.document.document import judged, reason
     from dpcli.document.formats.facts import appended, judges
 
     settings: Settings = click.get_current_context().obj
     why = reason(document) if document.exit_code else ""
-    writes = [_split(output) for output in outputs]
-    if any(judges(name) for name in (format_, *(name for name, _ in writes))):
+    named = [_split(output) for output in outputs]
+    if any(judges(name) for name in (format_, *(name for name, _ in named))):
         document = judged(document, *_invocation())
-    texts = [(path, _pieces(document, name, None), appended(name)) for name, path in writes]
+    texts = [(path, _pieces(document, name, None), appended(name)) for name, path in named]
     shown = _pieces(replace(document, notes=()) if settings.quiet else document, format_, settings)
     for path, text, after in texts:
         write_each(path, text, after)
@@ -432,14 +444,14 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
 
 
 def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write a file in one piece; else as `write_each`."""
+    """Write one piece, as `write_each`."""
     write_each(path, (text.encode() if isinstance(text, str) else text,), append, inputs)
 
 
 def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write a file, after what it holds where `append`, or say in one line why not.
+    """Write a file, at its end where `append`. Raise InputError where it cannot be written, or must not.
 
-    inputs: texts that may name files which must stay as they are; those that the command was given where there are none.
+    inputs: texts that may name files which must not be replaced; the command's arguments where None.
     """
     from dpcli.cli import outputs as protected
 
@@ -461,7 +473,7 @@ def _split(output: str) -> tuple[str, str]:
 
 
 def _pieces(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
-    """The text, before anything of it is written; of a long document in pieces as they are read."""
+    """Return the text, or the pieces of a long document, which are made as they are read."""
     from dpcli.document.formats.facts import streams
 
     stream = streams(name) if document.long else None
@@ -479,19 +491,15 @@ def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
     if not for_screen(name):
         return {}
     color = settings is not None and wants_color(settings.color)
-    fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    return {"width": 110 if fixed else max(40, _screen()), "color": color}
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return {"width": 110, "color": color}
+    import shutil  # slow to import, and needed by no output to a file
 
-
-def _screen() -> int:
-    """Columns of the screen."""
-    import shutil  # with the compressions that it knows, too much for whoever writes to a file
-
-    return shutil.get_terminal_size((110, 24)).columns
+    return {"width": max(40, shutil.get_terminal_size((110, 24)).columns), "color": color}
 
 
 def wants_color(choice: str) -> bool:
-    """--color, then NO_COLOR, FORCE_COLOR, TERM=dumb, then whether standard output is a terminal."""
+    """Return whether to color: by --color, else by NO_COLOR, FORCE_COLOR, TERM=dumb, else whether standard output is a terminal."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):

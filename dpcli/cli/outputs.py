@@ -1,4 +1,4 @@
-"""Files that a command writes: where each may go, and what it must not replace, looked at before anything is charged."""
+"""Checks of the files that a command writes, made before anything is charged: no output may replace an input or a ledger."""
 
 from __future__ import annotations
 
@@ -15,64 +15,66 @@ import click
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS, LEFT_BY_RUN, RELEASED, SECTIONS, TAKEN_FOR_DATA
-from dpcli.cli.printing import heard, show
+from dpcli.cli.printing import show, standard_error
 
-DATA = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")  # as in dpcli.release.engines.files
+DATA_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".duckdb", ".db")  # as in dpcli.release.engines.files
 DATABASE = b"SQLite format 3\0"  # the first bytes of a ledger in a file, and of every other SQLite database
-ENDINGS = ("", "-journal", "-wal", "-shm")  # the files of a database
-KEPT = "dpcli.kept"
-NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters that name what is written, and how
-SCHEDULED = "run"  # the table of a schedule that names planned files
+DATABASE_ENDINGS = ("", "-journal", "-wal", "-shm")  # the files of a database
+PROTECTED = "dpcli.kept"
+NO_INPUTS = frozenset({"output", "outputs", "pictures", "format_", "parquet"})  # parameters of outputs
+SCHEDULE_TABLE = "run"  # which names planned files
 QUOTED = re.compile(r'"([^"\n]*)"|' + r"'([^'\n]*)'")
-DELTA = 1e-6  # where no number of records asks for a smaller one
-SUFFIXES = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
-PICTURES_ALONE = (".svg", ".png", ".vl.json")  # the endings that mean no document
+LARGEST_HINTED_DELTA = 1e-6  # of a hint; smaller for more than 10^5 records
+PICTURE_ENDINGS = {".svg": "svg", ".png": "png", ".csv": "csv", ".vl.json": "vega-lite", ".json": "vega-lite", ".txt": "terminal"}
+PICTURES_ALONE = (".svg", ".png", ".vl.json")  # endings that no document has
 
 
-def pictured(output: str) -> str | None:
-    """Return the output as FORMAT=PATH if only a picture can be meant, else None."""
+def as_picture(output: str) -> str | None:
+    """Return a picture as FORMAT=PATH; None for an output that may be a document."""
     name, equals, path = output.partition("=")
     if path and name in CHART_FORMATS and name not in FORMATS:
         return output
-    return None if equals else next((f"{SUFFIXES[end]}={output}" for end in PICTURES_ALONE if output.lower().endswith(end)), None)
+    if equals:
+        return None
+    return next((f"{PICTURE_ENDINGS[end]}={output}" for end in PICTURES_ALONE if output.lower().endswith(end)), None)
 
 
-def parted(outputs: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_pictures(outputs: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the pictures and the documents among outputs."""
-    pictures = tuple(output for output in outputs if pictured(output))
+    pictures = tuple(output for output in outputs if as_picture(output))
     return pictures, tuple(output for output in outputs if output not in pictures)
 
 
-def keep(paths: Iterable[str]) -> None:
+def protect(paths: Iterable[str]) -> None:
     """Protect these files from every output of the running command."""
-    click.get_current_context().meta[KEPT] = tuple(paths)
+    click.get_current_context().meta[PROTECTED] = tuple(paths)
 
 
-def keeps() -> bool:
+def has_protected() -> bool:
     """Return whether the running command has named its protected files."""
     context = click.get_current_context(silent=True)
-    return context is not None and KEPT in context.meta
+    return context is not None and PROTECTED in context.meta
 
 
 def may_be_data(path: str) -> bool:
     """Return whether an existing file could be data of a release, by its name or that of its target."""
     names = (path.lower(), os.path.realpath(path).lower())
-    return os.path.lexists(path) and any(name.endswith(DATA) for name in names)
+    return os.path.lexists(path) and any(name.endswith(DATA_ENDINGS) for name in names)
 
 
 def require_free(path: str) -> None:
     """Raise InputError for a protected file, however it is spelled, and for a file of a ledger or another SQLite database."""
     context = click.get_current_context(silent=True)
-    protected: tuple[str, ...] = () if context is None else context.meta.get(KEPT, ())
+    protected: tuple[str, ...] = () if context is None else context.meta.get(PROTECTED, ())
     if any(same_file(path, one) for one in protected):
         raise InputError(f"{path}: expected another path for the output, found one that dpcli keeps")
-    if any(of_database(name) for name in (path, os.path.realpath(path))):
+    if any(is_of_database(name) for name in (path, os.path.realpath(path))):
         raise InputError(f"{path}: expected another path for the output, found a ledger or another database of SQLite")
 
 
-def of_database(path: str) -> bool:
+def is_of_database(path: str) -> bool:
     """Return whether the path is a readable SQLite database, or a file that SQLite has or would put next to one."""
-    for ending in ENDINGS:
+    for ending in DATABASE_ENDINGS:
         base = path.removesuffix(ending)
         if path.endswith(ending) and os.path.isfile(base):
             with suppress(OSError), open(base, "rb") as file:
@@ -93,8 +95,9 @@ def inputs() -> Iterator[str]:
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.params.get(parameter.name or "")
+        values = given if isinstance(given, tuple) else (given,)
         if parameter.name not in NO_INPUTS:
-            yield from (text for text in (given if isinstance(given, tuple) else (given,)) if isinstance(text, str))
+            yield from (text for text in values if isinstance(text, str))
 
 
 def require_no_input(path: str, texts: Iterable[str]) -> None:
@@ -105,14 +108,14 @@ def require_no_input(path: str, texts: Iterable[str]) -> None:
             raise InputError(f"{path}: expected another path for the output, found the input file")
         if load(LEFT_BY_RUN)(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file of the run in {text}")
-        if _names(text, path):
+        if _input_names(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file that {text} names")
 
 
 def ledger_files(ledger: str) -> tuple[str, ...]:
     """Return the files of a ledger in SQLite, by its path or URL (sqlite:///PATH)."""
     path = ledger.removeprefix("sqlite:///")
-    return tuple(path + ending for ending in ENDINGS)
+    return tuple(path + ending for ending in DATABASE_ENDINGS)
 
 
 def require_writable(paths: Iterable[str]) -> None:
@@ -129,7 +132,7 @@ def require_writable(paths: Iterable[str]) -> None:
             raise InputError(f"{path}: cannot be written: Permission denied")
 
 
-def _names(given: str, path: str) -> bool:
+def _input_names(given: str, path: str) -> bool:
     """Return whether an input file names the file at `path` (data, scores, votes), or would take it for data."""
     folder = os.getcwd() if given == "-" else os.path.dirname(os.path.abspath(given))
     tables = _tables(given)
@@ -158,7 +161,7 @@ def _tables(given: str) -> Mapping[str, Any]:
         if given != "-" and not given.endswith(".toml"):  # a ledger, scores: no pipeline file
             return {}
         return {"quoted": [match[1] or match[2] for match in QUOTED.finditer(os.fsdecode(data))]}
-    return {name: tables[name] for name in (*SECTIONS, *RELEASED, SCHEDULED) if name in tables}
+    return {name: tables[name] for name in (*SECTIONS, *RELEASED, SCHEDULE_TABLE) if name in tables}
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -183,8 +186,8 @@ new_file_option = click.option(
 )
 
 
-def leave(path: str | None, text: str, data: bytes | None = None, then: str = "") -> None:
-    """Print a text if there is no path; else write it, or other `data`, to a new file. then: what to do with the file.
+def write_new(path: str | None, text: str, data: bytes | None = None, then: str = "") -> None:
+    """Write a text, or other `data`, to a new file, and print that, followed by `then`; print the text where there is no path.
 
     Raises InputError if the file exists, cannot be written, or is one that SQLite would keep next to a ledger.
     """
@@ -194,7 +197,7 @@ def leave(path: str | None, text: str, data: bytes | None = None, then: str = ""
     require_free(path)
     try:
         with open(path, "xb") as file:
-            _fill(path, file, text.encode() if data is None else data)
+            _write_all(path, file, text.encode() if data is None else data)
     except FileExistsError:
         what = "a directory" if os.path.isdir(path) else "a file"
         raise InputError(f"{path}: expected a path that does not exist yet, found {what}") from None
@@ -202,11 +205,11 @@ def leave(path: str | None, text: str, data: bytes | None = None, then: str = ""
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     settings = getattr(click.get_current_context(silent=True), "obj", None)
     if settings is None or not settings.quiet:
-        with heard():
+        with standard_error():
             click.echo(f"wrote {path}{then}", err=True)
 
 
-def _fill(path: str, file: IO[bytes], data: bytes) -> None:
+def _write_all(path: str, file: IO[bytes], data: bytes) -> None:
     """Write all of the data, or leave no file."""
     try:
         file.write(data)
@@ -217,9 +220,10 @@ def _fill(path: str, file: IO[bytes], data: bytes) -> None:
         raise
 
 
-def leave_pipeline(path: str | None, text: str) -> None:
-    """Print or write a pipeline file, and say which command reads it."""
-    leave(path, text, then=f"; next: dpcli account {shlex.quote(path)}{_delta_flag(text)}" if path is not None else "")
+def write_new_pipeline(path: str | None, text: str) -> None:
+    """Print a pipeline file, or write it to a new file and say which command reads it."""
+    then = "" if path is None else f"; next: dpcli account {shlex.quote(path)}{_delta_flag(text)}"
+    write_new(path, text, then=then)
 
 
 def _delta_flag(text: str) -> str:
@@ -231,8 +235,8 @@ def _delta_flag(text: str) -> str:
     if "delta" in privacy or "delta" in budget:
         return ""
     size = privacy.get("dataset_size")
-    small = 10.0 ** -(math.floor(math.log10(size)) + 2) if type(size) is int and size > 0 else DELTA
-    return f" --delta {min(DELTA, small):g}"
+    small = 10.0 ** -(math.floor(math.log10(size)) + 2) if type(size) is int and size > 0 else LARGEST_HINTED_DELTA
+    return f" --delta {min(LARGEST_HINTED_DELTA, small):g}"
 
 
 def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The text of `dpcli --help`, as Click lays it out: tests/test_docs.py compares it, and writes it anew."""
+"""The text of `dpcli --help`, printed without importing Click. tests/test_docs.py compares it with Click's, and writes it anew."""
 
 HELP = """\
 Usage: dpcli [OPTIONS] COMMAND [ARGS]...

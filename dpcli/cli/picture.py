@@ -1,4 +1,4 @@
-"""Pictures printed or written to files."""
+"""Charts, printed or written to files."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS, FORMATS
 from dpcli.cli import printing
 from dpcli.cli.options import Settings, each_once, wants_color, write
-from dpcli.cli.outputs import SUFFIXES
+from dpcli.cli.outputs import PICTURE_ENDINGS
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
-PATIENCE = 1.0  # seconds without a word
-FIXED = 100  # columns where the output is no terminal
+QUIET_SECONDS = 1.0  # before progress is reported
+FIXED_WIDTH = 100  # columns where the output is no terminal
 
 
 def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
     """Print a chart, or write it to the paths given; everything is rendered before anything is written."""
     places = [destination(output, format_) for output in outputs]
     each_once([path for _, path in places])
-    texts = [_render(chart, name, FIXED, False, "utf-8") for name, _ in places]
+    texts = [_render(chart, name, FIXED_WIDTH, False, "utf-8") for name, _ in places]
     if not outputs:
         _print(chart, format_ or "terminal")
     for (_, path), text in zip(places, texts, strict=True):
@@ -38,7 +38,7 @@ def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
 
 
 def destination(output: str, format_: str | None) -> tuple[str, str]:
-    """(format, path) of FORMAT=PATH, or of a path whose format -f or its ending says. Raises InputError for a format that is none."""
+    """Return format and path of FORMAT=PATH, or of a path with the format of -f or of its ending. Raises InputError for others."""
     name, _, path = output.partition("=")
     if path and name in CHART_FORMATS:
         return name, path
@@ -48,18 +48,18 @@ def destination(output: str, format_: str | None) -> tuple[str, str]:
 
 
 def _by_suffix(path: str) -> str:
-    for suffix, name in SUFFIXES.items():
+    for suffix, name in PICTURE_ENDINGS.items():
         if path.lower().endswith(suffix):
             return name
     raise InputError(
-        f"{path}: expected a path that ends in {', '.join(SUFFIXES)}, or FORMAT=PATH with a format among {', '.join(CHART_FORMATS)}"
+        f"{path}: expected a path that ends in {', '.join(PICTURE_ENDINGS)}, or FORMAT=PATH with a format among {', '.join(CHART_FORMATS)}"
     )
 
 
 def _print(chart: Chart, name: str) -> None:
     settings: Settings = click.get_current_context().obj
     fixed = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
-    width = FIXED if fixed else shutil.get_terminal_size((FIXED, 24)).columns
+    width = FIXED_WIDTH if fixed else shutil.get_terminal_size((FIXED_WIDTH, 24)).columns
     result = _render(chart, name, width, wants_color(settings.color), getattr(sys.stdout, "encoding", None) or "utf-8")
     if isinstance(result, bytes) and sys.stdout.isatty():
         raise InputError(f"expected a path for {name} (-o PATH) or a pipe, found a terminal")
@@ -73,14 +73,13 @@ def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> 
 
 @contextlib.contextmanager
 def progress(what: str = "points") -> Iterator[Callable[[int, int], None]]:
-    """A function to report progress to, in so many of `what`: one line on standard error after a second, where that is a
-    terminal; it is gone at the end."""
+    """Yield a function that reports progress (done, total): one line on a terminal's standard error after a second, erased at the end."""
     start, settings = time.monotonic(), click.get_current_context().obj
     shown = False
 
     def report(done: int, total: int) -> None:
         nonlocal shown
-        if time.monotonic() - start > PATIENCE and sys.stderr.isatty() and not settings.quiet:
+        if time.monotonic() - start > QUIET_SECONDS and sys.stderr.isatty() and not settings.quiet:
             click.echo(f"\rdpcli: {done:,} of {total:,} {what}", nl=False, err=True)
             shown = True
 

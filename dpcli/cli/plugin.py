@@ -1,4 +1,4 @@
-"""The commands that belong to no feature."""
+"""Registered here: the commands that belong to no feature."""
 
 from __future__ import annotations
 

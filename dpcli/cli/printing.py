@@ -1,4 +1,4 @@
-"""Results on standard output, whatever became of that: the exit code is the verdict's and not the reader's."""
+"""Results on standard output and messages on standard error; a reader that has left never changes the exit code."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from contextlib import contextmanager
 
 import click
 
-PLAIN = str.maketrans({"─": "-", "│": "|", "█": "#"})  # where the output's encoding has no such characters
+ASCII_SIGNS = str.maketrans({"─": "-", "│": "|", "█": "#"})  # for encodings without these characters
 
 
-def prepare() -> None:
-    """Let nothing depend on a stream that was closed before we began."""
+def open_closed_streams() -> None:
+    """Replace standard streams that were closed before the process began."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for as long as the process lives)
 
 
 def show(text: str | bytes) -> None:
-    """Print a result, in characters that standard output can take; nothing where whoever read it has left."""
+    """Print a result, in characters that standard output can encode; print nothing once its reader has left."""
     show_each((text,))
 
 
 def show_each(pieces: Iterable[str | bytes]) -> None:
-    """Print pieces of a result; none is asked for once nobody reads them."""
+    """Print pieces of a result; make no more of them once the reader has left."""
     try:
         for text in pieces:
             click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
         sys.stdout.flush()
     except BrokenPipeError:
-        leave()
+        discard()
 
 
 def complain(why: str) -> None:
     """Print one line to standard error, after everything on standard output."""
     show("")
-    with heard():
+    with standard_error():
         click.echo(f"dpcli: {why}", err=True)
 
 
 def message_of(error: Exception) -> str:
-    """A message, which may quote a ledger or a file of somebody else, without what a terminal acts on, and without passwords."""
+    """Return a message, which may quote a file from elsewhere, without control characters and passwords."""
     from dpcli.document.document import visible
     from dpcli.file.toml.shown import without_passwords
 
@@ -50,16 +50,16 @@ def message_of(error: Exception) -> str:
 
 
 @contextmanager
-def heard() -> Iterator[None]:
-    """Standard error; what is said there goes nowhere where nobody reads it, and the exit code stays what it is."""
+def standard_error() -> Iterator[None]:
+    """Let the messages inside go nowhere if the reader of standard error has left."""
     try:
         yield
     except BrokenPipeError:
-        leave(2)
+        discard(2)
 
 
-def leave(stream: int = 1) -> None:
-    """Nobody reads standard output (1) or error (2) any more: what is left in it, or comes later, goes nowhere."""
+def discard(stream: int = 1) -> None:
+    """Send what is left in standard output (1) or error (2), and what comes later, nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
@@ -71,4 +71,4 @@ def _encodable(text: str) -> str:
         text.encode(encoding, "surrogateescape")
         return text
     except UnicodeEncodeError:
-        return text.translate(PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+        return text.translate(ASCII_SIGNS).encode(encoding, "backslashreplace").decode(encoding)

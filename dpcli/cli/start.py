@@ -1,4 +1,4 @@
-"""The start of the process: settings that must precede all imports, and the help that never changes."""
+"""The start of the process: settings that must precede imports, and a fast path for `dpcli --help`."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import gc
 import os
 import sys
 
-ALLOCATIONS = 50_000  # between two searches for cycles: what modules are made of stays, and is searched in vain
+ALLOCATIONS = 50_000  # between two garbage collections: modules, most of what there is, are never collected
 
 
 def run() -> None:
     """Run the command line and leave the process with its exit code."""
     gc.set_threshold(ALLOCATIONS)
-    # Before numpy is imported: our products are small, and threads that wait for them cost many times what one takes. Training has torch's.
+    # Before numpy is imported: matrix products here are small, and more threads only slow them down. Training uses torch's threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if sys.argv[1:] in (["--help"], ["-h"]) and _usual():
+    if sys.argv[1:] in (["--help"], ["-h"]) and _has_standard_layout():
         from dpcli.cli.overview import HELP
 
         try:
             sys.stdout.write(HELP)
             sys.stdout.flush()
             return
-        except OSError:  # whoever read it has left, or there is no room: the command line knows what to do then
+        except OSError:  # the reader has left, or the disk is full: the command line below handles that
             pass
     from dpcli.base.errors import InputError
 
     try:
         from dpcli.cli import main
-    except InputError as error:  # a plugin of another package that cannot be one
+    except InputError as error:  # a broken plugin of another package
         sys.stderr.write(f"dpcli: {error}\n")
         sys.exit(error.exit_code)
 
     try:
         main.run()
     finally:
-        gc.freeze()  # the process gives all of it back as it ends: the interpreter need not search that for cycles
+        gc.freeze()  # the process ends: nothing need be searched for cycles
 
 
-def _usual() -> bool:
-    """Return whether help is laid out for 80 columns or more, as it is without a screen."""
+def _has_standard_layout() -> bool:
+    """Return whether help is laid out for at least 80 columns, as without a terminal."""
     if "_DPCLI_COMPLETE" in os.environ or sys.stdout is None:
         return False
     try:

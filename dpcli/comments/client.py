@@ -1,6 +1,6 @@
-"""The HTTP API of a forge: JSON both ways, with a token that goes to one address and is never shown.
+"""A client of a forge's HTTP API, whose token goes to one address and is never shown.
 
-A server that is asked too often says how long to wait. Source: RFC 9110, section 10.2.3; RFC 6585, section 4.
+A server may ask to wait (Retry-After: RFC 9110, section 10.2.3; RFC 6585, section 4).
 """
 
 from __future__ import annotations
@@ -24,45 +24,47 @@ from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
 from dpcli.document.document import visible
 
-LONGEST = 1 << 26  # bytes of an answer: a page of comments of a million characters each, many of them escaped
-MOST = 100_000  # values of an answer: a page of comments has a thousandth of them for each comment
-COMPLAINT = 200  # characters of what a server says is wrong
-SHOWN = 40  # characters of what is no JSON
-WAIT = 120.0  # seconds in all for one question: a job is paid for while it waits
-LEAST = 1.0  # seconds: who asks for none is asked again all the same, and not without end
-TOO_OFTEN = (403, 429)  # with Retry-After; the first is GitHub's. Nothing was done then, whatever was asked for
-TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+MOST_BYTES = 1 << 26  # of an answer: a page of comments of a million characters each, many of them escaped
+MOST_VALUES = 100_000  # of an answer: a page of comments has some hundred for each
+LONGEST_COMPLAINT = 200  # characters of a server's message
+LONGEST_EXCERPT = 40  # characters of an answer that is not JSON
+MOST_WAITING = 120.0  # seconds in all for one request, as a CI job costs money while it waits
+LEAST_WAIT = 1.0  # seconds, for servers that ask for 0
+RATE_LIMITED = (403, 429)  # with Retry-After; the first is GitHub's. The request was not performed
+JSON_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 T = TypeVar("T")
 OnWait = Callable[[str], None]
 
 
 class AskedToWait(InputError):
-    """A refusal for now. seconds: until the server may be asked again."""
+    """A refusal with a request to wait. seconds: until the server may be asked again."""
 
     def __init__(self, text: str, seconds: float) -> None:
         super().__init__(text)
         self.seconds = seconds
 
 
-def silent(_: str) -> None:
-    """Report no wait."""
+def ignore_wait(_: str) -> None:
+    """Do nothing."""
 
 
 def seconds_asked(code: int, after: str | None) -> float | None:
-    """Return the seconds in the header Retry-After where the server was asked too often, else None; a date in it is not read."""
+    """Return the seconds of Retry-After in a rate-limited answer, None in others; a date in the header is not read."""
     text = after or ""
-    return float(text) if code in TOO_OFTEN and text.isascii() and text.isdecimal() and len(text) < 10 else None
+    if code not in RATE_LIMITED or not (text.isascii() and text.isdecimal() and len(text) < 10):
+        return None
+    return float(text)
 
 
-def patiently(ask: Callable[[], T], on_wait: OnWait) -> T:
-    """Call `ask` until the server does not ask to wait, and report each wait. Raises InputError where that takes too long."""
-    left = WAIT
+def with_retries(ask: Callable[[], T], on_wait: OnWait) -> T:
+    """Call `ask` again after each wait that the server asks for, and report the wait. Raises InputError where waits are too long."""
+    left = MOST_WAITING
     while True:
         try:
             return ask()
         except AskedToWait as later:
-            seconds = max(later.seconds, LEAST)
+            seconds = max(later.seconds, LEAST_WAIT)
             if seconds > left:
                 raise InputError(f"{later}; it asks to wait {later.seconds:,.0f} s, and {left:,.0f} s are left for that") from None
             on_wait(f"{later}; asked again in {seconds:,.0f} s")
@@ -70,8 +72,8 @@ def patiently(ask: Callable[[], T], on_wait: OnWait) -> T:
             left -= seconds
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Refuse redirects: the token would go with them."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuse redirects, with which the token would go."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -79,7 +81,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """A token as a header. variable: its source, which is all that a message says of it."""
+    """A token as a header. variable: the environment variable that it came from, for messages."""
 
     variable: str
     header: str
@@ -99,16 +101,16 @@ class SecretToken:
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """An API at an address. patience: seconds that an answer may take, from the question to its last byte.
+    """An API at an address. patience: seconds for an answer, from the request to its last byte.
 
-    hint: what to do where the server refuses the token. on_wait: hears of each wait that the server asks for.
+    hint: what to do where the server refuses the token. on_wait: is called before each wait.
     """
 
     root: str
     token: SecretToken = field(repr=False)
     patience: float
     hint: str
-    on_wait: OnWait = field(default=silent, repr=False)
+    on_wait: OnWait = field(default=ignore_wait, repr=False)
 
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str | int] | None = None
@@ -131,19 +133,20 @@ class ApiClient:
         )
         where = f"{method} {address.partition('?')[0]}"
         try:
-            text = patiently(lambda: _within(self.patience, lambda: self._answer(where, request)), self.on_wait)
+            text = with_retries(lambda: _within(self.patience, lambda: self._answer(where, request)), self.on_wait)
         except TimeoutError:
             raise InputError(f"{where}: no answer within {self.patience:g} s") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            late = isinstance(reason, TimeoutError)
-            why = f"no answer within {self.patience:g} s" if late else f"no answer: {self._line(str(reason))}"
+            why = f"no answer: {self._line(str(reason))}"
+            if isinstance(reason, TimeoutError):
+                why = f"no answer within {self.patience:g} s"
             raise InputError(f"{where}: {why}") from None
         try:
             return _parsed(text) if text.strip() else None
         except (ValueError, RecursionError):
             plain = self.token.hidden(text.decode("utf-8", "replace").replace("\0", ""))
-            raise InputError(f"{where}: expected JSON, found {self._line(repr(plain[:SHOWN]))}") from None
+            raise InputError(f"{where}: expected JSON, found {self._line(repr(plain[:LONGEST_EXCERPT]))}") from None
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
 
@@ -151,7 +154,7 @@ class ApiClient:
         """Return the body of an answer. Raises InputError where it is a refusal or too long."""
         until = time.monotonic() + self.patience
         try:
-            with urllib.request.build_opener(_Stay).open(request, timeout=self.patience) as answer:
+            with urllib.request.build_opener(_NoRedirects).open(request, timeout=self.patience) as answer:
                 return _body(answer, until)
         except urllib.error.HTTPError as error:
             refusal, seconds = self._refusal(where, error, until), seconds_asked(error.code, error.headers.get("Retry-After"))
@@ -173,14 +176,14 @@ class ApiClient:
         return f"{where}: {error.code}{complaint}{hint}"
 
     def _line(self, text: str) -> str:
-        """Return a server's words in one line, without the token, which is taken out before anything is cut."""
-        return visible(self.token.hidden(text))[:COMPLAINT]
+        """Return a server's words in one line, without the token, which is removed before the text is cut."""
+        return visible(self.token.hidden(text))[:LONGEST_COMPLAINT]
 
 
 def _within(patience: float, ask: Callable[[], T]) -> T:
-    """Call `ask` in a thread that nobody waits for. Raises TimeoutError where it takes longer.
+    """Call `ask` in a thread, and raise TimeoutError where it takes longer.
 
-    A socket's timeout does not cover the look-up of a name, or headers that drip in.
+    A socket's timeout covers neither the look-up of a name nor headers that arrive slowly.
     """
     answer: Future[T] = Future()
 
@@ -196,9 +199,9 @@ def _within(patience: float, ask: Callable[[], T]) -> T:
 
 def _parsed(text: bytes) -> Any:
     """Parse JSON. Raises InputError where it has more values than an answer may, ValueError and RecursionError where it is none."""
-    bare = TEXT.sub(b"", text)
-    if sum(map(bare.count, (b"[", b"{", b","))) > MOST:
-        raise InputError(f"expected an answer of at most {MOST:,} values, found more")
+    bare = JSON_STRING.sub(b"", text)
+    if sum(map(bare.count, (b"[", b"{", b","))) > MOST_VALUES:
+        raise InputError(f"expected an answer of at most {MOST_VALUES:,} values, found more")
     return json.loads(text)
 
 
@@ -207,8 +210,8 @@ def _body(answer: Any, until: float) -> bytes:
     body = bytearray()
     while piece := answer.read1(1 << 16):
         body += piece
-        if len(body) > LONGEST:
-            raise InputError(f"expected an answer of at most {LONGEST:,} bytes, found more")
+        if len(body) > MOST_BYTES:
+            raise InputError(f"expected an answer of at most {MOST_BYTES:,} bytes, found more")
         if time.monotonic() > until:
             raise TimeoutError
     if answer.length:  # what was announced and did not come, which pieces do not tell

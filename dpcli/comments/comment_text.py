@@ -1,4 +1,4 @@
-"""The text of a comment: Markdown that shows what a document says, and does nothing else.
+"""A document as the Markdown of a comment, in which text from files can neither mention people nor make links.
 
 Whatever may come out of a file, a branch or a policy stands in a code span, where GitHub and GitLab know no mention, link, reference,
 emoji, formula or HTML. What would end the span or a cell, and what nobody sees, stands there as an escape. No line begins with it.
@@ -93,15 +93,15 @@ def _sections(document: Document) -> list[CommentSection]:
     return [section for section in (*tables[:1], listed, *tables[1:], notes) if section.rows]
 
 
-def _of_table(table: Table, folded: bool) -> CommentSection:
+def _of_table(table: Table, is_folded: bool) -> CommentSection:
     rules = ["---:" if column in table.numeric else "---" for column in range(len(table.columns))]
     head = (_row(table.columns), _row(rules))
     rows = (_row([_cell(cell, column in table.numeric) for column, cell in enumerate(row)]) for row in table.rows)
-    return CommentSection(table.title, tuple(rows), head, folded)
+    return CommentSection(table.title, tuple(rows), head, is_folded)
 
 
-def _cell(text: str, numeric: bool) -> str:
-    return text if numeric and NUMBER.fullmatch(text) else code(text)
+def _cell(text: str, is_numeric: bool) -> str:
+    return text if is_numeric and NUMBER.fullmatch(text) else code(text)
 
 
 def _row(cells: tuple[str, ...] | list[str]) -> str:

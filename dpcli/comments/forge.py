@@ -12,14 +12,14 @@ from urllib.parse import quote
 
 from dpcli.base.errors import InputError
 from dpcli.base.values import dataclass
-from dpcli.comments.client import ApiClient, OnWait, SecretToken, checked_api, silent
+from dpcli.comments.client import ApiClient, OnWait, SecretToken, checked_api, ignore_wait
 from dpcli.file.toml.limits import read_head
 
 Done = Literal["written", "updated", "unchanged", "not written: nothing rises"]
-PER_PAGE = 20
-PAGES = 1_000  # more comments than either system lets a pull request have
+PER_PAGE = 20  # comments
+MOST_PAGES = 1_000  # more comments than either forge allows
 LARGEST_EVENT = 1 << 25  # bytes, of which GitHub allows 25 MB
-KINDS: dict[type, str] = {
+KIND_NAMES: dict[type, str] = {
     dict: "a JSON object",
     list: "a list",
     str: "text",
@@ -35,7 +35,7 @@ _PROJECT = re.compile(r"[0-9]+|[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class PostedComment:
-    """A comment on the server. author: an identity, None where the account is gone."""
+    """A comment on the server. author: None where the account is gone."""
 
     number: int
     author: str | int | None
@@ -44,11 +44,11 @@ class PostedComment:
 
 @dataclass(frozen=True, slots=True)
 class Forge:
-    """The comments of one pull request; every method raises InputError where the server does not do it.
+    """The comments of one pull request; every method raises InputError where the server refuses.
 
-    place: the pull request, in words. path: of its comments; items: of single comments. replacing: the method that changes one.
-    writer, identity: the keys of the author in a comment, and of what tells one author from another, of a kind. whoami: asks who writes
-    with this token, as comments name their authors. query: the order of comments, the oldest first.
+    place: the pull request, in words. path: of its comments. items: of single comments. replacing: the HTTP method that changes one.
+    writer, identity: the key of the author in a comment, and the author's key that identifies it, whose values are of a `kind`.
+    whoami: asks for the identity that writes with this token. query: asks for the oldest comments first.
     """
 
     client: ApiClient
@@ -66,15 +66,15 @@ class Forge:
         return self.whoami(self.client)
 
     def comments(self) -> Iterator[PostedComment]:
-        """Yield every comment of every page, up to the first page that is empty. Raises InputError for pages without an end."""
+        """Yield every comment, up to the first empty page. Raises InputError where there is none."""
         where = f"GET {self.client.root}{self.path}"
-        for page in range(1, PAGES + 1):
+        for page in range(1, MOST_PAGES + 1):
             answer = self.client.call("GET", self.path, query={"per_page": PER_PAGE, "page": page, **self.query})
             comments = [self._read(each, where) for each in expect(answer, list, "a page of comments", where)]
             if not comments:
                 return
             yield from comments
-        raise InputError(f"{where}: expected at most {PAGES:,} pages of comments, found more")
+        raise InputError(f"{where}: expected at most {MOST_PAGES:,} pages of comments, found more")
 
     def create(self, body: str) -> None:
         self.client.call("POST", self.path, {"body": body})
@@ -97,15 +97,17 @@ class Forge:
 
 
 def expect(value: Any, kind: type[T], what: str, where: str) -> T:
-    """Return a part of the answer to a question. Raises InputError where it is of another kind."""
+    """Return a part of an answer. Raises InputError where it is of another kind."""
     if not isinstance(value, kind) or isinstance(value, bool):
-        other = KINDS.get(type(value), "nothing")
-        raise InputError(f"{where}: {what}: expected {KINDS[kind]} in the server's answer, found {other}")
+        other = KIND_NAMES.get(type(value), "nothing")
+        raise InputError(f"{where}: {what}: expected {KIND_NAMES[kind]} in the server's answer, found {other}")
     return value
 
 
-def github_pull(repository: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = silent) -> Forge:
-    """Return the pull request of a GitHub workflow; flags come before the environment. Raises InputError for what neither says."""
+def github_pull(
+    repository: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = ignore_wait
+) -> Forge:
+    """Return the pull request of a GitHub workflow, by flags, else by the environment. Raises InputError for what neither states."""
     name = _either("--repository", repository, "GITHUB_REPOSITORY")
     if not _REPOSITORY.fullmatch(name) or set(name.split("/")) & {".", ".."}:
         raise InputError(f"--repository: expected OWNER/NAME, found {name!r}")
@@ -118,7 +120,7 @@ def github_pull(repository: str | None, number: int | None, api: str | None, pat
 
 
 def _github_login(client: ApiClient) -> str:
-    """Ask GraphQL, which tells the login to every kind of token, the rest of the API not to a workflow's."""
+    """Return the login of the token, by GraphQL, as the REST API does not tell it to a workflow's token."""
     address = client.root.removesuffix("/v3") + "/graphql"
     where, answer = f"POST {address}", client.call("POST", address, {"query": "query { viewer { login } }"})
     data = expect(expect(answer, dict, "an answer", where).get("data"), dict, "data", where)
@@ -128,8 +130,8 @@ def _github_login(client: ApiClient) -> str:
     return login
 
 
-def gitlab_merge(project: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = silent) -> Forge:
-    """Return the merge request of a GitLab pipeline; flags come before the environment. Raises InputError for what neither says."""
+def gitlab_merge(project: str | None, number: int | None, api: str | None, patience: float, on_wait: OnWait = ignore_wait) -> Forge:
+    """Return the merge request of a GitLab pipeline, by flags, else by the environment. Raises InputError for what neither states."""
     name = _either("--project", project, "CI_MERGE_REQUEST_PROJECT_ID")
     if not _PROJECT.fullmatch(name):
         raise InputError(f"--project: expected a number or a path such as GROUP/NAME, found {name!r}")
@@ -155,7 +157,7 @@ def _gitlab_user(client: ApiClient) -> int:
 
 
 def _gitlab_job_owner(client: ApiClient) -> int:
-    """Ask for the job of a CI job's token: the API knows it by that alone."""
+    """Return the user of a CI job's token, for which the API has the job alone."""
     where = f"GET {client.root}/job"
     user = expect(expect(client.call("GET", "/job"), dict, "who writes", where).get("user"), dict, "who runs the job", where)
     return expect(user.get("id"), int, "id of who writes", where)
@@ -212,8 +214,8 @@ def marker(name: str | None) -> str:
     return f"<!-- dpcli:gate{'' if name is None else f' {name}'} -->"
 
 
-def keep(forge: Forge, mark: str, text: str, news: bool) -> Done:
-    """Give the comment that has the marker this text, or write a new one where there is news.
+def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Done:
+    """Give the comment with the marker this text, or write a new one where there is news.
 
     Only a comment that the token's owner wrote counts. Of several, which two jobs at once may have written, the oldest stays. Raises
     InputError as the forge does.
@@ -222,7 +224,7 @@ def keep(forge: Forge, mark: str, text: str, news: bool) -> Done:
     author = forge.author() if marked else None
     own = list({comment.number: comment for comment in marked if comment.author == author}.values())  # one may be on two pages
     if not own:
-        if not news:
+        if not has_news:
             return "not written: nothing rises"
         forge.create(text)
         return "written"

@@ -1,4 +1,4 @@
-"""The comment of a pull request."""
+"""Registered here: the command comment."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcli import __version__
 from dpcli.analysis.account import Account
-from dpcli.analysis.rho import RhoVerdict, epsilon_of_rho, warning_level
+from dpcli.analysis.budget_verdict import RhoVerdict, epsilon_of_rho, warning_level
 from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.words import has_words, is_silent

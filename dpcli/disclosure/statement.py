@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpcli.analysis.budget_verdict import warning_level
 from dpcli.analysis.curve import trade_off
 from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
-from dpcli.analysis.rho import warning_level
 from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.disclosure.item_answers import at_most, charged, listing, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter

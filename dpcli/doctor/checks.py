@@ -1,4 +1,4 @@
-"""Facts about this machine, each with a verdict and advice: versions, SQLite, the file system, random numbers. Imports nothing heavy."""
+"""The checks of `dpcli doctor`: versions, SQLite, file system, random numbers, clock and git, each with a verdict and advice."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from dpcli.ledger.stores.sqlite_file import NETWORK
 
 Verdict = Literal["ok", "warn", "fail", "absent"]
 
-ROOM = 100 * 2**20  # bytes below which a ledger may soon be unable to write
+LEAST_FREE = 100 * 2**20  # bytes; with less, a ledger may soon be unable to write
 EARLIEST, LATEST = 1_704_067_200, 4_102_444_800  # 2024-01-01, 2100-01-01: a clock outside of it is wrong
-WAL_SINCE = (3, 51, 3)  # the first version whose write-ahead log with synchronous = FULL loses nothing either
-SHARED = NETWORK | {"9p", "virtiofs"}  # the last two lie on one machine as a rule, and may be shared
-MEMORY = frozenset({"tmpfs", "ramfs"})
+DURABLE_WAL = (3, 51, 3)  # the first version whose write-ahead log with synchronous = FULL loses nothing
+SHARED_FILE_SYSTEMS = NETWORK | {"9p", "virtiofs"}  # the last two are usually of one machine, but may be shared
+MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 THREADS = {0: "single-threaded", 1: "multi-threaded", 2: "multi-threaded", 3: "serialized"}
 
 
-OF_DEVELOPERS = frozenset({"bench", "test", "test-core"})  # extras that no command needs
+DEVELOPER_EXTRAS = frozenset({"bench", "test", "test-core"})  # no command needs them
 COMPARISONS = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -45,7 +45,7 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact about this machine. advice: what to do, if anything; absent: not there, and not needed."""
+    """A fact about this machine. verdict: "absent" for something missing that is not needed. advice: what to do, if anything."""
 
     name: str
     value: str
@@ -55,7 +55,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A package and the versions of it that will do. conditions: such as ">=1.6,<1.7"; extra: empty where dpcli itself needs it."""
+    """A package and its supported versions. conditions: such as ">=1.6,<1.7". extra: "" where dpcli itself needs it."""
 
     name: str
     conditions: str
@@ -65,30 +65,30 @@ class Requirement:
         return self.name + self.conditions
 
     def met(self, version: str) -> bool:
-        """Return whether a version meets every condition; one that is not understood is not met, a pre-release counts as its release."""
+        """Return whether a version meets every condition; an unreadable condition is not met, a pre-release counts as its release."""
         conditions = [_CONDITION.fullmatch(one) for one in self.conditions.split(",")] if self.conditions else []
         return all(one is not None and COMPARISONS[one[1]](_numbers(version), _numbers(one[2])) for one in conditions)
 
 
 def declared() -> Iterator[Requirement]:
-    """Yield what a command may need, in the order of the metadata: a package of several extras once for each.
+    """Yield the requirements in the order of the metadata, a package of several extras once for each.
 
     Raises:
         importlib.metadata.PackageNotFoundError: dpcli is run without an installation.
     """
     for text in importlib.metadata.requires("dpcli") or ():
         match = _REQUIREMENT.fullmatch(text)
-        if match and match[1] != "dpcli" and match[3] not in OF_DEVELOPERS:
+        if match and match[1] != "dpcli" and match[3] not in DEVELOPER_EXTRAS:
             yield Requirement(match[1], match[2].strip(), match[3] or "")
 
 
 def python_needed() -> Requirement:
-    """Return the versions of Python that will do; raises as `declared` does."""
+    """Return the supported versions of Python; raises as `declared` does."""
     return Requirement("python", importlib.metadata.metadata("dpcli")["Requires-Python"])
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """(1, 26) of "1.26.0rc1": the leading numbers, without the zeros at their end."""
+    """Return the leading numbers without zeros at their end: (1, 26) for "1.26.0rc1"."""
     leading = _NUMBERS.match(version)
     numbers = [int(part) for part in leading[0].split(".")] if leading else []
     while numbers and not numbers[-1]:
@@ -97,13 +97,12 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def examine(ledger: str | None = None) -> tuple[Fact, ...]:
-    """Every fact. ledger: a ledger file, there or to be made, whose place is looked at instead of the current directory."""
-
+    """Return every fact. ledger: a ledger, existing or planned, whose folder is examined instead of the current directory."""
     return (*_versions(), *database(), *storage(ledger), *_randomness(), *_clock(), _git())
 
 
 def _versions() -> Iterator[Fact]:
-    """dpcli, Python, and what the metadata of the installed dpcli require."""
+    """Examine dpcli, Python, and the packages that dpcli requires."""
     try:
         installed, python, requirements = importlib.metadata.version("dpcli"), python_needed(), tuple(declared())
     except importlib.metadata.PackageNotFoundError:
@@ -116,12 +115,12 @@ def _versions() -> Iterator[Fact]:
         advice = f"pip install it again: what it is compared with are the versions that {installed} needs"
         yield Fact("dpcli", f"{__version__}, installed as {installed}", "warn", advice)
     value = f"{platform.python_version()} ({platform.python_implementation()}, {platform.machine()})"
-    yield _judged("python", value, not python.met(platform.python_version()), f"install Python {python.conditions}")
+    yield _fact("python", value, not python.met(platform.python_version()), f"install Python {python.conditions}")
     yield from map(_package, requirements)
 
 
 def _package(requirement: Requirement) -> Fact:
-    """Compare the installed version with what is needed, by its metadata: importing some of these takes seconds."""
+    """Compare the installed version with the requirement, by metadata, as importing some packages takes seconds."""
     extra = requirement.extra
     name = f"{requirement.name} (extra {extra})" if extra else requirement.name
     try:
@@ -131,15 +130,16 @@ def _package(requirement: Requirement) -> Fact:
             return Fact(name, "not installed", "absent", f"pip install 'dpcli[{extra}]' where it is wanted")
         return Fact(name, "not installed", "fail", f"pip install '{requirement}'")
     also = ": with other versions its commands may fail" if extra else ""
-    return _judged(name, version, not requirement.met(version), f"pip install '{requirement}'{also}", "warn" if extra else "fail")
+    return _fact(name, version, not requirement.met(version), f"pip install '{requirement}'{also}", "warn" if extra else "fail")
 
 
-def _judged(name: str, value: str, wrong: bool, advice: str, verdict: Verdict = "fail") -> Fact:
-    return Fact(name, value, verdict, advice) if wrong else Fact(name, value, "ok")
+def _fact(name: str, value: str, is_wrong: bool, advice: str, verdict: Verdict = "fail") -> Fact:
+    """Return the fact with this verdict and advice where it is wrong, else with "ok"."""
+    return Fact(name, value, verdict, advice) if is_wrong else Fact(name, value, "ok")
 
 
 def _randomness() -> Iterator[Fact]:
-    """Examine the source of `secrets` and `os.urandom`: the operating system, which mixes in what hardware it has."""
+    """Examine the operating system's random numbers, from which all noise is drawn."""
     try:
         first, second = os.urandom(32), os.urandom(32)
     except (NotImplementedError, OSError) as error:
@@ -148,7 +148,7 @@ def _randomness() -> Iterator[Fact]:
     source = "getrandom(2)" if hasattr(os, "getrandom") else "the operating system"
     stuck = first == second
     value = f"{source}, by os.urandom" + (": the same bytes twice" if stuck else "")
-    yield _judged("random numbers", value, stuck, "draw no noise on this machine")
+    yield _fact("random numbers", value, stuck, "draw no noise on this machine")
 
 
 def _clock() -> Iterator[Fact]:
@@ -157,7 +157,7 @@ def _clock() -> Iterator[Fact]:
 
     now = datetime.datetime.now(datetime.UTC)
     wrong = not EARLIEST <= now.timestamp() < LATEST
-    yield _judged("clock", now.isoformat(timespec="seconds"), wrong, "set the clock: waivers expire by it")
+    yield _fact("clock", now.isoformat(timespec="seconds"), wrong, "set the clock: waivers expire by it")
     yield Fact("time zone", f"{now.astimezone().tzname()} (dates are compared in UTC)", "ok")
 
 
@@ -169,7 +169,7 @@ def _git() -> Fact:
 
 
 def healthy(facts: tuple[Fact, ...]) -> bool:
-    """Return whether nothing that dpcli needs is broken."""
+    """Return whether everything that dpcli needs works."""
     return not any(fact.verdict == "fail" for fact in facts)
 
 
@@ -182,15 +182,15 @@ def database() -> Iterator[Fact]:
         return
     yield Fact("SQLite", sqlite3.sqlite_version, "ok")
     threads = sqlite3.threadsafety
-    yield _judged("SQLite threads", THREADS[threads], threads == 0, "use a ledger from one thread only", "warn")
+    yield _fact("SQLite threads", THREADS[threads], threads == 0, "use a ledger from one thread only", "warn")
     yield _durability(sqlite3.sqlite_version_info)
 
 
 def _durability(version: tuple[int, ...]) -> Fact:
-    """Try the mode that ledgers use on a file of its own."""
+    """Try the ledgers' settings on a file of its own."""
     import sqlite3
 
-    name, later = "ledger durability", "" if version >= WAL_SINCE else "; WAL would need SQLite 3.51.3"
+    name, later = "ledger durability", "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
     try:
         with tempfile.TemporaryDirectory() as folder:
             connection = sqlite3.connect(Path(folder, "probe.sqlite"))
@@ -219,13 +219,15 @@ def storage(ledger: str | None) -> Iterator[Fact]:
     yield _file_system(folder, where)
     free = shutil.disk_usage(folder).free
     size = f"{free / 2**30:.1f} GiB" if free >= 2**30 else f"{free / 2**20:.0f} MiB"
-    yield _judged(f"free space, {where}", size, free < ROOM, "make room: a ledger that cannot write refuses every spend", "warn")
+    yield _fact(
+        f"free space, {where}", size, free < LEAST_FREE, "make room: a ledger that cannot write refuses every spend", "warn"
+    )
     if not os.access(folder, os.W_OK | os.X_OK):
         yield Fact(f"{where} writable", "no", "warn", "a ledger writes its journal into the same folder, which must be writable")
 
 
 def _server(url: str) -> Fact:
-    """A ledger in a database: whether it can be opened from here."""
+    """Check that a ledger in a database can be opened from here."""
     try:
         store = open_store(url)
     except LedgerError as error:
@@ -245,17 +247,17 @@ def _file_system(folder: Path, where: str) -> Fact:
     name, kind = f"file system, {where}", mounted(folder)
     if kind is None:
         return Fact(name, "unknown on this system", "absent", "keep ledgers on a local disk")
-    if kind in SHARED:
+    if kind in SHARED_FILE_SYSTEMS:
         return Fact(name, kind, "warn", "SQLite's locks are unreliable on network file systems: use a local disk")
-    if kind in MEMORY:
+    if kind in MEMORY_FILE_SYSTEMS:
         return Fact(name, kind, "warn", "it is gone after a restart: keep ledgers on a disk")
     return Fact(name, kind, "ok")
 
 
 def mounted(folder: Path, table: str | None = None) -> str | None:
-    """Return the type of the file system that holds a folder, by the longest mount point above it; None where no table tells.
+    """Return the type of the file system of a folder, by the longest mount point above it; None where that is unknown.
 
-    table: in the form of /proc/mounts, which is read where it is None.
+    table: text as in /proc/mounts, read where None.
     """
     if table is None:
         try:
@@ -274,7 +276,7 @@ def mounted(folder: Path, table: str | None = None) -> str | None:
 
 
 def _unescaped(point: str) -> str:
-    """Mount points write blanks as \\040 and the like."""
+    """Return a mount point with its escaped blanks (\\040 and the like) as they are."""
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         point = point.replace(code, character)
     return point

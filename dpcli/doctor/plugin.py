@@ -1,4 +1,4 @@
-"""The commands that say what this machine has."""
+"""Registered here: the commands doctor and version."""
 
 from __future__ import annotations
 

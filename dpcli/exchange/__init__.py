@@ -1,1 +1,1 @@
-"""Records of a private run in other libraries, as a pipeline, and a pipeline as they keep it."""
+"""Import of other libraries' records of a private run as pipelines, and export of pipelines to their formats."""

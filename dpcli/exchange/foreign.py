@@ -1,4 +1,4 @@
-"""Tables of other libraries, whose fields are all asked for by name, and the pipeline files that are made of them."""
+"""Tables of other libraries' records, with every field checked, and the pipeline files made of them."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ class ForeignTable:
     name: str
     fields: Mapping[str, Any]
 
-    def only(
+    def require_fields(
         self, needed: Collection[str], optional: Collection[str] = (), ignored: Collection[str] | None = None, hint: str = ""
     ) -> None:
         """Raise InputError where a field is missing, or has no known meaning.
 
-        ignored: what --ignore names; None where there is no such flag. hint: what else to say of a field that is not known.
+        ignored: what --ignore names; None where there is no such flag. hint: advice about an unknown field.
         """
         missing = [field for field in needed if field not in self.fields]
         strange = [field for field in self.fields if field not in (*needed, *optional, *(ignored or ()))]
@@ -116,28 +116,28 @@ class ForeignTable:
         """Return a finite number. Raises InputError where it is none."""
         value = self.fields[field]
         if type(value) not in (int, float) or not abs(value) < 1e300:
-            raise self.refused(f"expected {field} to be a finite number, found {described(value)}")
+            raise self.refused(f"expected {field} to be a finite number, found {in_words(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
         """Return a whole number >= 1. Raises InputError where it is none."""
         value = self.fields[field]
         if type(value) is not int or not 1 <= value <= 10**18:
-            raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {described(value)}")
+            raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {in_words(value)}")
         return value
 
-    def truth(self, field: str) -> bool:
+    def boolean(self, field: str) -> bool:
         """Return true or false. Raises InputError where it is neither."""
         value = self.fields[field]
         if type(value) is not bool:
-            raise self.refused(f"expected {field} to be true or false, found {described(value)}")
+            raise self.refused(f"expected {field} to be true or false, found {in_words(value)}")
         return value
 
     def table(self, field: str, name: str | None = None) -> ForeignTable:
         """Return the table inside. Raises InputError where it is none."""
         value = self.fields[field]
         if not isinstance(value, dict):
-            raise self.refused(f"expected {field} to be a table, found {described(value)}")
+            raise self.refused(f"expected {field} to be a table, found {in_words(value)}")
         return ForeignTable(name or field, value)
 
     def has(self, field: str) -> bool:
@@ -148,9 +148,11 @@ class ForeignTable:
         return InputError(f"{self.name}: {why}")
 
 
-def described(value: Any) -> str:
+def in_words(value: Any) -> str:
     """Return a value as messages show it."""
-    return value.name if isinstance(value, ForeignTable) else "a list" if isinstance(value, tuple) else shown(value)
+    if isinstance(value, ForeignTable):
+        return value.name
+    return "a list" if isinstance(value, tuple) else shown(value)
 
 
 def read_fields(data: bytes, name: str) -> ForeignTable:
@@ -164,12 +166,12 @@ def read_fields(data: bytes, name: str) -> ForeignTable:
 def read_json(data: bytes, name: str) -> Any:
     """Return the value that JSON states. Raises InputError where it is none, or states a field twice."""
     try:
-        return json.loads(data, object_pairs_hook=lambda pairs: _once(pairs, name))
+        return json.loads(data, object_pairs_hook=lambda pairs: _unique_fields(pairs, name))
     except (ValueError, RecursionError):
         raise NotJson(f"{name}: not JSON") from None
 
 
-def _once(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any]:
+def _unique_fields(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for field, value in pairs:
         if field in fields:
@@ -188,21 +190,21 @@ def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> di
     return {**known, **asserted.table}
 
 
-def pure_or_approximate(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
+def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
     """Return the keys of an entry that is (epsilon, delta)-DP for the unit: of pure epsilon, where delta is 0."""
     if delta == 0.0:
         return {"type": "pure-dp", "epsilon": epsilon, "stated_for": "unit"}
     return {"type": "approx-dp", "epsilon": epsilon, "delta": delta, "stated_for": "unit"}
 
 
-def concentrated(rho: float, delta: float, where: ForeignTable) -> dict[str, Any]:
+def zcdp_entry(rho: float, delta: float, where: ForeignTable) -> dict[str, Any]:
     """Return the keys of an entry that is rho-zCDP for the unit. Raises InputError for rho-zCDP that holds but for a delta."""
     if delta != 0.0:
         raise where.refused(f"expected zCDP without a delta, found delta = {delta:g}: no mechanism of a file says that it may fail")
     return {"type": "zcdp", "rho": rho, "stated_for": "unit"}
 
 
-def tables_carried(
+def carried_tables(
     carried: Mapping[str, Any], asserted: Asserted, exported: Callable[[Pipeline], Any], content: Any
 ) -> dict[str, Any]:
     """Return the tables of the file to write: those that the file carries, and what is asserted where they are silent.
@@ -210,8 +212,8 @@ def tables_carried(
     exported: makes of a pipeline the content that the file should have. content: what it has. Raises InputError where the two differ,
     before or after what is asserted, or the tables are not these two or contradict what is asserted.
     """
-    plain = plain_copy(carried, PART)
-    ForeignTable(PART, plain).only(TABLES)
+    plain = json_copy(carried, PART)
+    ForeignTable(PART, plain).require_fields(TABLES)
     tables = {key: plain[key] for key in TABLES}
     _require_same(tables, exported, content)
     if any(tables["privacy"].get(key, 1) != value for key, value in asserted.table.items() if key in WHOM):
@@ -228,7 +230,7 @@ def _require_same(tables: Mapping[str, Any], exported: Callable[[Pipeline], Any]
         )
 
 
-def plain_copy(value: Any, name: str) -> Any:
+def json_copy(value: Any, name: str) -> Any:
     """Return the value as JSON has it, tuples as lists, bounded, as what is shared is copied.
 
     Raises InputError where something in it is no value of JSON, it is deeper than MAX_DEPTH, as what holds itself is, or has more than

@@ -35,7 +35,7 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
     whoever knows it knows the noise. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
     """
     config = read_fields(data, place)
-    config.only(NEEDED, OPTIONAL, ignored)
+    config.require_fields(NEEDED, OPTIONAL, ignored)
     if not config.has("noise_multiplier"):
         raise config.refused(
             "expected noise_multiplier, found null, which is calibrated at the first step: take the fields of "
@@ -69,21 +69,21 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
 
 
 def _require_bounds(config: ForeignTable) -> None:
-    """Raises InputError where no bound on a gradient is stated, or another field is no such value."""
+    """Raise InputError where no bound on a gradient is stated, or a field has a wrong value."""
     if config.number("clipping_norm") <= 0.0:
         raise config.refused(f"expected clipping_norm > 0, found {config.number('clipping_norm'):g}")
     if "rescale_to_unit_norm" in config.fields:
-        config.truth("rescale_to_unit_norm")
+        config.boolean("rescale_to_unit_norm")
     if config.has("microbatch_size"):
         config.count("microbatch_size")
 
 
 def _require_drawn(config: ForeignTable, sampling: str, ignored: Collection[str]) -> None:
-    """Raises InputError where the config says otherwise how batches were drawn."""
+    """Raise InputError where the config contradicts --sampling."""
     field = "poisson_sampling_in_fit"
     if field not in config.fields:
         return
-    inside = config.truth(field)
+    inside = config.boolean(field)
     if inside and sampling != "poisson":
         raise config.refused(f"expected --sampling poisson, which {field} says, found {sampling}")
     if not inside and sampling == "poisson" and field not in ignored:

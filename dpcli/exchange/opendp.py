@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from dpcli.exchange.foreign import (
     COMMENTS,
     Asserted,
     ForeignTable,
-    concentrated,
+    dp_entry,
     file_of,
-    pure_or_approximate,
     read_fields,
     with_asserted,
+    zcdp_entry,
 )
 from dpcli.file.toml.shown import escaped, shown
 
@@ -31,11 +31,7 @@ METRICS = {
     "symmetric_id_distance": ("add-remove", IDENTIFIERS),
     "change_one_id_distance": ("replace-one", IDENTIFIERS),
 }
-Loss = Callable[[ForeignTable, float, float], dict[str, Any]]
-MEASURES: dict[str, Loss] = {
-    "max_divergence": lambda where, epsilon, delta: pure_or_approximate(epsilon, delta),
-    "zero_concentrated_divergence": lambda where, rho, delta: concentrated(rho, delta, where),
-}
+MEASURES = ("max_divergence", "zero_concentrated_divergence")
 
 
 def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
@@ -51,7 +47,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
         )
     space, losses = COMPOSITIONS[name](call, ignored)
     metric, arguments = _called(space.table("input_metric"), ignored)
-    arguments.only((), ("identifier",), ignored)
+    arguments.require_fields((), ("identifier",), ignored)
     if metric not in METRICS:
         raise call.refused(f"expected input_metric among {', '.join(METRICS)}, found {escaped(metric[:80])}: a file counts records")
     adjacency, record = METRICS[metric]
@@ -66,7 +62,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
 
 def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, ForeignTable]:
     """Return the constructor that a table calls, and its arguments."""
-    table.only(CALL, REST, ignored)
+    table.require_fields(CALL, REST, ignored)
     name = table.fields["__function__"]
     if type(name) is not str:
         raise table.refused(f"expected __function__ to be a name, found {shown(name)}")
@@ -76,8 +72,8 @@ def _called(table: ForeignTable, ignored: Collection[str]) -> tuple[str, Foreign
 
 
 def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
-    """Losses that are set aside, one for each query."""
-    call.only((*SPACE, "d_in", "d_mids"), (), ignored)
+    """Return the losses that are set aside, one for each query."""
+    call.require_fields((*SPACE, "d_in", "d_mids"), (), ignored)
     losses = call.fields["d_mids"]
     if not isinstance(losses, list) or not losses:
         raise call.refused(f"expected d_mids to be a list of losses, found {shown(losses)}")
@@ -86,11 +82,11 @@ def _parts(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, 
 
 def _filter(call: ForeignTable, ignored: Collection[str]) -> tuple[ForeignTable, list[Any]]:
     """Return the one loss that all queries together stay within."""
-    call.only(("odometer", "d_in", "d_out"), (), ignored)
+    call.require_fields(("odometer", "d_in", "d_out"), (), ignored)
     name, odometer = _called(call.table("odometer"), ignored)
     if name != "make_fully_adaptive_composition":
         raise call.refused(f"expected the odometer make_fully_adaptive_composition, found {escaped(name[:80])}")
-    odometer.only(SPACE, (), ignored)
+    odometer.require_fields(SPACE, (), ignored)
     return odometer, [call.fields["d_out"]]
 
 
@@ -99,16 +95,17 @@ def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collec
     name, arguments = _called(measure, ignored)
     approximate = name == "approximate"
     if approximate:
-        arguments.only(("measure",), (), ignored)
+        arguments.require_fields(("measure",), (), ignored)
         name, arguments = _called(arguments.table("measure"), ignored)
     if name not in MEASURES:
         raise call.refused(f"expected output_measure among {', '.join(MEASURES)}, found {escaped(name[:80])}")
-    arguments.only((), (), ignored)
+    arguments.require_fields((), (), ignored)
     pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
     if approximate and (not isinstance(pair, list) or len(pair) != 2):
         raise call.refused(f"expected a loss with its delta, found {shown(loss)}")
     values = ForeignTable(call.name, dict(zip(("loss", "delta"), pair if approximate and pair else (loss, 0.0), strict=True)))
-    return MEASURES[name](call, values.number("loss"), values.number("delta"))
+    value, delta = values.number("loss"), values.number("delta")
+    return dp_entry(value, delta) if name == "max_divergence" else zcdp_entry(value, delta, call)
 
 
 COMPOSITIONS = {"make_adaptive_composition": _parts, "make_privacy_filter": _filter}

@@ -1,4 +1,4 @@
-"""The records of other libraries, read and written."""
+"""Registered here: the commands import and export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A csv with the noise of each step, or stage, as one entry whose lists are the columns."""
+"""A csv of the noise of each step or stage as one entry, in which each column is a list."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dpcli.exchange.foreign import Asserted, file_of
 from dpcli.file.pipeline.series import MOST
 from dpcli.file.toml.shown import escaped
 
-WIDTH = 120
-UNBROKEN = "\xa0"  # a space at which no line ends
-LISTED = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines of numbers
+WIDTH = 120  # columns of the file that is made
+NO_BREAK_SPACE = "\xa0"
+LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # lines that may hold long lists of numbers
 Number = int | float
 Stage = Mapping[str, Number]
-LARGEST = 64 * 1024 * 1024  # bytes of a csv
+MOST_BYTES = 64 * 1024 * 1024  # of a csv
 Row = tuple[Number, ...]
-COLUMN_SYNONYMS = {  # as Opacus, the PRV accountant and TensorFlow Privacy call them
+COLUMN_SYNONYMS = {  # names in Opacus, the PRV accountant and TensorFlow Privacy
     "sigma": "noise_multiplier",
     "noise": "noise_multiplier",
     "q": "sampling_rate",
@@ -33,11 +33,11 @@ COLUMN_SYNONYMS = {  # as Opacus, the PRV accountant and TensorFlow Privacy call
     "sampling_probability": "sampling_rate",
     "num_steps": "steps",
 }
-SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # what [[mechanism]] sampling calls them
+SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # by columns, the keys of a sampling table
 
 
 def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
-    """Runs of rows that differ in nothing but their steps as one, with the steps of all."""
+    """Join neighbouring rows that differ in their steps alone."""
     parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in rows)
     return [{**each, "steps": sum(steps for _, steps in run)} for each, run in groupby(parted, key=lambda pair: pair[0])]
 
@@ -50,24 +50,24 @@ def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, A
     """
     if not 0 < len(stages) <= MOST:
         raise InputError(f"expected 1 to {MOST:,} stages, equal ones that follow each other taken as one, found {len(stages):,}")
-    columns = {key: _value([stage[key] for stage in stages]) for key in stages[0]}
+    columns = {key: _joint_value([stage[key] for stage in stages]) for key in stages[0]}
     noise, steps = columns.pop("noise_multiplier"), columns.pop("steps")
     own = {"sample": "own"} if len(stages) > 1 else {}
     sampling = {"scheme": scheme, **columns}
     return {"name": name, "type": "gaussian", **own, "noise_multiplier": noise, "steps": steps, "sampling": sampling}
 
 
-def _value(values: Sequence[Number]) -> Number | list[Number]:
+def _joint_value(values: Sequence[Number]) -> Number | list[Number]:
     return values[0] if len(set(values)) == 1 else list(values)
 
 
 def wrapped(line: str) -> list[str]:
-    """Long lists of numbers on several lines, which TOML allows nowhere else."""
-    if not line.startswith(LISTED) or len(line) <= WIDTH:
+    """Return a line with a long list of numbers as several lines."""
+    if not line.startswith(LIST_KEYS) or len(line) <= WIDTH:
         return [line]
-    kept = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", UNBROKEN), line)
+    kept = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", NO_BREAK_SPACE), line)
     parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    return [part.replace(UNBROKEN, " ") for part in parts]
+    return [part.replace(NO_BREAK_SPACE, " ") for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ScheduleColumn:
     rule: Constraint
 
     def value(self, text: str) -> Number:
-        """Raises InputError where it is none."""
+        """Return the number in a cell. Raises InputError for another text."""
         try:
             number = self.read(text)
             if math.isfinite(number) and self.rule.holds(number):

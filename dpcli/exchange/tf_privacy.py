@@ -13,10 +13,17 @@ from dpcli.file.toml.shown import escaped
 
 PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")
 FLAG = re.compile(r"--?([A-Za-z]\w*)(?:=(.*))?", re.DOTALL)
+TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def _truth(text: str) -> bool:
+    return TRUTHS[text.lower()]
+
+
 NEEDED: dict[str, Callable[[str], Any]] = {"N": int, "batch_size": int, "noise_multiplier": float, "epochs": float}
 OPTIONAL: dict[str, Callable[[str], Any]] = {
     "delta": float,
-    "used_microbatching": lambda text: {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}[text.lower()],
+    "used_microbatching": _truth,
     "max_examples_per_user": int,
     "accountant_type": {"RDP": "RDP", "PLD": "PLD"}.__getitem__,
 }
@@ -35,12 +42,15 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
     privacy. Raises InputError for flags that are missing, unknown or repeated; InvalidFile where the reader refuses the values.
     """
     flags = _flags(data, ignored, place)
-    flags.only(NEEDED, OPTIONAL, ignored)
+    flags.require_fields(NEEDED, OPTIONAL, ignored)
     halved = flags.fields.get(SWITCH, True)
+    delta = DELTA if asserted.delta is None else asserted.delta
+    if flags.has("delta"):
+        delta = flags.number("delta")
     known = {
         "adjacency": asserted.adjacency or "add-remove",
         "dataset_size": flags.count("N"),
-        "delta": flags.number("delta") if flags.has("delta") else DELTA if asserted.delta is None else asserted.delta,
+        "delta": delta,
     }
     if flags.has("max_examples_per_user") and asserted.unit != "example":
         known |= {"unit": asserted.unit or "user", "max_contributions": flags.count("max_examples_per_user")}
@@ -87,7 +97,7 @@ def _words(data: bytes, place: str) -> Sequence[str]:
 
 
 def _pairs(words: Sequence[str], place: str) -> Iterator[tuple[str, str | None]]:
-    """Names and values; a value is behind an equals sign, or the next word where that is no flag."""
+    """Yield each flag and its value: behind an equals sign, or in the next word where that is no flag."""
     rest = list(words)[::-1]
     while rest:
         word = rest.pop()

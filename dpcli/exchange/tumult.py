@@ -1,30 +1,30 @@
-"""The budget of a Session of Tumult Analytics 0.21 and what it protects: from it, and to it, as one stated guarantee."""
+"""The budget of a Session of Tumult Analytics 0.21 as one stated guarantee in a pipeline file, and back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.exchange.foreign import (
     COMMENTS,
     Asserted,
     ForeignTable,
-    concentrated,
+    dp_entry,
     file_of,
-    pure_or_approximate,
     read_fields,
     with_asserted,
+    zcdp_entry,
 )
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.shown import escaped, quoted, shown
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
-BUDGETS: dict[str, tuple[tuple[str, ...], Callable[[ForeignTable], dict[str, Any]]]] = {
-    "PureDPBudget": (("epsilon",), lambda budget: pure_or_approximate(budget.number("epsilon"))),
-    "ApproxDPBudget": (("epsilon", "delta"), lambda budget: pure_or_approximate(budget.number("epsilon"), budget.number("delta"))),
-    "RhoZCDPBudget": (("rho",), lambda budget: concentrated(budget.number("rho"), 0.0, budget)),
+BUDGETS: dict[str, tuple[str, ...]] = {
+    "PureDPBudget": ("epsilon",),
+    "ApproxDPBudget": ("epsilon", "delta"),
+    "RhoZCDPBudget": ("rho",),
 }
 ROWS, IDENTIFIERS = "rows of all tables together", "identifiers: one record is all rows of one"
 CHANGES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
@@ -35,11 +35,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 REFUSED = {
     "AddMaxRowsInMaxGroups": "it bounds groups, which no unit of a file does: state AddMaxRows where a unit stays within as many rows"
 }
-BUDGET_OF: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "pure-dp": lambda spec: {"type": "PureDPBudget", "epsilon": spec.epsilon},
-    "approx-dp": lambda spec: {"type": "ApproxDPBudget", "epsilon": spec.epsilon, "delta": spec.delta},
-    "zcdp": lambda spec: {"type": "RhoZCDPBudget", "rho": spec.rho},
-}
+BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "RhoZCDPBudget"}
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
@@ -49,40 +45,53 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     about privacy. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
     """
     session = read_fields(data, place)
-    session.only(("privacy_budget", "protected_changes"), (), ignored)
+    session.require_fields(("privacy_budget", "protected_changes"), (), ignored)
     name, budget = _typed(session.table("privacy_budget"), BUDGETS)
-    fields, keys = BUDGETS[name]
-    budget.only(fields, (), ignored)
+    budget.require_fields(BUDGETS[name], (), ignored)
     changes = session.table("protected_changes")
     counted = [_change(changes.table(table, f"{place}: {escaped(table[:80])}"), ignored) for table in changes.fields]
-    kinds = {kind for _, kind, _ in counted}
+    kinds = {change.kind for change in counted}
     if len(kinds) != 1:
         raise session.refused(
             "expected protected_changes of rows alone or of identifiers alone, found " + ("both" if kinds else "none")
         )
     (kind,) = kinds
     # One identifier has its rows in every table of its space.
-    known = {"adjacency": "add-remove", "max_contributions": sum({space: count for space, _, count in counted}.values())}
+    known = {"adjacency": "add-remove", "max_contributions": sum({change.space: change.records for change in counted}.values())}
     privacy = {**with_asserted(known, asserted, place), "releases": "outputs"}
     heading = ("From a Session of Tumult Analytics: its budget, not what was spent of it.",)
-    tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **keys(budget)}]}
+    tables = {"format": 1, "privacy": privacy, "mechanism": [{"name": "tumult", **_guarantee(name, budget)}]}
     return file_of(tables, heading, {**COMMENTS, "max_contributions": kind}, place)
 
 
-def _change(change: ForeignTable, ignored: Collection[str]) -> tuple[str, str, int]:
-    """Return the name under which it is added up once, what it counts, and how many of it a unit changes."""
+def _guarantee(name: str, budget: ForeignTable) -> dict[str, Any]:
+    """Return the keys of the entry that states a budget."""
+    if name == "RhoZCDPBudget":
+        return zcdp_entry(budget.number("rho"), 0.0, budget)
+    return dp_entry(budget.number("epsilon"), budget.number("delta") if name == "ApproxDPBudget" else 0.0)
+
+
+class ProtectedChange(NamedTuple):
+    """The records of one table that a unit changes. space: name under which they are counted once. kind: of what they are."""
+
+    space: str
+    kind: str
+    records: int
+
+
+def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
     needed, optional, kind = CHANGES[name]
-    change.only(needed, optional, ignored)
+    change.require_fields(needed, optional, ignored)
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")
     space = change.fields.get("id_space", "default_id_space") if kind is IDENTIFIERS else change.name
     if type(space) is not str:
         raise change.refused(f"expected id_space to be a name, found {shown(space)}")
-    return space, kind, rows
+    return ProtectedChange(space, kind, rows)
 
 
 def _typed(table: ForeignTable, classes: Collection[str]) -> tuple[str, ForeignTable]:
@@ -105,7 +114,9 @@ def session_of(pipeline: Pipeline, table: str) -> str:
         raise InputError(f"mechanism {quoted(entry.name)} cannot be the budget of a Session: {problem}")
     rows = pipeline.privacy.max_contributions or 1
     change = {"type": "AddOneRow"} if rows == 1 else {"type": "AddMaxRows", "max_rows": rows}
-    return json.dumps({"privacy_budget": BUDGET_OF[entry.type](entry.spec), "protected_changes": {table: change}}, indent=2) + "\n"
+    name = BUDGET_OF[entry.type]
+    budget = {"type": name, **{field: getattr(entry.spec, field) for field in BUDGETS[name]}}
+    return json.dumps({"privacy_budget": budget, "protected_changes": {table: change}}, indent=2) + "\n"
 
 
 def _problems(pipeline: Pipeline) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The attack on one noisy count, played with made-up data: two datasets that differ by one unit, and the best test between them."""
+"""A simulation of the best attack on one noisy count: two made-up datasets that differ by one unit, and the likelihood-ratio test."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dpcli.numerics.closed import trade_off
 from dpcli.numerics.closed.trade_off import false_negatives, laplace_missed, total_variation
 
 COUNT = 99  # of the smaller dataset
-EPSILONS = (0.001, 100)
-TRIALS = (10, 1_000_000)
-RATES = (0.01, 0.1, 0.5)  # false positive rates of thresholds in the table, beside those at and between the two counts
-DRAWN = 81  # points of the exact curve
-SPREAD = 20  # steps of either rate in the picture
+EPSILON_RANGE = (0.001, 100)
+TRIALS_RANGE = (10, 1_000_000)
+TABLE_RATES = (0.01, 0.1, 0.5)  # false positive rates of rows of the table, with thresholds at and between the two counts
+CURVE_POINTS = 81  # of the exact curve
+RATE_STEPS = 20  # of the measured curve, in either rate
 CONFIDENCE = 0.95
 ALPHA = 1.0 - CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRate:
-    """A rate as it is, as it was measured, and an interval around that which holds the exact one at 95 %: this rate by itself."""
+    """An exact rate, its measurement, and an interval that contains the exact one at 95 %, for this rate alone."""
 
     exact: float
     measured: float
@@ -55,8 +55,8 @@ class SimulatedBelief:
 class Demo:
     """The best tests of a count with Laplace noise.
 
-    tests: by rising false positive rate; line: the same and more, for a picture. beliefs: at both ends, where they are what (epsilon, 0)-DP
-    allows. guessed, guessed_bound: how often the best guess is right. advantage, advantage_bound: its true positives less its false ones.
+    tests: by rising false positive rate. line: these and more, for a picture. beliefs: at both ends, where they attain the bound.
+    guessed, guessed_bound: how often the best guess is right. advantage, advantage_bound: its true minus false positive rate.
     proved: the lower bound on epsilon that the trials alone give at 95 %.
     """
 
@@ -89,18 +89,18 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
 
     Raises InputError: an epsilon, a number of trials or a seed out of range.
     """
-    _check(epsilon, trials, seed)
+    _require_in_range(epsilon, trials, seed)
     noise = np.random.default_rng(seed).laplace(0.0, 1.0 / epsilon, (2, trials))
     outside, inside = np.sort(noise[0]), np.sort(noise[1] + 1.0)
 
-    def judged(x: float) -> ThresholdTest:
+    def test_at(x: float) -> ThresholdTest:
         hits, alarms = (trials - int(np.searchsorted(values, x, side="right")) for values in (inside, outside))
-        return _test(epsilon, x, Counts(trials, trials, hits, alarms))
+        return _threshold_test(epsilon, x, Counts(trials, trials, hits, alarms))
 
-    thresholds = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in RATES)}
-    even = [trade_off.laplace_threshold(epsilon, i / SPREAD) for i in range(1, SPREAD)]
+    thresholds = {0.0, 0.5, 1.0, *(trade_off.laplace_threshold(epsilon, rate) for rate in TABLE_RATES)}
+    even = [trade_off.laplace_threshold(epsilon, i / RATE_STEPS) for i in range(1, RATE_STEPS)]
     drawn = {*thresholds, *even, *(1.0 + x for x in even)}  # at even steps of both rates
-    tests = {x: judged(x) for x in sorted(drawn, reverse=True)}
+    tests = {x: test_at(x) for x in sorted(drawn, reverse=True)}
     advantage = trade_off.laplace_advantage(epsilon)
     return Demo(
         epsilon,
@@ -109,22 +109,22 @@ def demo(epsilon: float = 1.0, trials: int = 1000, seed: int = 1) -> Demo:
         tuple(test for x, test in tests.items() if x in thresholds),
         tuple(tests.values()),
         _beliefs(epsilon, tests[0.0].counts, tests[1.0].counts),
-        _guessed(0.5 + 0.5 * advantage, tests[0.5].counts),
+        _best_guess(0.5 + 0.5 * advantage, tests[0.5].counts),
         advantage,
         total_variation(np.array([epsilon]), np.array([0.0])),
         rates_epsilon_lower(error_rates(tests[1.0].counts, ALPHA), 0.0),
     )
 
 
-def _check(epsilon: float, trials: int, seed: int) -> None:
-    for name, value, (low, high) in (("--epsilon", epsilon, EPSILONS), ("--trials", trials, TRIALS)):
+def _require_in_range(epsilon: float, trials: int, seed: int) -> None:
+    for name, value, (low, high) in (("--epsilon", epsilon, EPSILON_RANGE), ("--trials", trials, TRIALS_RANGE)):
         if not low <= value <= high:
             raise InputError(f"{name}: expected a number from {low!r} to {high:,}, found {value!r}")
     if not 0 <= seed < 2**63:
         raise InputError(f"--seed: expected a whole number from 0 to 2^63 - 1, found {seed!r}")
 
 
-def _test(epsilon: float, x: float, counts: Counts) -> ThresholdTest:
+def _threshold_test(epsilon: float, x: float, counts: Counts) -> ThresholdTest:
     alarms, hits = trade_off.laplace_tail(epsilon, np.array([x, x - 1.0])).tolist()
     missed = false_negatives(np.array([epsilon]), np.array([0.0]), np.array([alarms]))
     return ThresholdTest(
@@ -137,20 +137,20 @@ def _test(epsilon: float, x: float, counts: Counts) -> ThresholdTest:
 
 
 def _rate(exact: float, count: int, trials: int, significance: float = ALPHA) -> SimulatedRate:
-    """With the interval of Clopper and Pearson."""
+    """Return the rate with the interval of Clopper and Pearson (1934)."""
     each = 0.5 * significance
     return SimulatedRate(exact, count / trials, float(rate_lower(count, trials, each)), float(rate_upper(count, trials, each)))
 
 
-def _both(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
-    """True and false positive rates, whose intervals hold together at 95 %."""
+def _joint_rates(counts: Counts) -> tuple[SimulatedRate, SimulatedRate]:
+    """Return true and false positive rates, whose intervals hold jointly at 95 %."""
     pairs = ((counts.true_positives, counts.members), (counts.false_positives, counts.others))
     hits, alarms = (_rate(math.nan, count, trials, 0.5 * ALPHA) for count, trials in pairs)
     return hits, alarms
 
 
 def _beliefs(epsilon: float, lower: Counts, upper: Counts) -> tuple[SimulatedBelief, SimulatedBelief]:
-    """At or above the larger count, and at or below the smaller one: there the likelihood ratio is e^epsilon and e^-epsilon throughout."""
+    """Return the beliefs at or above the larger count and at or below the smaller: the likelihood ratio is e^epsilon and e^-epsilon."""
     below = Counts(lower.members, lower.others, lower.members - lower.true_positives, lower.others - lower.false_positives)
     return (
         SimulatedBelief(f"{COUNT + 1} or more", _share(1.0 / (1.0 + math.exp(-epsilon)), upper)),
@@ -160,21 +160,21 @@ def _beliefs(epsilon: float, lower: Counts, upper: Counts) -> tuple[SimulatedBel
 
 def _share(exact: float, counts: Counts) -> SimulatedRate:
     """Return the share of the larger dataset among the counted releases."""
-    hits, alarms = _both(counts)
+    hits, alarms = _joint_rates(counts)
     counted = counts.true_positives + counts.false_positives
     measured = counts.true_positives / counted if counted else math.nan
     return SimulatedRate(exact, measured, hits.low / (hits.low + alarms.high), hits.high / (hits.high + alarms.low))
 
 
-def _guessed(exact: float, counts: Counts) -> SimulatedRate:
-    hits, alarms = _both(counts)
+def _best_guess(exact: float, counts: Counts) -> SimulatedRate:
+    hits, alarms = _joint_rates(counts)
     right = counts.true_positives + counts.others - counts.false_positives
     low, high = (0.5 + 0.5 * (hit - alarm) for hit, alarm in ((hits.low, alarms.high), (hits.high, alarms.low)))
     return SimulatedRate(exact, right / (counts.members + counts.others), low, high)
 
 
 def chart(demo: Demo) -> Chart:
-    """The measured curve with its band, the exact one, the bound, and blind guessing."""
+    """Draw the measured curve with its band, the exact one, the bound, and blind guessing."""
     bound = _bound(demo.epsilon)
     best = next(test for test in demo.tests if test.threshold == COUNT + 0.5)
     return Chart(
@@ -217,7 +217,9 @@ def _band(demo: Demo) -> Band:
 
 
 def _exact(epsilon: float) -> Points:
-    alphas = np.unique(np.concatenate([np.linspace(0.0, 1.0, DRAWN), 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])]))
+    alphas = np.unique(
+        np.concatenate([np.linspace(0.0, 1.0, CURVE_POINTS), 0.5 * np.exp(-epsilon) * np.array([0.5, 1.0, 1.5, 2.0, 4.0])])
+    )
     alphas = alphas[alphas <= 1.0]
     return tuple(zip(alphas.tolist(), laplace_missed(epsilon, alphas).tolist(), strict=True))
 

@@ -11,9 +11,9 @@ from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.normal import analytic_sigma, classical_delta, classical_sigma, fails_from
 
-NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)  # over the sensitivity
-DRAWN = 1.0
-POINTS = 121
+TABLE_NOISES = (0.5, 1.0, 2.0, 5.0, 10.0)  # over the sensitivity
+CHART_NOISE = 1.0
+CHART_POINTS = 121
 LAW = (
     "Of a Gaussian mechanism with L2 sensitivity Delta and noise sigma, rho = Delta^2 / (2 sigma^2): under P, the dataset that the "
     "output comes from, the loss is Normal with mean rho and variance 2 rho; under Q it is Normal with mean -rho and the same variance. "
@@ -23,8 +23,8 @@ LAW = (
 
 
 def gaussian_loss() -> str:
-    """The law in words, and its numbers for some noises."""
-    rows = [("sigma / Delta", "rho", "mean", "variance", "under Q: mean"), *map(_loss_row, NOISES)]
+    """Return the law of the privacy loss in words, with a table for some noises."""
+    rows = [("sigma / Delta", "rho", "mean", "variance", "under Q: mean"), *map(_loss_row, TABLE_NOISES)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ("  " + "   ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(["the privacy loss of a Gaussian mechanism", "", filled(LAW), "", *table])
@@ -39,18 +39,18 @@ def _loss_row(noise: float) -> tuple[str, ...]:
 
 def chart() -> Chart:
     """Draw the density of the loss under P and under Q, by the differences of the mechanism's tail probabilities."""
-    mechanism = Gaussian(1.0 / DRAWN)
+    mechanism = Gaussian(1.0 / CHART_NOISE)
     (loss,) = mechanism.losses()
     law, rho = loss.tilted(0.0), mechanism.zcdp()
     reach = law.mean + 3.5 * law.variance**0.5
-    edges = np.linspace(-reach, reach, POINTS)
+    edges = np.linspace(-reach, reach, CHART_POINTS)
     tails = loss.tails(edges)
     under_p, under_q = _density(edges, tails.p_above), _density(edges, tails.q_above)
     top = max(y for _, y in under_p)
     return Chart(
         kind="plrv",
         title=f"privacy loss of a Gaussian mechanism: Normal with mean rho = {figures(rho)} and variance 2 rho = {figures(law.variance)}",
-        subtitle=f"one release, sensitivity over noise = {figures(1.0 / DRAWN)}, no sampling",
+        subtitle=f"one release, sensitivity over noise = {figures(1.0 / CHART_NOISE)}, no sampling",
         x=Axis("privacy loss", -reach, reach),
         y=Axis("density", 0.0, 1.1 * top),
         lines=(
@@ -63,7 +63,7 @@ def chart() -> Chart:
 
 
 def _density(edges: np.ndarray, log_above: np.ndarray) -> Points:
-    """Probability of each interval over its width, at its middle."""
+    """Return the density in the middle of each interval: its probability over its width."""
     shares = -np.diff(np.exp(log_above)) / np.diff(edges)
     return tuple(zip((0.5 * (edges[1:] + edges[:-1])).tolist(), shares.tolist(), strict=True))
 
@@ -75,10 +75,9 @@ HEAD = ("epsilon", "classical sigma", "analytic sigma", "true delta of the class
 
 
 def gaussian_sigma() -> str:
-    """Both formulas, a table of them, and the range in which the first one is proved and that in which it fails."""
-    return "\n\n".join(
-        [f"Gaussian noise for one release of sensitivity 1 at delta = {DELTA!r}", _table(), filled(_proved()), filled(_beyond())]
-    )
+    """Return the classical and the analytic formula, a table of both, and where the classical one is proved and where it fails."""
+    title = f"Gaussian noise for one release of sensitivity 1 at delta = {DELTA!r}"
+    return "\n\n".join([title, _table(), filled(_where_proved()), filled(_where_false())])
 
 
 def _table() -> str:
@@ -92,15 +91,16 @@ def _table() -> str:
 def _row(epsilon: float) -> tuple[str, ...]:
     result = classical_delta(epsilon, DELTA)
     mark = ("  too little noise",) if result > DELTA else ()
-    return f"{epsilon:g}", up(classical_sigma(epsilon, DELTA)), up(analytic_sigma(epsilon, DELTA)), _upwards(result), *mark
+    sigmas = (up(classical_sigma(epsilon, DELTA)), up(analytic_sigma(epsilon, DELTA)))
+    return (f"{epsilon:g}", *sigmas, _two_digits_up(result), *mark)
 
 
-def _upwards(delta: float) -> str:
-    """Two digits, rounded up."""
+def _two_digits_up(delta: float) -> str:
+    """Return delta with two digits, rounded up."""
     return f"{Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(delta)):.1e}"
 
 
-def _proved() -> str:
+def _where_proved() -> str:
     few, many = (classical_sigma(epsilon, DELTA) / analytic_sigma(epsilon, DELTA) for epsilon in (1.0, 0.1))
     return (
         "Classical: sigma = sqrt(2 ln(1.25/delta)) sensitivity / epsilon, proved for epsilon < 1 only (Dwork and Roth 2014, "
@@ -111,11 +111,11 @@ def _proved() -> str:
     )
 
 
-def _beyond() -> str:
+def _where_false() -> str:
     ends = ", ".join(f"{up(fails_from(delta), 2)} at delta = {delta!r}" for delta in DELTAS)
     return (
         "From epsilon = 1 on nothing is proved of the classical formula, and far above it is false: its sigma falls like "
         f"1/epsilon, while 1/sqrt(2 epsilon) is needed. The noise is too little above epsilon = {ends}. At epsilon = 20 the "
-        f"formula promises delta = {DELTA!r}, and delta is {_upwards(classical_delta(20.0, DELTA))}. Rule DP106 warns of a stated "
+        f"formula promises delta = {DELTA!r}, and delta is {_two_digits_up(classical_delta(20.0, DELTA))}. Rule DP106 warns of a stated "
         "epsilon above 1 that comes from it."
     )

@@ -27,7 +27,7 @@ WIDTH = 100  # columns of a text in a terminal
 
 
 def filled(text: str) -> str:
-    """Each paragraph in lines of its own."""
+    """Return the text with each paragraph filled to WIDTH."""
     return "\n\n".join(textwrap.fill(" ".join(paragraph.split()), WIDTH) for paragraph in text.strip().split("\n\n"))
 
 
@@ -37,7 +37,7 @@ def hanging(text: str) -> str:
 
 
 def accountants() -> Terms:
-    """Title and source of each accountant, and what it may be used for."""
+    """Return title and source of each accountant, and what it may be used for."""
     return tuple((name, _accountant(load(target))) for name, target in ACCOUNTANTS.items())
 
 
@@ -52,7 +52,7 @@ def _summaries(name: str) -> Terms:
 
 
 def _of_modules(registry: Mapping[str, str]) -> Terms:
-    """From docstrings of the form `name: what it is`."""
+    """Return what the modules' docstrings say after their name."""
     return tuple((name, _module_words(target).split(": ", 1)[-1]) for name, target in registry.items())
 
 
@@ -65,21 +65,21 @@ def _module_words(target: str) -> str:
 
 
 def formats() -> Terms:
-    """The formats of results."""
+    """Return the formats of results."""
     return _of_modules(FORMATS)
 
 
 def _premises(registry: Mapping[str, str]) -> Terms:
-    """Each premise that a class of the registry states, by the names of those that state it."""
+    """Return each premise that classes of the registry state, under the names of those classes."""
     stated: dict[Premise, list[str]] = {}
     for name, target in registry.items():
         for premise in load(target).premises:
             stated.setdefault(premise, []).append(name)
-    return tuple((_together(names, [*registry]), str(premise)) for premise, names in stated.items())
+    return tuple((_names_in_words(names, [*registry]), str(premise)) for premise, names in stated.items())
 
 
-def _together(names: Sequence[str], every: Sequence[str]) -> str:
-    """Some of the names of a registry: all but a few, or each."""
+def _names_in_words(names: Sequence[str], every: Sequence[str]) -> str:
+    """Return names of a registry in words: each, or all but a few."""
     others = [name for name in every if name not in names]
     if len(others) < len(names) / 4:
         return f"all but {', '.join(others)}" if others else "all"
@@ -117,5 +117,5 @@ MEANT = (
 
 
 def exit_codes() -> str:
-    """All of them, and how they are to be read."""
+    """Return the exit codes with their meaning."""
     return "\n".join(["exit-codes", "", filled(MEANT), "", *(hanging(f"{code}: {words}") for code, words in EXIT_CODES)])

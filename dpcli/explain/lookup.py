@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
 
-COMPUTED = {  # numbers
+COMPUTED = {  # texts with numbers, by the word
     **dict.fromkeys(("gaussian", "sigma", "classical-gaussian"), "dpcli.explain.gaussian_noise:gaussian_sigma"),
     **dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:gaussian_loss"),
     "exit-codes": "dpcli.explain.lists:exit_codes",
 }
 PICTURES = dict.fromkeys(("plrv", "privacy_loss"), "dpcli.explain.gaussian_noise:chart")
-CLOSE = 0.75  # difflib's ratio from which a word may be meant: version is far from Bernstein, and tilt from stability
+LEAST_SIMILARITY = 0.75  # difflib's ratio, below which a word is not suggested
 LETTERS = str.maketrans({"ε": "epsilon", "ϵ": "epsilon", "δ": "delta", "μ": "mu", "ρ": "rho", "é": "e"})
-# What a phrase adds to the name of a thing.
+# What a phrase adds to a name, as in "Bernstein's inequality".
 FILLERS = r"('s)?\s+(theorems?|mechanisms?|bounds?|inequalit(y|ies)|techniques?|immunity)$"
 KNOWN = (
     "known: rules (DP101), accountants (rdp), mechanism types (gaussian), keys (steps), commands (report), and terms, as dpcli explain "
@@ -48,52 +48,52 @@ LISTED = {
 
 
 def explain(name: str) -> str:
-    """The text for one word, from every table that has it. Raises InputError, with the nearest words, where there is none."""
+    """Return the text for one word, from every table that has it. Raises InputError with the nearest words for an unknown one."""
     key = name.strip().removeprefix("dpcli ").strip()
     if key.upper().startswith("DP") and key[2:].isdigit():
         from dpcli.lint.catalogue import explain as explain_rule
 
         return explain_rule(key.upper())
-    if meant := _meant(key):
+    if meant := _known_words(key):
         return "\n\n".join(text for word in meant for text in _texts(word))
     parts = _known_parts(key)
     if parts and " " in parts[0]:
         return f"nothing to explain under '{key}' as a whole; its part '{parts[0]}':\n\n{explain(parts[0])}"
-    suggested = parts or _similar(key)
+    suggested = parts or _similar_words(key)
     hint = f"did you mean {' or '.join(suggested[:3])}" if suggested else KNOWN
     raise InputError(f"nothing to explain under '{key}'; {hint}")
 
 
 def _known_parts(phrase: str) -> list[str]:
-    """The runs of a phrase's words that are explained, those of most words first."""
+    """Return the known parts of a phrase, the longest first."""
     parts = re.findall(r"[^\s(),:;]+", phrase)
     runs = (" ".join(parts[i : i + count]) for count in range(len(parts) - 1, 0, -1) for i in range(len(parts) - count + 1))
-    return [run for run in runs if len(run) > 2 and _meant(run)]
+    return [run for run in runs if len(run) > 2 and _known_words(run)]
 
 
-def _similar(key: str) -> list[str]:
-    """The words that begin with a misspelt one, and those that are spelled much like it."""
+def _similar_words(key: str) -> list[str]:
+    """Return the words that begin with an unknown one, then those that are spelled much like it."""
 
     wanted = key.strip("[]").lower()
     choices = {choice.lower(): choice for choice in (*words(), *table_paths())}
     begun = [choice for choice in choices if choice.startswith(f"{wanted}-")]
-    return [choices[low] for low in dict.fromkeys((*begun, *difflib.get_close_matches(wanted, choices, 3, CLOSE)))]
+    return [choices[low] for low in dict.fromkeys((*begun, *difflib.get_close_matches(wanted, choices, 3, LEAST_SIMILARITY)))]
 
 
 def words() -> list[str]:
-    """Everything that can be explained, rules and keys aside."""
+    """Return everything that can be explained, except rules and keys."""
     listed = (name for _, table in LISTED.values() for name in table)
     return list(dict.fromkeys((*ACCOUNTANTS, *SELECTING, *TERMS, *COMPUTED, *TOPICS, *listed)))
 
 
 def picture(name: str) -> Chart | None:
-    """The picture beside the text for a word; None where there is none."""
-    result = next((PICTURES[word] for word in _meant(name.strip()) if word in PICTURES), None)
+    """Return the picture for a word, None where there is none."""
+    result = next((PICTURES[word] for word in _known_words(name.strip()) if word in PICTURES), None)
     return load(result)() if result else None
 
 
-def _meant(key: str) -> tuple[str, ...]:
-    """The words with a text that a spelling stands for: as it is, in small letters, or without what a heading or a phrase adds."""
+def _known_words(key: str) -> tuple[str, ...]:
+    """Return the known words that a spelling means: as it is, in lower case, or without what a heading or a phrase adds."""
     bare = key.strip("[]")
     for spelled in (key, bare, bare.lower()):
         if result := tuple(word for word in dict.fromkeys((SYMBOLS.get(spelled, spelled), spelled)) if any(_texts(word))):
@@ -106,7 +106,7 @@ def _meant(key: str) -> tuple[str, ...]:
 
 @cache
 def _spellings() -> dict[str, tuple[str, ...]]:
-    """The words for each stem of a symbol, a word, a title or a key."""
+    """Return the known words for each stem of a symbol, a word, a title or a key."""
     known: list[tuple[str, str]] = [(symbol, word) for symbol, word in SYMBOLS.items() if len(symbol) > 1]
     known += ((word, word) for word in words())
     known += ((load(target).title, name) for name, target in ACCOUNTANTS.items())
@@ -118,7 +118,7 @@ def _spellings() -> dict[str, tuple[str, ...]]:
 
 
 def _stem(text: str) -> str:
-    """The letters of a word: without case, hyphens, spaces, articles and the s of plurals; dp for differential privacy."""
+    """Return the letters of a word without case, hyphens, spaces, articles and plural s; dp for differential privacy."""
     short = re.sub(r"differential(ly)?[\s_-]+priva(cy|te)", "dp", text.casefold())
     parts = re.findall(r"[^\W_]+", short.translate(LETTERS))
     return "".join(_singular(part) for part in parts if part not in ("a", "an", "the"))
@@ -176,12 +176,12 @@ def _accountant(name: str) -> str:
 
 @cache
 def table_paths() -> tuple[str, ...]:
-    """The dotted key of every table of a file."""
+    """Return the dotted key of every table of a file."""
     return tuple(dict.fromkeys(place.path for place in every_table() if place.path))
 
 
 def of_table(path: str) -> str:
-    """The tables with this dotted key: their own keys in full, those that a word selects by name; "" where there are none."""
+    """Return the keys of the tables with this dotted key, those that a word selects by name only; "" where there are none."""
     places = [place for place in every_table() if place.path == path]
     plain = [_complete(place) for place in places if not place.word]
     return "\n\n".join([*plain, *_choices([place for place in places if place.word])])
@@ -198,7 +198,7 @@ def _premises(word: str) -> Iterator[str]:
 
 
 def of_key(name: str) -> str:
-    """A key by its name alone, wherever it stands, or with the dotted key of its table; "" where no table has it."""
+    """Return every place of a key, or its place in one table by its dotted key; "" where no table has it."""
     path, _, key = name.rpartition(".")
     lines = places_of(key, path or None)
     return "\n".join([f"{name}: a key of the file", "", *map(hanging, lines)]) if lines else ""
@@ -218,7 +218,7 @@ def _choices(places: list[TablePlace]) -> Iterator[str]:
 
 
 def plain(name: str, topic: Topic) -> str:
-    """Title, then sections; blocks that are set as they stand are indented by four."""
+    """Return a topic as text: title, then sections; literal blocks are indented by four."""
     return "\n\n".join([f"{name}: {topic.title}", *(block for section in topic.sections for block in _section(section))])
 
 

@@ -1,4 +1,4 @@
-"""The meaning of words, and the manual."""
+"""Registered here: the commands explain and man."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ class Topic:
 
 
 def read_topic(text: str) -> Topic:
-    """The topic that a text describes. The first block is its title; text before the first heading is the description."""
+    """Return the topic in a text, whose first block is the title; text before the first heading is the description."""
     title, *blocks = _blocks(text)
     assert title.startswith("# "), title
     return Topic(title[2:], tuple(_sections(["## description", *blocks])))
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Fenced blocks whole, every item of a list by itself, and what empty lines separate."""
+    """Yield the blocks of a text: fenced ones whole, items of a list one by one, and paragraphs."""
     block: list[str] = []
     fenced = False
     for line in [*text.split("\n"), ""]:
@@ -46,7 +46,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _sections(blocks: list[str]) -> Iterator[ManualSection]:
-    """A section for each heading; one without a title goes on with what follows a list of terms."""
+    """Yield a section for each heading; text after a list of terms is a section without a title."""
     title, paragraphs, terms = "", list[str](), list[tuple[str, str]]()
     for block in blocks:
         result = _terms(block)
@@ -97,12 +97,12 @@ def topic(name: str) -> Topic:
 
 
 def source(name: str) -> str:
-    """The text of one of WRITTEN: Markdown."""
+    """Return the Markdown of one of WRITTEN."""
     return files(__name__.rpartition(".")[0]).joinpath(f"{name}.md").read_text(encoding="utf-8")
 
 
 def with_command(words: str) -> tuple[str, ...]:
-    """The topics that show a command, such as `dpcli budget init`, at work."""
+    """Return the topics with an example of a command, such as `dpcli budget init`."""
     return tuple(name for name in WRITTEN if f"$ {words} " in source(name))
 
 

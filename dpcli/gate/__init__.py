@@ -1,1 +1,1 @@
-"""The CI gate: several files against their caps and against what they cost before; one file per kind of condition."""
+"""The CI gate: files are judged against their caps and against their earlier cost."""

@@ -1,4 +1,4 @@
-"""Files at the base, from a git revision or the JSON of an earlier gate, and which changes of their terms weaken them."""
+"""Files at the base, from a git revision or the JSON of an earlier gate, and the changes of their terms that weaken them."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from dpcli.file.pipeline.model import Budget, Pipeline, Privacy
 from dpcli.file.toml.findings import InvalidFile, Path
 from dpcli.file.toml.shown import first_names, shown
 from dpcli.gate.claims import standings_of
-from dpcli.gate.verdicts import Base, first_of
+from dpcli.gate.verdicts import Base, first_finding
 from dpcli.git.command import work_tree
-from dpcli.git.past_files import Past, pasts
+from dpcli.git.past_files import PastFile, files_at
 from dpcli.ledger.plugin import BLOCKS
 
 if TYPE_CHECKING:
     from dpcli.ledger.blocks.block_kinds import BlockKind
 
 WINDOW = "privacy.window"
-APART = ("waiver", "horizon")  # tables of [gate] that are compared as a whole
-PARTS = 10**6  # the most that a hash may have
-WIDEST = 2000  # blocks of a window that a ledger takes
+TABLES_OF_GATE = ("waiver", "horizon")  # compared each as a whole
+MOST_HASH_PARTS = 10**6
+WIDEST = 2000  # blocks in a window of a ledger
 
 Capped = Callable[[str, Pipeline], Pipeline]
 
 
 @dataclass(frozen=True, slots=True)
 class Unpriced:
-    """An earlier version that cannot be read as a pipeline, which the change mends. reason: why it cannot."""
+    """An earlier version that cannot be read as a pipeline, with the reason."""
 
     reason: str
 
@@ -51,7 +51,7 @@ def waiver_data(waiver: Waiver) -> dict[str, Any]:
     return {**asdict(waiver), "expires": waiver.expires.isoformat()}
 
 
-def form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
+def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
     """Return what a later gate needs of this one, as `bases_from` reads it. capped: the pipeline with the caps that held."""
     return {
         "statement": statement_of(capped),
@@ -73,10 +73,10 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
     """Return each file as it stands at the git revision `ref`; None where nothing became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
-    return {path: None if past is None else _at_ref(ref, path, past, cap) for path, past in pasts(ref, paths).items()}
+    return {path: None if past is None else _at_ref(ref, path, past, cap) for path, past in files_at(ref, paths).items()}
 
 
-def _at_ref(ref: str, path: str, past: Past, cap: Capped) -> Base | Unpriced:
+def _at_ref(ref: str, path: str, past: PastFile, cap: Capped) -> Base | Unpriced:
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
@@ -88,7 +88,7 @@ def _at_ref(ref: str, path: str, past: Past, cap: Capped) -> Base | Unpriced:
         pipeline = cap(path, own)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except InvalidFile as error:
-        return Unpriced(first_of(error.diagnostics))
+        return Unpriced(first_finding(error.diagnostics))
     except DpcliError as error:
         raise InputError(f"{name} at {ref} cannot be compared with: {error}") from None
     return Base(
@@ -122,7 +122,7 @@ def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
         entries = [(place, _from_json(entry)) for entry in document["files"] for place in _places(entry["pipeline"]["path"])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         raise InputError(f"--baseline {baseline}: not written by dpcli gate -f json: {error!r}") from None
-    return {path: _chosen(f"--baseline {baseline}: {path}", os.path.realpath(path), entries) for path in paths}
+    return {path: _base_of_file(f"--baseline {baseline}: {path}", os.path.realpath(path), entries) for path in paths}
 
 
 def _places(path: str) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _places(path: str) -> Iterator[str]:
     yield from {os.path.realpath(os.path.join(folder, path)) for folder in (current, work_tree(current) or current)}
 
 
-def _chosen(what: str, place: str, entries: Sequence[tuple[str, Base | None]]) -> Base | None:
+def _base_of_file(what: str, place: str, entries: Sequence[tuple[str, Base | None]]) -> Base | None:
     bases = [base for at, base in entries if at == place]
     if any(base is None for base in bases):
         raise InputError(f"{what}: nothing to compare with: the file could not be accounted then")
@@ -206,7 +206,9 @@ def terms_of(pipeline: Pipeline) -> dict[str, Any]:
 
 def _keys() -> Members:
     tables = {"privacy": Privacy, "budget": Budget, "gate": Gate}
-    return {f"{table}.{name}": m for table, cls in tables.items() for name, m in members_of(cls).items() if name not in APART}
+    return {
+        f"{table}.{name}": m for table, cls in tables.items() for name, m in members_of(cls).items() if name not in TABLES_OF_GATE
+    }
 
 
 def _stated(pipeline: Pipeline, name: str) -> Any:
@@ -230,21 +232,22 @@ def changed_terms(
     """
     now = statement_of(capped)
     differing = {key for key, value in now.items() if statement.get(key) != value}
-    yield from (
-        Changed(f"{key} {word(statement.get(key))} -> {word(now[key])}", True, _place(key, own)) for key in now if key in differing
-    )
+    for key, value in now.items():
+        if key in differing:
+            yield Changed(f"{key} {value_in_words(statement.get(key))} -> {value_in_words(value)}", True, _place(key, own))
     for name, member in _keys().items():
         old, new = terms.get(name), _plain(_stated(own, name))
         key = name.partition(".")[2]
         if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
             continue
-        words, place = f"{name} {word(old)} -> {word(new)}", tuple(name.split("."))
+        words, place = f"{name} {value_in_words(old)} -> {value_in_words(new)}", tuple(name.split("."))
         if name == "budget.delta":  # of the cap on epsilon
             yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, own), place)
         elif name in replaced and _weaker(member, old, new):
-            yield Changed(f"{name} raised from {word(old)} to {word(new)}", False, place, replaced[name])
+            yield Changed(f"{name} raised from {value_in_words(old)} to {value_in_words(new)}", False, place, replaced[name])
         else:
-            yield Changed(words, not (name == WINDOW and keeps_its_width(old, new)) and _weaker(member, old, new), place)
+            moved = name == WINDOW and keeps_its_width(old, new)
+            yield Changed(words, not moved and _weaker(member, old, new), place)
 
 
 def promised_delta(terms: Mapping[str, Any]) -> float | None:
@@ -265,7 +268,7 @@ def _place(key: str, own: Pipeline) -> Path:
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:
-    """Return whether a change may weaken the file: any may, but a limit that became smaller, and what was not stated before."""
+    """Return whether a change may weaken the file; a limit that became smaller does not, nor a key that was not stated before."""
     if member.safer is None:
         return True
     if member.safer == "stated":
@@ -278,7 +281,7 @@ def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
     return None if horizon is None else (horizon.count, horizon.epsilon)
 
 
-def changed_horizon(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
+def horizon_change(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
     """Yield a changed horizon; fewer runs, a higher cap or none at all weaken the file where none from outside holds in its place."""
     if old != new:
         now = [one for one in (new, *map(horizon_data, outside)) if one is not None]
@@ -290,9 +293,13 @@ def _runs(horizon: tuple[int, float] | None) -> str:
     return "none" if horizon is None else f"{horizon[0]:,} runs within {horizon[1]:g}"
 
 
-def word(value: Any) -> str:
+def value_in_words(value: Any) -> str:
     """Return a value as a sentence has it: TOML's words, `none` for nothing."""
-    return "none" if value is None else value if isinstance(value, str) else f"{value:g}" if type(value) is float else shown(value)
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if type(value) is float else shown(value)
 
 
 def keeps_its_width(old: str | None, new: str | None) -> bool:
@@ -303,7 +310,7 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
     """
     if old is None or new is None:
         return False
-    kinds = [load(target)((), PARTS) for target in BLOCKS.values() if load(target).ordered]
+    kinds = [load(target)((), MOST_HASH_PARTS) for target in BLOCKS.values() if load(target).ordered]
     return any(_width(kind, old.split(", ")) == _width(kind, new.split(", ")) > 0 for kind in kinds)
 
 

@@ -1,4 +1,4 @@
-"""The changes that cost most, where the file states them, and a value that would pass instead."""
+"""The dearest changes of a file that fails, their places in the file, and a value that would pass."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
     single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]
     single.sort(key=lambda charge: (not {charge.name, written_name(charge.name)} & {*blamed}, -charge.count))
     for charge in single[:MOST]:
-        words = list(_fits(result.pipeline, charge, _hardest(targets)))
+        words = list(_remedies(result.pipeline, charge, _hardest(targets)))
         if words:
             return f"; {', or '.join(words)}, would pass" if len(words) > 1 else f"; {words[0]} would pass"
     return ""
@@ -93,7 +93,7 @@ def _hardest(targets: Sequence[Target]) -> list[Target]:
     return list({(target.delta, target.runs): target for target in ordered}.values())
 
 
-def _fits(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
+def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
     """Yield the least noise, and the most steps or epochs, that fit in one mechanism."""
     entry = charge.entries[0]
     noise = _least(pipeline, entry, "noise", targets)

@@ -108,7 +108,7 @@ class Outside:
                 yield StatedCap(value, source)
 
 
-def over(first: Caps, second: Caps) -> Caps:
+def with_defaults(first: Caps, second: Caps) -> Caps:
     """Return each cap of the first, else of the second."""
     return Caps(**{key: getattr(second if getattr(first, key) is None else first, key) for key in KEYS})
 

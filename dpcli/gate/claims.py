@@ -1,4 +1,4 @@
-"""Changes that no noise stands behind: claims about data and program, costs that a mechanism states itself, and other data to read."""
+"""Changes that no noise backs: claims about data or program, costs that mechanisms state themselves, and other data to read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpcli.file.toml.findings import Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped, first_names, shown, without_passwords
 from dpcli.gate.blame import edits_in_words, path_of
-from dpcli.gate.verdicts import Condition, Judged, JudgedTogether, Standing
+from dpcli.gate.verdicts import Condition, Judged, JudgedSum, Standing
 
 PRICED = 2  # evidence of a charge that a theorem prices
 ROUNDING = 1e-3  # nats by which two accounts of one thing may differ
@@ -29,7 +29,7 @@ INSIDE = frozenset({"table"})  # of the keys that say what is read, that within 
 UNNAMED = "and the file names no dataset (privacy.dataset), by which what is released of them is added up"
 
 
-def claims(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]:
+def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]:
     """Warn of each change that makes a file cheaper by what it says of data and program, which no accountant can check.
 
     A number that raises epsilon is none. Two changes that do nothing alone may do much together; so may a word or a table that raises
@@ -77,11 +77,11 @@ def _is_number(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in values)
 
 
-def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], cheap: bool) -> bool:
+def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], is_cheap: bool) -> bool:
     """Return whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
 
     gone: whether the change takes mechanisms or queries away, whose place it may take: dpcli release sees to the bounds of a query, and
-    of an entry somebody states them. cheap: whether it costs next to nothing.
+    of an entry somebody states them. is_cheap: whether it costs next to nothing.
     """
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
         return False
@@ -92,7 +92,7 @@ def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], c
         entry.spec.evidence == 0
         or entry.partition is not None
         or (bool(gone) and sampled)
-        or (stated and (cheap or "query" in gone))
+        or (stated and (is_cheap or "query" in gone))
     )
 
 
@@ -157,7 +157,9 @@ def _restated(message: str, key: Path) -> Condition:
     return Condition("restatement", "fail", f'{message} (a waiver of "restatement" lets it pass)', key)
 
 
-def other_data(changes: Sequence[Priced], pipeline: Pipeline, path: str = "", was: str | None = None) -> Iterator[Condition]:
+def other_data_warnings(
+    changes: Sequence[Priced], pipeline: Pipeline, path: str = "", was: str | None = None
+) -> Iterator[Condition]:
     """Warn of each key by which other data are read than at the base, whatever epsilon does: they may be other people's.
 
     path, was: of the file now and at the base. One place in another spelling is the same data.
@@ -174,7 +176,7 @@ def other_data(changes: Sequence[Priced], pipeline: Pipeline, path: str = "", wa
                 yield Condition("data", "warn", f"{dotted} {before} -> {shown(new)}: other data are read{meant}", key)
 
 
-def moved_data(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
+def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
     """Warn of each key that is as it was and leads elsewhere, since the file was moved from `was` to `path`.
 
     Where the old place is empty and the new one is not, the data were moved along.
@@ -236,7 +238,7 @@ def place_of(path: str, value: str) -> str:
     return os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(path)), file)) + colon + function
 
 
-def one_source(files: Sequence[Judged]) -> Iterator[JudgedTogether]:
+def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
     """Warn of each source that files read under different datasets, of which at least one has a name: nothing adds them up."""
     readers: dict[str, list[Judged]] = {}
     for file in files:
@@ -251,4 +253,4 @@ def one_source(files: Sequence[Judged]) -> Iterator[JudgedTogether]:
         text = f"{place} is read as different datasets ({first_names(stated)}): what they release is not added up"
         datasets = tuple(sorted({name for name in names.values() if name is not None}))
         condition = Condition("together", "warn", text, ())
-        yield JudgedTogether("data", None, (condition,), at=reading[0].path, datasets=datasets, members=tuple(names))
+        yield JudgedSum("data", None, (condition,), at=reading[0].path, datasets=datasets, members=tuple(names))

@@ -1,71 +1,86 @@
-"""Warnings about what the gate does not see: pipelines that are gone or were not given, and workflows that decide whether it runs."""
+"""Warnings about what the gate does not judge: pipelines that are gone or were not given, and changed workflows that call dpcli."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import first_names
 from dpcli.gate.repository import (
     OtherFile,
-    Touched,
-    absent,
+    TouchedFile,
     content_of,
-    linked,
-    of_other_endings,
+    missing_from_checkout,
+    other_pipelines,
+    pipelines_of_other_endings,
+    reviewed_commits,
+    submodule_folders,
     tops_of,
     touched_files,
-    trees,
-    unjudged,
 )
 from dpcli.gate.verdicts import Condition, Judged, Verdict
 from dpcli.git.command import commit_of, holds, present_files, tree_entries
-from dpcli.git.past_files import ALIKE, blobs, differing, gone_files, parts_of, says_pipeline, share_of, touched
+from dpcli.git.past_files import (
+    LEAST_KEPT_SHARE,
+    contents_at,
+    differing_paths,
+    gone_files,
+    is_pipeline_file,
+    kept_share,
+    parts_of,
+    touched_paths,
+)
 
 WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|\.pre-commit-config\.yaml", re.DOTALL)
 
-OtherParts = tuple[str, frozenset[Hashable]]  # path and parts
+
+class OtherParts(NamedTuple):
+    """A file that is not judged, by its parts."""
+
+    path: str
+    parts: frozenset[Hashable]
 
 
-def _verdict_of(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
+def _judged_as(path: str, name: str, text: str, verdict: Verdict = "warn") -> Judged:
     return Judged(path, None, (Condition(name, verdict, text, ()),))
 
 
-def gone(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
+def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
     """Warn of each pipeline of the base that is deleted, and fail each that was moved to a file that is not judged.
 
     paths: of the files that are judged; where there are none, the repository around the working directory is under review.
-    renamed: their names at the base. Raises InputError as `dpcli.git.past_files.pasts` does.
+    renamed: their names at the base. Raises InputError as `dpcli.git.past_files.files_at` does.
     """
     judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
     known = frozenset(renamed)
     yield from _gone_inside(ref, paths)
-    for (top, folder), tree in trees(ref, paths).items():
+    for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None:
             continue
         pipelines = [
             (name, data)
             for within, data in gone_files(tree, folder, (".toml",))
-            if (name := os.path.relpath(os.path.join(folder, within), top)) not in known and says_pipeline(data)
+            if (name := os.path.relpath(os.path.join(folder, within), top)) not in known and is_pipeline_file(data)
         ]
         others = list(_others(folder, tree, judged)) if pipelines else []
         for name, data in pipelines:
             place = os.path.join(top, name)
             own_verdict = place in given and (_linked(place, judged) or os.path.isfile(place))
-            yield from _verdict(name, data, ref, top, others, own_verdict or _is_still_pipeline(place))
+            yield from _verdicts_of_removed(name, data, ref, top, others, own_verdict or _is_still_pipeline(place))
 
 
 def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each repository inside that was linked at the base, and is not any more."""
-    for top in dict.fromkeys(top for top, _ in trees(ref, paths)):
-        now = {os.path.relpath(place, top) for place in linked(top)}
+    for top in dict.fromkeys(top for top, _ in reviewed_commits(ref, paths)):
+        now = {os.path.relpath(place, top) for place in submodule_folders(top)}
         for mode, _, name in tree_entries(top, commit_of(top, ref)):
             if mode == b"160000" and name not in now:
                 place = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(place)}, a repository inside this one at {ref}, is gone: nothing counts what its pipelines released"
-                yield _verdict_of(place, "deleted", text)
+                yield _judged_as(place, "deleted", text)
 
 
 def _linked(place: str, judged: frozenset[str]) -> bool:
@@ -76,32 +91,34 @@ def _linked(place: str, judged: frozenset[str]) -> bool:
 
 def _is_still_pipeline(place: str) -> bool:
     """Return whether a file of its own, which is a pipeline, is there: the gate judges it, or says that it was not given."""
-    return os.path.isfile(place) and os.path.realpath(place) == place and says_pipeline(content_of(place) or b"")
+    return os.path.isfile(place) and os.path.realpath(place) == place and is_pipeline_file(content_of(place) or b"")
 
 
 def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
     """Yield path and parts of each file that the change touched, committed or not, and that is not judged here."""
-    for name in sorted(present_files(top) & touched(top, tree)):
+    for name in sorted(present_files(top) & touched_paths(top, tree)):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged and (data := content_of(place)) is not None:
-            yield place, parts_of(data)
+            yield OtherParts(place, parts_of(data))
 
 
-def _verdict(name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], accounted: bool) -> Iterator[Judged]:
-    """accounted: whether another verdict speaks of its place, so that only the new file to which it went is news."""
+def _verdicts_of_removed(
+    name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
+) -> Iterator[Judged]:
+    """Yield the verdict on a pipeline of the base that is gone. has_verdict: whether another verdict is about its place."""
     parts = parts_of(data)
-    share, place = max(((share_of(parts, lines), place) for place, lines in others), default=(0.0, ""))
+    share, place = max(((kept_share(parts, other.parts), other.path) for other in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
-    if share >= ALIKE:
+    if share >= LEAST_KEPT_SHARE:
         text = f"{was}, was moved to {escaped_path(os.path.relpath(place, top))}, which is not judged here: give it to the gate too"
-        yield _verdict_of(os.path.relpath(place), "moved", text, "fail")
-    elif not accounted:
+        yield _judged_as(os.path.relpath(place), "moved", text, "fail")
+    elif not has_verdict:
         now = "is no pipeline any more" if os.path.isfile(os.path.join(top, name)) else "is deleted"
         text = f"{was}, {now}: what it has released stays released, and nothing counts it here"
-        yield _verdict_of(os.path.relpath(os.path.join(top, name)), "deleted", text)
+        yield _judged_as(os.path.relpath(os.path.join(top, name)), "deleted", text)
 
 
-def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
+def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
     """Warn of pipelines that differ from the revision and are not judged. Raises InputError where git cannot say what differs.
 
     paths: of the files that are judged; where there are none, the repository around the working directory is under review. known: real
@@ -109,18 +126,18 @@ def missed(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Ju
     """
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
     yield from _moved_inside(ref, around)
-    places = {os.path.realpath(os.path.join(one[0], one[2])): one for one in touched_files(ref, paths)}
+    places = {file.real_path: file for file in touched_files(ref, paths)}
     for place in known & places.keys():
         del places[place]
-    files = _changed([*unjudged(around), *of_other_endings(places, paths)], places) if places else []
+    files = _changed([*other_pipelines(around), *pipelines_of_other_endings(places, paths)], places) if places else []
     if files:
         which = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
         was = "was" if len(files) == 1 else "were"
         text = f"{first_names(map(escaped_path, files))}: {which} from {ref} and {was} not given to the gate"
-        yield _verdict_of(files[0], "missed", text)
+        yield _judged_as(files[0], "missed", text)
 
 
-def _changed(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[str]:
+def _changed(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
     """Return those files whose content changed, and not their mode alone."""
     by_tree: dict[tuple[str, str], list[tuple[OtherFile, str]]] = {}
     changed = {}
@@ -131,7 +148,7 @@ def _changed(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[
             if tree is not None:
                 by_tree.setdefault((folder, tree), []).append((file, name))
     for (folder, tree), each in by_tree.items():
-        for (file, _), was in zip(each, blobs(folder, [f"{tree}:{name}" for _, name in each]), strict=True):
+        for (file, _), was in zip(each, contents_at(folder, [f"{tree}:{name}" for _, name in each]), strict=True):
             if was == file.data:
                 del changed[file.path]
     return list(changed)
@@ -139,14 +156,14 @@ def _changed(files: Sequence[OtherFile], places: Mapping[str, Touched]) -> list[
 
 def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each repository inside that is linked to another commit and not checked out."""
-    for place in absent(paths):
+    for place in missing_from_checkout(paths):
         top = next(top for top in tops_of(paths) if holds(top, os.path.abspath(place)))
-        if os.path.relpath(place, top) in differing(top, commit_of(top, ref)):
+        if os.path.relpath(place, top) in differing_paths(top, commit_of(top, ref)):
             text = (
                 f"{escaped_path(place)}: a repository inside this one, linked to another commit than at {ref}, and not checked out: "
                 "nothing in it is judged (git submodule update --init; submodules: recursive in CI)"
             )
-            yield _verdict_of(place, "missed", text)
+            yield _judged_as(place, "missed", text)
 
 
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -154,13 +171,13 @@ def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
 
     Raises InputError where git cannot say what differs.
     """
-    for (top, folder), tree in trees(ref, paths).items():
+    for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None or top != folder:  # no forge runs the workflows of a repository inside
             continue
-        names = sorted(name for name in touched(top, tree) if WORKFLOWS.fullmatch(name))
-        for name, was in zip(names, blobs(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
+        names = sorted(name for name in touched_paths(top, tree) if WORKFLOWS.fullmatch(name))
+        for name, was in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
             now = content_of(os.path.join(top, name))
             if now != was and b"dpcli" in (now or b"") + (was or b""):
                 path = os.path.relpath(os.path.join(top, name))
                 text = f"{escaped_path(name)} calls dpcli and differs from {ref}: it decides whether the gate runs and counts"
-                yield _verdict_of(path, "workflow", text)
+                yield _judged_as(path, "workflow", text)

@@ -1,4 +1,4 @@
-"""The terms that all files are held to, from flags and the policy, and the answer of a ledger."""
+"""The terms of a gate, from flags and the policy, and the answer of a ledger whether the files fit."""
 
 from __future__ import annotations
 

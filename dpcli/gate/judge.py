@@ -1,4 +1,4 @@
-"""The order in which files are judged: their conditions, the base, waivers, and a value that would pass."""
+"""The gate: each file against its conditions and the base, then waivers, then the sums over datasets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,19 @@ from dpcli.gate import requirements
 from dpcli.gate.bases import Unpriced, bases_at, bases_from, costs_of
 from dpcli.gate.blame import dearest_changes, place_of, remedy
 from dpcli.gate.caps import Outside, loosened
-from dpcli.gate.claims import claims, moved_data, one_source, other_data, restatements, sources
+from dpcli.gate.claims import (
+    claim_warnings,
+    moved_data_warnings,
+    other_data_warnings,
+    restatements,
+    shared_source_warnings,
+    sources,
+)
 from dpcli.gate.gate_terms import GateTerms, room
-from dpcli.gate.policy import policy_that_applies, unmatched, unnamed
-from dpcli.gate.requirements import capped, holding
-from dpcli.gate.verdicts import Base, Condition, Gated, Judged, JudgedTogether, first_of
-from dpcli.gate.waivers import check_waivers, unused, waived
+from dpcli.gate.policy import empty_sums, policy_that_applies, unmatched_rules
+from dpcli.gate.requirements import caps_in_force, with_caps_in_force
+from dpcli.gate.verdicts import Base, Condition, Gated, Judged, JudgedSum, first_finding
+from dpcli.gate.waivers import apply_waivers, check_waivers, unused_waivers
 from dpcli.git.command import cached_answers, review_of
 from dpcli.lint.run import judge
 from dpcli.numerics.work import limited
@@ -32,7 +39,7 @@ Bases = Mapping[str, Base | Unpriced | None]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file that can be read. own: its pipeline as it stands; pipeline: with the caps that hold; outside: the caps from outside."""
+    """A file that can be read. own: its pipeline as written. pipeline: with the caps in force. outside: the caps of flags and policy."""
 
     path: str
     data: bytes
@@ -43,21 +50,15 @@ class Opened:
 
 
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
-    """Judge each file, and where none is named every pipeline that differs from the revision; with a revision also those that are gone.
+    """Judge each file, or every pipeline that differs from the revision where none is named; and pipelines that the revision alone has.
 
-    A folder stands for all pipelines in it. One without any is no pass, unless the base had some that are gone. What is wrong with a file
-    is its verdict. Raises InputError without paths and revision, and for a policy, a revision or a baseline that cannot be read.
+    A folder stands for all pipelines in it; without any it is no pass, unless the base had some that are gone. A fault of a file is its
+    verdict. Raises InputError without paths and revision, and for a policy, a revision or a baseline that cannot be read.
     """
     ref = terms.base_ref
-    if not paths:
-        if ref is None:
-            raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from it")
-        from dpcli.gate.repository import touched_pipelines
-
-        paths = touched_pipelines(ref)
-    given = unfolded(paths, may_be_pipeline)
-    bare = [path for path in given if ref is not None and os.path.isdir(path)]
-    paths = [path for path in given if path not in bare]
+    given = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
+    folders = [path for path in given if ref is not None and os.path.isdir(path)]  # without a pipeline
+    paths = [path for path in given if path not in folders]
     policy, notices = policy_that_applies(terms.policy, ref)
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))
@@ -68,43 +69,60 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
         paths += touched_members(ref, given, [*shared, *(datasets_of(paths) if terms.together is not None else ())])
     with cached_answers():
         bases = _bases(paths, terms)
-        files = tuple(_judged(path, terms, bases) for path in paths)
-        deleted: tuple[Judged, ...] = ()
-        others: tuple[Judged, ...] = ()
-        if ref is not None:
-            from dpcli.gate.coverage import changed_workflows, gone, missed
-
-            deleted = tuple(gone(ref, paths, (base.renamed for base in (bases or {}).values() if isinstance(base, Base))))
-            files += tuple(_judged(path, terms, {}) for path in bare if not any(below(one.path, path) for one in deleted))
-            judged, known = [file.path for file in files], frozenset(os.path.realpath(one.path) for one in deleted)
-            others = (*missed(ref, judged, known), *changed_workflows(ref, judged))
-    granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
+        files = [_judged(path, terms, bases) for path in paths]
+        unseen = [] if ref is None else _judged_unseen(ref, paths, folders, files, terms, bases or {})
+    sums = _sums(files, terms)
     read = [(file.path, file.own) for file in files if file.own is not None]
-    together = _together(files, terms)
-    notices += (*unmatched(policy, read), *unnamed(policy.together, together), *unused(policy, paths, granting))
+    granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
+    notices += (*unmatched_rules(policy, read), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, granting))
     nothing = Judged(".", None, (Condition("files", "pass", f"no pipeline differs from {ref}", ()),))
-    return Gated((*files, *deleted, *others) or (nothing,), policy.path or None, notices, together)
+    return Gated((*files, *unseen) or (nothing,), policy.path or None, notices, sums)
 
 
-def _together(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedTogether, ...]:
+def _touched_pipelines(ref: str | None) -> Sequence[str]:
+    """Return every pipeline that differs from the revision. Raises InputError without one."""
+    if ref is None:
+        raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from it")
+    from dpcli.gate.repository import touched_pipelines
+
+    return touched_pipelines(ref)
+
+
+def _judged_unseen(
+    ref: str, paths: Sequence[str], folders: Sequence[str], files: list[Judged], terms: GateTerms, bases: Bases
+) -> list[Judged]:
+    """Return the verdicts on what is not among the files: removed pipelines, missed ones, changed workflows.
+
+    A folder without a pipeline is judged as a file, and added to the files, unless the base had some that are gone.
+    """
+    from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
+
+    removed = list(removed_pipelines(ref, paths, (base.renamed for base in bases.values() if isinstance(base, Base))))
+    files += [_judged(path, terms, {}) for path in folders if not any(below(one.path, path) for one in removed)]
+    judged, known = [file.path for file in files], frozenset(os.path.realpath(one.path) for one in removed)
+    return [*removed, *missed_pipelines(ref, judged, known), *changed_workflows(ref, judged)]
+
+
+def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
+    """Return the sums over datasets; none is computed where neither a cap nor a file names a dataset."""
     if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
         return ()
-    from dpcli.gate.totals import at_the_change, caps_of, totals, uncapped, with_joined
+    from dpcli.gate.totals import capped_sums, caps_of, placed_at_changes, uncapped_sums, with_joined_files
 
     caps = (*terms.policy.together, *caps_of(terms.together, files))
-    together = (
-        *totals(caps, files, terms.planned, lambda path, own: _outside(path, own, terms), terms.base_ref),
-        *uncapped(files, {name for one in caps for name in one.datasets}, terms.planned),
-        *one_source(files),
+    sums = (
+        *capped_sums(caps, files, terms.planned, lambda path, own: _outside(path, own, terms), terms.base_ref),
+        *uncapped_sums(files, {name for one in caps for name in one.datasets}, terms.planned),
+        *shared_source_warnings(files),
     )
     if terms.base_ref is None and terms.baseline is None:
-        return together
-    return tuple(with_joined(at_the_change(together, files), files))
+        return sums
+    return tuple(with_joined_files(placed_at_changes(sums, files), files))
 
 
 def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
     if terms.base_ref is not None:
-        return bases_at(terms.base_ref, paths, lambda path, pipeline: capped(pipeline, _outside(path, pipeline, terms)))
+        return bases_at(terms.base_ref, paths, lambda path, pipeline: with_caps_in_force(pipeline, _outside(path, pipeline, terms)))
     return bases_from(terms.baseline, paths) if terms.baseline is not None else None
 
 
@@ -122,26 +140,25 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _require_waivable(pipeline, data)
         requirements.require_cap(pipeline, outside)
-        opened = Opened(path, data, pipeline, capped(pipeline, outside), outside, diagnostics)
+        opened = Opened(path, data, pipeline, with_caps_in_force(pipeline, outside), outside, diagnostics)
         assert opened.pipeline.budget is not None
         result = _unchanged(opened.pipeline, _base(bases, path)) or headline(opened.pipeline, delta=opened.pipeline.budget.delta)
     except InvalidFile as error:
-        unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_of(error.diagnostics)}", ())
+        unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
     except InputError as error:
         # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
-        rules = (
-            tuple(c for c in requirements.finding_conditions(diagnostics, pipeline) if c.verdict == "fail") if diagnostics else ()
-        )
+        found_by_rules = requirements.finding_conditions(diagnostics, pipeline) if diagnostics else ()
+        rules = tuple(condition for condition in found_by_rules if condition.verdict == "fail")
         # A file as a whole has no line, and whoever shows it names the file.
         unread = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, rules or (unread,), diagnostics)
-    return _accounted(opened, result, terms, bases)
+    return _judged_account(opened, result, terms, bases)
 
 
 def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
     """Return the deltas outside of the file at which it is judged: those of caps that hold, and the ledger's."""
-    caps, answer = holding(pipeline, outside), terms.room.conditions.get(path)
+    caps, answer = caps_in_force(pipeline, outside), terms.room.conditions.get(path)
     decisive = {name: delta for name, delta in outside.deltas.items() if caps.judges(delta)}
     return {**decisive, "the ledger's delta": None if answer is None else answer.delta}
 
@@ -164,7 +181,7 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
         refuse(findings, tables, text, path)
 
 
-def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
+def _judged_account(opened: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
     opened = replace(opened, diagnostics=(*opened.diagnostics, *large_epsilon(result, opened.diagnostics)))
     tables = toml_document(opened.data, opened.path)[1]
     base = _base(bases, opened.path)
@@ -172,17 +189,17 @@ def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases |
     changes = () if base is None else costs_of(base, opened.data)
     unwaived = list(_conditions(opened, result, terms))
     if bases is not None:
-        was = _was(opened.path, base)
+        was = _path_at_base(opened.path, base)
         unwaived += [
-            *_against(opened, result, base or bases.get(opened.path), now, terms),
-            *claims(changes, opened.pipeline),
-            *other_data(changes, opened.pipeline, opened.path, was),
+            *_base_conditions(opened, result, base or bases.get(opened.path), now, terms),
+            *claim_warnings(changes, opened.pipeline),
+            *other_data_warnings(changes, opened.pipeline, opened.path, was),
         ]
         if was != opened.path:
-            unwaived += moved_data(changes, tables, opened.path, os.path.relpath(was))
-    unwaived = [_blamed(condition, changes, opened.pipeline) for condition in unwaived]
-    after = waived(unwaived, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
-    placed = _placed(_remedied(after.conditions, result, changes), opened)
+            unwaived += moved_data_warnings(changes, tables, opened.path, os.path.relpath(was))
+    unwaived = [_with_blame(condition, changes, opened.pipeline) for condition in unwaived]
+    after = apply_waivers(unwaived, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
+    placed = _with_places(_with_remedy(after.conditions, result, changes), opened)
     read = sources(opened.path, tables)
     return Judged(opened.path, result, placed, opened.diagnostics, base, now, changes, after.granting, opened.own, read)
 
@@ -190,7 +207,7 @@ def _accounted(opened: Opened, result: Account, terms: GateTerms, bases: Bases |
 def _conditions(opened: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """Yield what a file must satisfy whatever it was before."""
     yield from requirements.link_condition(opened.path, terms.base_ref is not None)
-    yield from requirements.cap_conditions(result, holding(opened.own, opened.outside))
+    yield from requirements.cap_conditions(result, caps_in_force(opened.own, opened.outside))
     yield from requirements.delta_condition(opened.own, opened.outside)
     yield from requirements.finding_conditions(opened.diagnostics, opened.pipeline)
     yield from requirements.required_conditions(terms.policy, opened.pipeline)
@@ -206,7 +223,7 @@ def _base(bases: Bases | None, path: str) -> Base | None:
     return base if isinstance(base, Base) else None
 
 
-def _against(
+def _base_conditions(
     opened: Opened, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
     """Yield what a file must satisfy against the base."""
@@ -214,25 +231,27 @@ def _against(
         yield requirements.new_file(result, opened.outside, "" if base is None or isinstance(base, Base) else base.reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
-    yield from requirements.statement_conditions(result, opened.own, base, opened.outside, horizons, _escaped(opened, base, terms))
+    yield from requirements.statement_conditions(
+        result, opened.own, base, opened.outside, horizons, _loosened_by_move(opened, base, terms)
+    )
     yield from restatements(base.standings, opened.own)
     yield requirements.increase_condition(result, base, now, opened.outside)
 
 
-def _escaped(opened: Opened, base: Base, terms: GateTerms) -> list[str]:
+def _loosened_by_move(opened: Opened, base: Base, terms: GateTerms) -> list[str]:
     """Return the caps of the policy that held for the file as it was, under its name then, and are looser or gone now."""
     if base.account is None:
         return []
-    was = _outside(_was(opened.path, base), base.account.pipeline, terms)
+    was = _outside(_path_at_base(opened.path, base), base.account.pipeline, terms)
     return [f"the policy's {words}" for words in loosened(was.tightest, opened.outside.tightest)]
 
 
-def _was(path: str, base: Base | None) -> str:
+def _path_at_base(path: str, base: Base | None) -> str:
     """Return the path of the file at the base."""
     return os.path.join(review_of(path)[0], base.renamed) if base is not None and base.renamed else path
 
 
-def _blamed(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:
+def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:
     """Add to a failed number the changes that made it, at the line of the dearest."""
     if condition.verdict != "fail" or condition.target is None:
         return condition
@@ -240,14 +259,14 @@ def _blamed(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline)
     return replace(condition, key=key, message=condition.message + dearest_changes(changes))
 
 
-def _remedied(judged: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:
+def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:
     """Add to the first failed number what would make them all pass."""
     failing = [c for c in judged if c.verdict == "fail" and c.target is not None]
     words = remedy(result, changes, [c.target for c in failing if c.target is not None]) if failing else ""
     return tuple(replace(c, message=c.message + words) if failing and c is failing[0] else c for c in judged)
 
 
-def _placed(judged: Sequence[Condition], opened: Opened) -> tuple[Condition, ...]:
+def _with_places(judged: Sequence[Condition], opened: Opened) -> tuple[Condition, ...]:
     """Set line and column of what each is about; a rule's finding has them already."""
     stated = [opened.pipeline.stated_at(c.key) for c in judged]
     places = located(opened.data.decode().replace("\r\n", "\n"), stated)

@@ -1,4 +1,4 @@
-"""The gate and its policy."""
+"""Registered here: the command gate and the policy file."""
 
 from __future__ import annotations
 

@@ -53,10 +53,10 @@ from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, Problem,
 from dpcli.file.toml.limits import escaped_path, read_bytes, title
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import closest, did_you_mean
-from dpcli.gate.caps import SharedCaps, level_problems, name_problems, over, tightest
-from dpcli.gate.verdicts import Condition, JudgedTogether
+from dpcli.gate.caps import SharedCaps, level_problems, name_problems, tightest, with_defaults
+from dpcli.gate.verdicts import Condition, JudgedSum
 from dpcli.git.command import commit_of, holds, present_files, read_source, roots, work_tree
-from dpcli.git.past_files import pasts, touched
+from dpcli.git.past_files import files_at, touched_paths
 from dpcli.lint.catalogue import RULES, waivable
 from dpcli.mechanisms.neighbours import Adjacency
 
@@ -152,7 +152,7 @@ class Policy(Caps):
     def caps(self, path: str, pipeline: Pipeline) -> Caps:
         """Return the caps for one file: those of the rules that match, else the general ones; of several names, the smallest."""
         names = names_of(path, self.path) if self.rule else ("",)  # which only rules ask for
-        caps = [over(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
+        caps = [with_defaults(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
         return replace(tightest(caps), allow_statement_change=all(one.allow_statement_change for one in caps))
 
 
@@ -225,7 +225,7 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, tuple(_changed_elsewhere(policy.path, ref))
-    past = pasts(ref, [policy.path])[policy.path]
+    past = files_at(ref, [policy.path])[policy.path]
     if past is None:
         return policy, (_changed(f"new in this change: {ref} has no such policy, so it applies as written"),)
     if past.data == read_bytes(policy.path, "a policy file"):
@@ -242,11 +242,11 @@ def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
     if ref is None or current is None or not colon or os.path.lexists(path):
         return
     inside = os.path.relpath(os.path.realpath(name), current) if name.startswith("./") else name
-    if inside in touched(current, commit_of(current, ref)):
+    if inside in touched_paths(current, commit_of(current, ref)):
         yield _changed(f"{escaped_path(name)} changed: its version at {revision} applies")
 
 
-def unmatched(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:
+def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:
     """Warn of each rule that holds for none of these files, unless its pattern means other files of the repository."""
     for index, rule in enumerate(policy.rule):
         if any(rule.applies(path, pipeline, policy.path) for path, pipeline in judged):
@@ -260,7 +260,7 @@ def unmatched(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterato
             yield _warning(f"rule[{index + 1}] ({stated}) matches no file: nothing is held to it")
 
 
-def unnamed(caps: Sequence[SharedCaps], together: Sequence[JudgedTogether]) -> Iterator[Condition]:
+def empty_sums(caps: Sequence[SharedCaps], together: Sequence[JudgedSum]) -> Iterator[Condition]:
     """Warn of each table of caps on files together that no file of the repository is in."""
     for index, (one, judged) in enumerate(zip(caps, together, strict=False)):
         if judged.account is None and judged.verdict == "pass":

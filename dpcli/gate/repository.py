@@ -1,4 +1,4 @@
-"""Pipelines of a repository, given to the gate or not, and those that a change touches: also of repositories inside it (submodules)."""
+"""The pipelines of a repository and its submodules, and those that a change touches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.values import dataclass
@@ -17,12 +17,22 @@ from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.looks import looks
 from dpcli.git.command import commit_of, link_of, listed, present_files, review_of, top_of, work_tree
-from dpcli.git.past_files import blobs, pasts, says_pipeline, touched
+from dpcli.git.past_files import contents_at, files_at, is_pipeline_file, touched_paths
 
 # A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)
 
-Touched = tuple[str, str | None, str]  # folder of a repository, its commit at the revision, path of a file in it
+
+class TouchedFile(NamedTuple):
+    """A file of a repository. folder: of the repository. tree: its commit at the revision, None where it had none. name: path in it."""
+
+    folder: str
+    tree: str | None
+    name: str
+
+    @property
+    def real_path(self) -> str:
+        return os.path.realpath(os.path.join(self.folder, self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +55,25 @@ def tops_of(paths: Sequence[str]) -> list[str]:
     return list(tops)
 
 
-def linked(top: str) -> Iterator[str]:
-    """Yield the folders of the repositories inside, checked out or not."""
+def submodule_folders(top: str) -> Iterator[str]:
+    """Yield the folders of the submodules, checked out or not."""
     for line in listed(top, "ls-files", "-z", "--stage"):
         about, _, name = line.partition(b"\t")
         if about.startswith(b"160000"):
             yield os.path.join(top, os.fsdecode(name))
 
 
-def absent(paths: Sequence[str]) -> Iterator[str]:
-    """Yield what git knows and the work tree does not have: repositories inside, and pipelines outside of a sparse checkout."""
+def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
+    """Yield the submodules and the pipelines that git knows and the work tree lacks (they are not checked out)."""
     for top in tops_of(paths):
-        yield from (os.path.relpath(place) for place in linked(top) if not os.path.lexists(os.path.join(place, ".git")))
+        yield from (os.path.relpath(place) for place in submodule_folders(top) if not os.path.lexists(os.path.join(place, ".git")))
         for line in listed(top, "ls-files", "-z", "-t"):
             place = os.path.join(top, os.fsdecode(line[2:]))
             if line.startswith(b"S ") and toml_name(place) and not os.path.lexists(place):
                 yield os.path.relpath(place)
 
 
-def trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str | None]:
+def reviewed_commits(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str | None]:
     """Return the commits to look through, by the repository under review and the folder that each is checked out in: also those inside.
 
     None for a repository inside that was not there. paths: of the files that are judged; where there are none, the repository around the
@@ -72,13 +82,13 @@ def trees(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str | None]:
     tops = list(dict.fromkeys(top for top, _ in map(review_of, paths))) or [top_of(os.getcwd())]
     commits: dict[tuple[str, str], str | None] = {(top, top): commit_of(top, ref) for top in tops}
     for top in tops:
-        for inner in (os.path.realpath(place) for place in linked(top) if os.path.lexists(os.path.join(place, ".git"))):
+        for inner in (os.path.realpath(place) for place in submodule_folders(top) if os.path.lexists(os.path.join(place, ".git"))):
             commits[top, inner] = link_of(commit_of(top, ref), top, inner)
     return commits
 
 
-def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
-    """Yield each other pipeline (*.toml) in the repositories of these files, in order; nothing where no repository is around a file.
+def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
+    """Yield each other pipeline (*.toml) in the repositories of these files, in order; none for files outside of repositories.
 
     What git ignores is no part of a repository; the files of submodules are. Raises InputError where git cannot list the files.
     """
@@ -97,27 +107,28 @@ def unjudged(paths: Sequence[str]) -> Iterator[OtherFile]:
                     yield OtherFile(os.path.relpath(place), data, tables)
 
 
-def of_other_endings(places: Mapping[str, Touched], paths: Sequence[str]) -> Iterator[OtherFile]:
-    """Yield pipelines that git knows by other names than *.toml: every command reads them as well."""
+def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequence[str]) -> Iterator[OtherFile]:
+    """Yield pipelines that git knows by other names than *.toml, which commands read as well."""
     given = frozenset(map(os.path.realpath, paths))
-    tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder, _, _ in places.values()}
-    for place, (folder, _, name) in sorted(places.items()):
-        if toml_name(name) or name not in tracked[folder] or place in given or not os.path.isfile(place):
+    folders = {file.folder for file in places.values()}
+    tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder in folders}
+    for place, file in sorted(places.items()):
+        if toml_name(file.name) or file.name not in tracked[file.folder] or place in given or not os.path.isfile(place):
             continue
         data = content_of(place) or b""
         # "privacy" as it stands, or with an escape in it: what has neither need not be read as TOML.
-        if (b"privacy" in data or b"\\" in data) and says_pipeline(data):
+        if (b"privacy" in data or b"\\" in data) and is_pipeline_file(data):
             yield OtherFile(os.path.relpath(place), data, _tables(data))
 
 
-def touched_files(ref: str, paths: Sequence[str]) -> Iterator[Touched]:
-    """Yield each file that is new or changed by the work tree's doing."""
-    for (_, folder), tree in trees(ref, paths).items():
+def touched_files(ref: str, paths: Sequence[str]) -> Iterator[TouchedFile]:
+    """Yield each file that the work tree added or changed since it parted from the revision."""
+    for (_, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None:  # a repository inside that was not there
             names = present_files(folder)
         else:
-            names = touched(folder, tree)
-        yield from ((folder, tree, name) for name in names)
+            names = touched_paths(folder, tree)
+        yield from (TouchedFile(folder, tree, name) for name in names)
 
 
 def touched_pipelines(ref: str) -> list[str]:
@@ -129,12 +140,12 @@ def touched_pipelines(ref: str) -> list[str]:
     """
     top = top_of(os.getcwd())
     names = sorted(map(os.fsdecode, listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
-    places = {os.path.realpath(os.path.join(one[0], one[2])): one for one in touched_files(ref, ())}
-    spelled = {os.path.join(folder, name) for folder, _, name in places.values()}
+    places = {file.real_path: file for file in touched_files(ref, ())}
+    spelled = {os.path.join(file.folder, file.name) for file in places.values()}
     paths = [os.path.join(top, name) for name in names if toml_name(name)]
     changed = [path for path in paths if (path in spelled or os.path.realpath(path) in places) and os.path.isfile(path)]
     pipelines = [path for path in map(os.path.relpath, changed) if _is_pipeline(ref, path)]
-    return [*pipelines, *(file.path for file in of_other_endings(places, ()))]
+    return [*pipelines, *(file.path for file in pipelines_of_other_endings(places, ()))]
 
 
 def _is_pipeline(ref: str, path: str) -> bool:
@@ -143,9 +154,9 @@ def _is_pipeline(ref: str, path: str) -> bool:
         data = read_bytes(path)
         return may_be_pipeline(toml_document(data, path)[1])
     except InputError as error:
-        was = pasts(ref, [path])[path]
+        was = files_at(ref, [path])[path]
         perhaps = isinstance(error, InvalidFile) and (_TABLE.search(data) is not None or data.startswith(LFS_POINTER))
-        return perhaps or (was is not None and says_pipeline(was.data))
+        return perhaps or (was is not None and is_pipeline_file(was.data))
 
 
 def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:
@@ -158,7 +169,7 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
-        was = blobs(folder, [f"{tree}:{name}"])[0] if tree is not None else None
+        was = contents_at(folder, [f"{tree}:{name}"])[0] if tree is not None else None
         named = {looks(dataset_of(_tables(data))) for data in (was, content_of(place))} - {""}
         if named & wanted and _can_be_compared(was):
             yield os.path.relpath(place)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpcli.analysis.account import Account, EpsilonVerdict, headline
-from dpcli.analysis.rho import warning_level
+from dpcli.analysis.account import Account, headline
+from dpcli.analysis.budget_verdict import EpsilonVerdict, warning_level
 from dpcli.base.errors import InputError
 from dpcli.base.rounding import up
 from dpcli.base.stated import difference
@@ -19,7 +19,7 @@ from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.file.toml.findings import Diagnostic, Path
 from dpcli.file.toml.limits import escaped_path
 from dpcli.file.toml.shown import escaped
-from dpcli.gate.bases import Changed, changed_horizon, changed_terms, horizon_data, promised_delta
+from dpcli.gate.bases import Changed, changed_terms, horizon_change, horizon_data, promised_delta
 from dpcli.gate.caps import BUDGET, POLICY, BindingCap, Outside, StatedCap, binding_caps, flag, max_rise, warn_rise
 from dpcli.gate.policy import Policy, scheme_of
 from dpcli.gate.verdicts import Base, Condition, Target, Verdict
@@ -30,7 +30,7 @@ PLANNED = "a schedule fixed in advance; runs decided on after looking at results
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class CapsInForce:
     """The caps that hold for a file. epsilon: by their deltas, several where none implies another. delta: the smallest stated."""
 
     epsilon: tuple[BindingCap, ...]
@@ -42,7 +42,7 @@ class Holding:
         return delta in ({one.cap.delta for one in self.epsilon} or {self.delta})
 
 
-def holding(own: Pipeline, outside: Outside) -> Holding:
+def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
     """Return the caps that hold for a file with its own caps.
 
     A cap on epsilon holds at the delta that is stated with it, else at the smallest of all. A delta that is stated without an epsilon is
@@ -64,12 +64,12 @@ def holding(own: Pipeline, outside: Outside) -> Holding:
         if epsilon is not None
     ]
     rho = [*([] if budget.rho is None else [StatedCap(budget.rho, BUDGET)]), *outside.stated("rho", "--max-rho")]
-    return Holding(binding_caps(stated), binding_caps(rho), smallest)
+    return CapsInForce(binding_caps(stated), binding_caps(rho), smallest)
 
 
-def capped(own: Pipeline, outside: Outside) -> Pipeline:
+def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
     """Return the pipeline with the caps that hold: on epsilon the one at the smallest delta; unchanged where there is none."""
-    caps = holding(own, outside)
+    caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
         return own
     first = caps.epsilon[0].cap if caps.epsilon else None
@@ -81,12 +81,12 @@ def capped(own: Pipeline, outside: Outside) -> Pipeline:
 
 def require_cap(own: Pipeline, outside: Outside) -> None:
     """Raise InputError where no cap holds."""
-    caps = holding(own, outside)
+    caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
         raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
 
 
-def cap_conditions(result: Account, caps: Holding | None = None) -> Iterator[Condition]:
+def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator[Condition]:
     """Compare what the pipeline spends with its caps, of which there is at least one; what no accountant bounds is unknown.
 
     No waiver speaks of rho. caps: where they may come from several places, which is then said.
@@ -216,7 +216,7 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
             yield Condition("policy", "fail", message, ("mechanism", index, "sampling"))
 
 
-def link_condition(path: str, compared: bool) -> Iterator[Condition]:
+def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
     """Fail a file inside of a work tree that is read from outside of it, where changes are compared; else warn.
 
     No change under review shows what such a link leads to.
@@ -228,7 +228,7 @@ def link_condition(path: str, compared: bool) -> Iterator[Condition]:
     if path == "-" or top is None or holds(os.path.realpath(top), real):
         return
     text = f"a link out of the repository, to {escaped_path(real)}: expected a file that the change itself holds"
-    yield Condition("link", "fail" if compared else "warn", text, ())
+    yield Condition("link", "fail" if is_compared else "warn", text, ())
 
 
 def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
@@ -257,7 +257,7 @@ def statement_conditions(
     own: the file with its own caps. horizons: from outside. escaped: what the policy held the file to as it was, and no longer does.
     """
     terms = changed_terms(base.terms, base.statement, own, result.pipeline, _replaced_caps(base.terms, own, outside))
-    changed = [*terms, *changed_horizon(base.horizon, horizon_data(own.gate.horizon), horizons)]
+    changed = [*terms, *horizon_change(base.horizon, horizon_data(own.gate.horizon), horizons)]
     weaker = [one for one in changed if one.weaker]
     words = "; ".join([*(one.words for one in weaker), *escaped])
     other = [one for one in changed if not one.weaker and not one.replaced_by]
@@ -279,7 +279,7 @@ def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) ->
 
     terms: of the file at the base, as `terms_of` has them.
     """
-    caps, delta = holding(own, outside), promised_delta(terms)
+    caps, delta = caps_in_force(own, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
     replaced = {}
@@ -310,5 +310,7 @@ def increase_condition(result: Account, base: Base, now: float, outside: Outside
     if limit is None:
         return Condition("increase", "warn" if near else "pass", f"{text}{near}")
     target = Target(base.epsilon + limit, base.delta)
-    verdict: Verdict = "fail" if block.passed_by(change, base.epsilon) else "warn" if near else "pass"
+    verdict: Verdict = "warn" if near else "pass"
+    if block.passed_by(change, base.epsilon):
+        verdict = "fail"
     return Condition("increase", verdict, f"{text}, allowed {block.words(base.epsilon)}{near}", measured=now, target=target)

@@ -1,4 +1,4 @@
-"""Sums over all pipelines of a dataset: against the caps on files together, and against what they came to at the base."""
+"""Sums over all pipelines of a dataset, against their caps and against the sums at the base."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dpcli.analysis.account import Account
-from dpcli.analysis.together import FIXED, smallest_delta, together
+from dpcli.analysis.dataset_sum import FIXED, account_of_dataset, smallest_delta
 from dpcli.base.errors import CannotCertify, DpcliError, InputError, NotRepresentable
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
@@ -21,11 +21,11 @@ from dpcli.file.toml.findings import InvalidFile
 from dpcli.file.toml.looks import looks
 from dpcli.file.toml.shown import first_names, quoted
 from dpcli.gate.caps import Outside, SharedCaps
-from dpcli.gate.repository import OtherFile, absent, dataset_of, tops_of, unjudged
-from dpcli.gate.requirements import cap_conditions, capped, holding, runs_of
-from dpcli.gate.verdicts import Base, Condition, Judged, JudgedTogether, Verdict, first_of
+from dpcli.gate.repository import OtherFile, dataset_of, missing_from_checkout, other_pipelines, tops_of
+from dpcli.gate.requirements import cap_conditions, caps_in_force, runs_of, with_caps_in_force
+from dpcli.gate.verdicts import Base, Condition, Judged, JudgedSum, Verdict, first_finding
 from dpcli.git.command import commit_of, tree_entries
-from dpcli.git.past_files import blobs, up_to_date
+from dpcli.git.past_files import contents_at, is_based_on
 from dpcli.lint.delta import judged_deltas
 
 NAME = "together"
@@ -53,13 +53,13 @@ def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...
     return caps
 
 
-def totals(
+def capped_sums(
     caps: Sequence[SharedCaps],
     files: Sequence[Judged],
     horizon: Horizon | None,
     outside: Callable[[str, Pipeline], Outside],
     ref: str | None = None,
-) -> tuple[JudgedTogether, ...]:
+) -> tuple[JudgedSum, ...]:
     """Return a sum for each table of caps: of the files judged, and of all other pipelines of their repositories that name the datasets.
 
     Each file counts once, or as often as its horizon plans. What cannot be read or added up is never a pass.
@@ -74,7 +74,7 @@ def totals(
     judged = list(_judged(files))
     paths = [file.path for file in files]
     try:
-        others, hidden = list(unjudged(paths)), sorted(absent(paths))
+        others, hidden = list(other_pipelines(paths)), sorted(missing_from_checkout(paths))
     except InputError as error:
         return tuple(_refused(one, error, files[0].path) for one in caps)
     if hidden:
@@ -115,16 +115,16 @@ def _total(
     horizon: Horizon | None,
     outside: Callable[[str, Pipeline], Outside],
     at: str,
-) -> JudgedTogether:
+) -> JudgedSum:
     try:
         members = tuple(_members(caps, judged, others))
         runs = [runs_of(member.pipeline, horizon) for member in members]
         around = [(member.pipeline, outside(member.path, member.pipeline)) for member in members]
         # Several datasets with the same people in them are one to who is in all; an adaptive file costs the cap that holds for it.
-        parts = [_under_name(capped(own, more) if own.privacy.adaptive else own, caps.datasets) for own, more in around]
-        smallest = smallest_delta(holding(own, more).delta for own, more in around)
+        parts = [_under_name(with_caps_in_force(own, more) if own.privacy.adaptive else own, caps.datasets) for own, more in around]
+        smallest = smallest_delta(caps_in_force(own, more).delta for own, more in around)
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
-        result = together(list(zip(parts, runs, strict=True)), budget=budget, rows=False) if parts else None
+        result = account_of_dataset(list(zip(parts, runs, strict=True)), budget=budget, with_rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:
         return _refused(caps, error, at)
     if result is None:
@@ -135,7 +135,7 @@ def _total(
     ]
     conditions += _large_delta(caps, result, members)
     paths = tuple(member.path for member in members)
-    return JudgedTogether(caps.words, result, tuple(conditions), at=paths[0], datasets=caps.datasets, members=paths)
+    return JudgedSum(caps.words, result, tuple(conditions), at=paths[0], datasets=caps.datasets, members=paths)
 
 
 def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
@@ -158,31 +158,31 @@ def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
     return f"{len(members)} file{'s' if len(members) > 1 else ''} ({first_names(words)})"
 
 
-def _refused(caps: SharedCaps, error: DpcliError, at: str) -> JudgedTogether:
+def _refused(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
     """Return no sum, with the reason; shown at the file that cannot be read, where one cannot."""
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):
         first = error.diagnostics[0]
-        text, at, place = f"{first.path}: {first_of(error.diagnostics)}", first.path, (first.line, first.column)
+        text, at, place = f"{first.path}: {first_finding(error.diagnostics)}", first.path, (first.line, first.column)
     else:
         text, place = str(error).removeprefix("--base-ref: "), (1, 1)
     return _without(caps, Condition(NAME, verdict, f"{caps.words}: {text}", (), place), at)
 
 
-def _unknown(caps: SharedCaps, text: str, at: str) -> JudgedTogether:
+def _unknown(caps: SharedCaps, text: str, at: str) -> JudgedSum:
     return _without(caps, Condition(NAME, "unknown", f"{caps.words}: {text}", ()), at)
 
 
-def _without(caps: SharedCaps, condition: Condition, at: str) -> JudgedTogether:
-    return JudgedTogether(caps.words, None, (condition,), at=at, datasets=caps.datasets)
+def _without(caps: SharedCaps, condition: Condition, at: str) -> JudgedSum:
+    return JudgedSum(caps.words, None, (condition,), at=at, datasets=caps.datasets)
 
 
-def _compared(caps: SharedCaps, total: JudgedTogether, horizon: Horizon | None, ref: str) -> JudgedTogether:
-    base = None if total.account is None else total_at(caps, ref, total.members, horizon, total.account)
+def _compared(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref: str) -> JudgedSum:
+    base = None if total.account is None else sum_at_base(caps, ref, total.members, horizon, total.account)
     return total if base is None or total.account is None else replace(total, base=base, now=total.account.upper)
 
 
-def total_at(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
+def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
     """Return the sum at the revision and at the delta of now; None where it is not known, or there was nothing to add up.
 
     It is not known where a file is in a repository inside, is a link or has another ending, and where the revision has gone on since the
@@ -190,11 +190,11 @@ def total_at(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon 
     """
     tops = tops_of(paths)
     plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
-    if len(tops) != 1 or now.delta is None or not plain or not up_to_date(tops[0], commit_of(tops[0], ref)):
+    if len(tops) != 1 or now.delta is None or not plain or not is_based_on(tops[0], commit_of(tops[0], ref)):
         return None
     try:
         members = [(_under_name(one, caps.datasets), runs_of(one, horizon)) for one in _members_at(caps, ref, tops[0])]
-        total = together(members, delta=now.delta, rows=False) if members else None
+        total = account_of_dataset(members, delta=now.delta, with_rows=False) if members else None
     except DpcliError:
         return None
     return None if total is None else Base(total.upper, total.delta, {}, {}, {})
@@ -203,7 +203,7 @@ def total_at(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon 
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
     tree, alike = commit_of(top, ref), {looks(name) for name in caps.datasets}
     names = [name for mode, _, name in tree_entries(top, tree) if mode.startswith(b"100") and toml_name(name)]
-    for name, data in zip(names, blobs(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
+    for name, data in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
         try:
             tables = toml_document(data or b"", name)[1]
         except InvalidFile:
@@ -212,7 +212,7 @@ def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
             yield parse(data or b"", f"{ref}:{name}")
 
 
-def uncapped(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedTogether]:
+def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedSum]:
     """Warn of each dataset of several files, none of `capped`, that costs more than any of its files may, or cannot be added up.
 
     Each file counts once, or as often as its horizon plans. horizon: of flags or policy.
@@ -226,20 +226,20 @@ def uncapped(files: Sequence[Judged], capped: Collection[str], horizon: Horizon 
             yield from _above(members, horizon)
 
 
-def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedTogether]:
+def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedSum]:
     paths = tuple(file.path for file in files)
     owns = [file.own for file in files if file.own is not None]
     names = tuple(dict.fromkeys(own.privacy.dataset or "" for own in owns))
     dataset = f"dataset {', '.join(names)}"
 
-    def warning(text: str, total: Account | None = None) -> JudgedTogether:
+    def warning(text: str, total: Account | None = None) -> JudgedSum:
         condition = Condition(NAME, "warn", f"{dataset}: {len(paths)} files ({first_names(paths)}): {text}", ())
-        return JudgedTogether(dataset, None, (condition,), at=paths[0], datasets=names, members=paths, uncapped=total)
+        return JudgedSum(dataset, None, (condition,), at=paths[0], datasets=names, members=paths, uncapped=total)
 
     try:
         by_dataset(owns)
         parts = [(_without_cap(file, own), runs_of(own, horizon)) for file, own in zip(files, owns, strict=True)]
-        total = together(parts, rows=False)
+        total = account_of_dataset(parts, with_rows=False)
     except (InputError, CannotCertify, NotRepresentable) as error:
         yield warning(f"no sum: {error}")
         return
@@ -260,7 +260,7 @@ def _without_cap(file: Judged, own: Pipeline) -> Pipeline:
     return file.account.pipeline if own.privacy.adaptive and file.account is not None else replace(own, budget=None)
 
 
-def at_the_change(together: Iterable[JudgedTogether], files: Sequence[Judged]) -> Iterator[JudgedTogether]:
+def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
     """Show each sum at the member whose own epsilon rose most, of a new one all of it.
 
     Where none rose, at one that changed and costs what it did, or that joins the dataset at less than it did, as that raises the sum too;
@@ -274,7 +274,7 @@ def at_the_change(together: Iterable[JudgedTogether], files: Sequence[Judged]) -
         yield replace(one, at=at) if most > UNTOUCHED else one
 
 
-def with_joined(together: Iterable[JudgedTogether], files: Sequence[Judged]) -> Iterator[JudgedTogether]:
+def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
     """Warn of files that came to a sum after the base, where it had others then: they may have been chosen by outputs.
 
     files: as they were compared with the base.

@@ -99,7 +99,7 @@ class Condition:
     delta: float | None = None
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict that decides the exit code; a warning passes."""
     present = set(verdicts)
     return next((verdict for verdict in PRECEDENCE if verdict in present), "pass")
@@ -154,11 +154,11 @@ class Judged:
     @property
     def verdict(self) -> Verdict:
         """The worst of the conditions."""
-        return worst(condition.verdict for condition in self.conditions)
+        return worst_verdict(condition.verdict for condition in self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedTogether(Judged):
+class JudgedSum(Judged):
     """All files of some datasets, added up; path: what a table calls them.
 
     base, now: as of a file, where all that was in the sum at the revision can be added up.
@@ -179,7 +179,7 @@ class Gated:
     files: tuple[Judged, ...]
     policy: str | None = None
     notices: tuple[Condition, ...] = ()
-    together: tuple[JudgedTogether, ...] = ()
+    together: tuple[JudgedSum, ...] = ()
 
     @property
     def judged(self) -> tuple[Judged, ...]:
@@ -188,10 +188,10 @@ class Gated:
 
     @property
     def verdict(self) -> Verdict:
-        return worst(one.verdict for one in self.judged)
+        return worst_verdict(one.verdict for one in self.judged)
 
 
-def first_of(diagnostics: Sequence[Diagnostic]) -> str:
+def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
     """Return the first thing that is wrong with a file, and how many more there are."""
     first = diagnostics[0]
     more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""

@@ -1,4 +1,4 @@
-"""Waivers against the conditions of a file, and whether an approver wrote the waiver himself, by git blame."""
+"""Waivers: which failures they cover, and whether git blame names their approver as their author."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Waived:
     granting: frozenset[int]
 
 
-def waived(
+def apply_waivers(
     conditions: Sequence[Condition],
     path: str,
     pipeline: Pipeline,
@@ -139,12 +139,12 @@ def pardon_words(pardon: Pardon) -> str:
     return f"{kind}: approved by {waiver.approver} {until}{bound}: {' '.join(waiver.reason.split())}"
 
 
-def _notices(grant: Grant, conditions: Sequence[Condition], used: bool, as_of: datetime.date) -> Iterator[Condition]:
+def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of: datetime.date) -> Iterator[Condition]:
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
     whose = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
-    if used and days <= SOON:
+    if is_used and days <= SOON:
         yield _notice(f"{whose} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
-    if used and grant.writers == ():
+    if is_used and grant.writers == ():
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
         yield _notice(f"{whose} may be its approver's own: git does not say who wrote it ({why})", grant.key)
     if not grant.external and not any(map(grant.concerns, conditions)):
@@ -157,7 +157,7 @@ def _notice(text: str, key: Path = ()) -> Condition:
     return Condition("waiver", "warn", text, key)
 
 
-def unused(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
+def unused_waivers(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
     """Warn of each waiver of the policy that covers one of the files and was needed by none."""
     for index, waiver in enumerate(policy.waiver):
         if index not in granting and any(waiver.covers(path, policy.path) for path in paths):

@@ -1,4 +1,4 @@
-"""Authors of the lines of a file, as far as git blame knows: names and addresses that whoever commits chooses."""
+"""The authors of a file's lines by git blame: names and addresses that committers choose themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""git, run as a command: in the repository of a folder, whatever the variables of a hook say; work trees, commits and REVISION:PATH."""
+"""Calls of git in a folder's own repository, whatever a hook's variables say: work trees, commits, and REVISION:PATH."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ Declared = Sequence[Mapping[str, Any]]  # the runs, as tables and how often
 
 def composed(runs: Sequence[tuple[Pipeline, int]], delta: float) -> tuple[float, str]:
     """Return (epsilon, accountant) of runs whose parameters were all fixed in advance, by the tightest sound accountant."""
-    from dpcli.analysis.asking import tightest
+    from dpcli.analysis.inquiry import tightest
     from dpcli.ledger.filters.filter import steps_of
 
     steps = [(m, n * count) for pipeline, count in runs for m, n in steps_of(pipeline)]

@@ -1,1 +1,1 @@
-"""The failure catalogue as rules: one registry line each, grouped in files by theme; nothing here needs numpy."""
+"""The lint rules, grouped in files by theme; catalogue.py lists them by code. Nothing here imports numpy."""

@@ -1,4 +1,4 @@
-"""The rules by code, each imported only when it is used; which of them are selected, and one rule in words."""
+"""The lint rules by code, each imported only when it is used; the selection of rules by flags; the text that explains a rule."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FILE_RULES: dict[str, str] = {
     "DP310": "dpcli.lint.wording:SECRET_SIZES",
 }
 
-# Nothing to find where a file has no [train], [pate], [pmixed] or [audit]; `lint` then does not load them.
+# Rules about [train] and its siblings alone, not loaded for files without them.
 SECTION_RULES: dict[str, str] = {
     "DP107": "dpcli.lint.guarantees:APPROXIMATION",
     "DP113": "dpcli.lint.training_step:RESUMED",
@@ -71,12 +71,12 @@ SECTION_RULES: dict[str, str] = {
     "DP211": "dpcli.lint.choices:SHOWN_IN_LOGS",
 }
 
-PARAGRAPHS = {"what": "what", "why": "why", "fix": "fix", "caught": "caught by", "source": "source"}  # of a rule, and their titles
+PARAGRAPHS = {"what": "what", "why": "why", "fix": "fix", "caught": "caught by", "source": "source"}  # fields of a rule: titles
 LINK, PAPER = r"https://[^\s,;]+", r"arXiv:(\d{4}\.\d{4,5})"
 
 RULES: dict[str, str] = dict(sorted({**READER_RULES, **FILE_RULES, **SECTION_RULES}.items()))
 
-# What no pipeline file can show; `explain` says why, and what catches it.
+# Failures that no pipeline file can reveal; `explain` says what catches them.
 ELSEWHERE: dict[str, str] = {
     "DP202": "dpcli.lint.outside:SUM_SENSITIVITY",
     "DP203": "dpcli.lint.outside:TIMING",
@@ -96,20 +96,20 @@ LEDGER_RULES: dict[str, str] = {
     "DP408": "dpcli.lint.outside:REPRICED",
     "DP409": "dpcli.lint.outside:NETWORK",
 }
-WIDTH = 100
-UNREAD = (
+WIDTH = 100  # columns of an explanation
+UNREAD_KEY = (
     "dpcli reads no such key, so the file is also refused for that (DP002); the rule says what is wrong with what the key asks for."
 )
 
 
 def codes() -> tuple[str, ...]:
-    """Return every code that a file can break, ascending."""
+    """Return the codes of all rules about files, ascending."""
     return tuple(RULES)
 
 
-def checked(sections: bool) -> tuple[str, ...]:
-    """Return the codes whose checks can find something in a file that was read; sections: whether it has [train] or a sibling of it."""
-    return tuple(code for code in RULES if code in FILE_RULES or (sections and code in SECTION_RULES))
+def checked_codes(has_sections: bool) -> tuple[str, ...]:
+    """Return the codes to check in a file that was read. has_sections: whether it has [train] or a sibling of it."""
+    return tuple(code for code in RULES if code in FILE_RULES or (has_sections and code in SECTION_RULES))
 
 
 def rule(code: str) -> RuleInfo:
@@ -118,8 +118,8 @@ def rule(code: str) -> RuleInfo:
     return info
 
 
-def words(code: str) -> RuleInfo | Elsewhere:
-    """Return the words about a code: a rule about files, or a failure that is caught elsewhere. Raises as `rule` does."""
+def entry_of(code: str) -> RuleInfo | Elsewhere:
+    """Return the rule about files, or the failure that is caught elsewhere. Raises as `rule` does."""
     info: RuleInfo | Elsewhere = _loaded(code, {**RULES, **ELSEWHERE, **LEDGER_RULES})
     return info
 
@@ -129,19 +129,21 @@ def waivable(code: str) -> bool:
     return code in RULES and rule(code).waivable
 
 
-def in_short(code: str) -> str:
-    """Return what, why, fix and source, a paragraph each, without the example files. Raises InputError for an unknown code."""
-    info = words(code)
+def summary_of(code: str) -> str:
+    """Return a rule's explanation without its example files. Raises InputError for an unknown code."""
+    info = entry_of(code)
     return "\n\n".join(f"{title}: {getattr(info, name)}" for name, title in PARAGRAPHS.items() if hasattr(info, name))
 
 
-def address(code: str) -> str:
+def link_to_source(code: str) -> str:
     """Return a link to the source of the failure; empty where the source is on paper. Raises InputError for an unknown code."""
     import re
 
-    source = words(code).source
-    link, paper = re.search(LINK, source), re.search(PAPER, source)
-    return link.group() if link else f"https://arxiv.org/abs/{paper.group(1)}" if paper else ""
+    source = entry_of(code).source
+    if link := re.search(LINK, source):
+        return link.group()
+    paper = re.search(PAPER, source)
+    return f"https://arxiv.org/abs/{paper.group(1)}" if paper else ""
 
 
 def _loaded(code: str, known: Mapping[str, str]) -> Any:
@@ -152,35 +154,34 @@ def _loaded(code: str, known: Mapping[str, str]) -> Any:
 
 
 def _hint(code: str, known: list[str]) -> str:
-    """Return the nearest code, as a question."""
+    """Return advice after an unknown code."""
     import re
     from difflib import get_close_matches
 
-    if re.fullmatch(r"DP\d+", code.upper()):  # a number that is near is not what was meant
+    if re.fullmatch(r"DP\d+", code.upper()):  # another number means another rule
         return f"; the manual page dpcli(1) lists them, from {min(known)} to {max(known)}"
     near = get_close_matches(code.upper(), known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; the first is {known[0]}, the last {max(known)}"
 
 
 def explain(code: str) -> str:
-    """Return what a rule finds, why it matters, how to mend it, its source, and a bad and a good file.
+    """Return the explanation of a rule with a bad and a good file, or of a failure with what catches it.
 
-    For a failure that no file can show: what catches it, in place of the files. Returns plain text of at most 100 columns, without
-    a newline at its end. Raises InputError for an unknown code.
+    Plain text of at most 100 columns, without a newline at its end. Raises InputError for an unknown code.
     """
-    info = words(code)
+    info = entry_of(code)
     paragraphs = [_paragraph(title, getattr(info, name)) for name, title in PARAGRAPHS.items() if hasattr(info, name)]
     if info.code in SECTION_RULES:
-        paragraphs.append(_paragraph("note", UNREAD))
+        paragraphs.append(_paragraph("note", UNREAD_KEY))
     examples = [_example(name, getattr(info, name)) for name in ("bad", "good") if hasattr(info, name)]
     return "\n\n".join([_heading(info), *paragraphs, *examples])
 
 
 def _heading(info: RuleInfo | Elsewhere) -> str:
-    waiver = "may be waived" if getattr(info, "waivable", False) else "cannot be waived"
-    return f"{info.code}: {info.title} " + (
-        f"({info.severity}, {waiver})" if hasattr(info, "severity") else "(not decided by a file)"
-    )
+    status = "not decided by a file"
+    if hasattr(info, "severity"):
+        status = f"{info.severity}, {'may' if getattr(info, 'waivable', False) else 'cannot'} be waived"
+    return f"{info.code}: {info.title} ({status})"
 
 
 def _paragraph(title: str, text: str) -> str:
@@ -193,27 +194,28 @@ def _example(name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RuleScope:
-    """Beginnings of codes that are selected (all, where none is) or ignored. The longer beginning decides.
+    """The rules to report: beginnings of codes that are selected (all, where none is) or ignored. The longer beginning decides.
 
-    Findings of the reader are always selected: nothing else holds of a file that cannot be read. So is an error that no gate may waive.
+    The reader's findings are always selected, as a file that cannot be read has no others; so are errors that no gate may waive.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
-    def tells(self, code: str) -> bool:
+    def includes(self, code: str) -> bool:
         """Return whether findings of this rule are selected."""
         if code in READER_RULES or not code.startswith("DP"):
             return True
-        chosen = _longest(code, self.select) if self.select else 0
-        return chosen is not None and chosen > (-1 if (ignored := _longest(code, self.ignore)) is None else ignored)
+        selected = _longest(code, self.select) if self.select else 0
+        ignored = _longest(code, self.ignore)
+        return selected is not None and (ignored is None or selected > ignored)
 
     def selected(self, findings: Iterable[Diagnostic]) -> tuple[list[Diagnostic], dict[str, int]]:
         """Return the findings that are selected, and how many of each rule are not."""
         selected: list[Diagnostic] = []
         left: Counter[str] = Counter()
         for one in findings:
-            if self.tells(one.rule) or (one.severity == "error" and not waivable(one.rule)):
+            if self.includes(one.rule) or (one.severity == "error" and not waivable(one.rule)):
                 selected.append(one)
             else:
                 left[one.rule] += 1
@@ -228,7 +230,7 @@ def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
     chosen, ignored = (tuple(_codes(flag, given)) for flag, given in (("--select", select), ("--ignore", ignore)))
     for code in ignored:
         if code in READER_RULES:
-            raise InputError(f"--ignore: expected a rule about files that can be read, found {code}: {words(code).title}")
+            raise InputError(f"--ignore: expected a rule about files that can be read, found {code}: {entry_of(code).title}")
     return RuleScope(chosen, ignored)
 
 
@@ -236,10 +238,10 @@ def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
     for code in (part.strip().upper() for text in given for part in text.split(",")):
         if not code.startswith("DP") or not any(known.startswith(code) for known in (*RULES, *LEDGER_RULES)):
             try:
-                words(code)
+                entry_of(code)
             except InputError as error:
                 raise InputError(f"{flag}: {error}") from None
-            raise InputError(f"{flag}: expected a rule that a file or a ledger can break, found {code}: {words(code).title}")
+            raise InputError(f"{flag}: expected a rule that a file or a ledger can break, found {code}: {entry_of(code).title}")
         yield code
 
 

@@ -1,4 +1,4 @@
-"""Rules about what is learnt from private data without noise: choices, statistics, logs, names, ranges; and about seeds."""
+"""Rules about leaks beside the noisy output: choices, statistics, logs, names and ranges from private data, and seeded noise."""
 
 from __future__ import annotations
 
@@ -7,53 +7,64 @@ from typing import Any
 
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, entries
-from dpcli.lint.sections import OF_TEXT, chosen, covered, on, one_of, section, settings, spelled, switched_on, words
+from dpcli.lint.sections import (
+    OF_TEXT,
+    findings_where,
+    findings_where_on,
+    has_cover_note,
+    is_on,
+    names_one_of,
+    normalized,
+    settings,
+    train_section,
+    words_in,
+)
 
-LAYERS = frozenset({"norm", "norm_layer", "layers", "modules"})
-CLIPPING = frozenset({"clip", "clipping", "clip_norm", "clipping_norm", "max_grad_norm"})
-RATES = frozenset({"learning_rate", "lr"})
-STOPPING = frozenset(
+LAYER_KEYS = frozenset({"norm", "norm_layer", "layers", "modules"})
+CLIPPING_KEYS = frozenset({"clip", "clipping", "clip_norm", "clipping_norm", "max_grad_norm"})
+RATE_KEYS = frozenset({"learning_rate", "lr"})
+STOPPING_KEYS = frozenset(
     {"early_stopping", "early_stopping_patience", "load_best_model_at_end", "restore_best_weights", "save_best_only"}
 )
-CALLBACKS = frozenset({"callbacks"})
-SCHEDULES = CALLBACKS | frozenset({"lr_scheduler_type", "schedule", "scheduler", "lr_schedule", "lr_scheduler"})
-METRICS = frozenset({"log_loss", "log_train_loss", "log_accuracy", "log_metrics", "log_gradient_norms"})
-SHOWN = frozenset(["debug", "log_examples", "log_samples", "log_batches", "log_inputs", "log_predictions", "log_gradients"])
-SECURE = frozenset({"secure_mode", "secure_rng"})
-NOISE_SEEDS = {"seed", "noise_seed", "insecure_seed", "rng_seed", "random_seed", "random_state", "manual_seed"}
-SEEDS = frozenset({*NOISE_SEEDS, "data_seed", "sampling_seed"})
+CALLBACK_KEYS = frozenset({"callbacks"})
+SCHEDULE_KEYS = CALLBACK_KEYS | frozenset({"lr_scheduler_type", "schedule", "scheduler", "lr_schedule", "lr_scheduler"})
+METRIC_KEYS = frozenset({"log_loss", "log_train_loss", "log_accuracy", "log_metrics", "log_gradient_norms"})
+LOG_KEYS = frozenset(["debug", "log_examples", "log_samples", "log_batches", "log_inputs", "log_predictions", "log_gradients"])
+SECURE_KEYS = frozenset({"secure_mode", "secure_rng"})
+NOISE_SEED_KEYS = {"seed", "noise_seed", "insecure_seed", "rng_seed", "random_seed", "random_state", "manual_seed"}
+SEED_KEYS = frozenset({*NOISE_SEED_KEYS, "data_seed", "sampling_seed"})
 
 
 def _chosen_on_private_data(pipeline: Pipeline) -> Iterator[RuleFinding]:
     yield from _batch_norm(pipeline)
-    if not covered(pipeline, "validation", "early_stopping") and not _says(pipeline, "validation", "public"):
+    if not has_cover_note(pipeline, "validation", "early_stopping") and not _says(pipeline, "validation", "public"):
         message = "when to stop is decided by data: decide by public data, or count the decisions and say so in covers.validation"
-        yield from switched_on(pipeline, STOPPING, message)
-        yield from chosen(pipeline, CALLBACKS, one_of("early_stopping", "earlystopping"), message)
-    if not covered(pipeline, "validation"):
+        yield from findings_where_on(pipeline, STOPPING_KEYS, message)
+        yield from findings_where(pipeline, CALLBACK_KEYS, names_one_of("early_stopping", "earlystopping"), message)
+    if not has_cover_note(pipeline, "validation"):
         message = (
             "a score on private data is a release: count it as a mechanism and say so in covers.validation, or use public data"
         )
-        yield from chosen(pipeline, frozenset({"validation"}), one_of("private", "train", "training"), message)
-    if not covered(pipeline, "clipping", "clipping_norm"):
+        yield from findings_where(pipeline, frozenset({"validation"}), names_one_of("private", "train", "training"), message)
+    if not has_cover_note(pipeline, "clipping", "clipping_norm"):
         message = "a norm that follows the gradients is data: fix it, or count its noisy quantile and say so in covers.clipping"
-        yield from switched_on(pipeline, frozenset({"adaptive_clipping"}), message)
-        yield from chosen(pipeline, CLIPPING, one_of("adaptive", "median", "quantile", "percentile"), message)
-    if not covered(pipeline, "learning_rate", "tuning"):
+        yield from findings_where_on(pipeline, frozenset({"adaptive_clipping"}), message)
+        yield from findings_where(pipeline, CLIPPING_KEYS, names_one_of("adaptive", "median", "quantile", "percentile"), message)
+    if not has_cover_note(pipeline, "learning_rate", "tuning"):
         message = "a learning rate that follows the loss is data: fix it or its schedule"
-        yield from switched_on(pipeline, frozenset({"auto_lr_find"}), message)
-        yield from chosen(pipeline, RATES, one_of("auto", "find", "finder", "search"), message)
-        yield from chosen(pipeline, SCHEDULES, _follows_loss, message)
-    if not covered(pipeline, "metrics", "loss"):
+        yield from findings_where_on(pipeline, frozenset({"auto_lr_find"}), message)
+        yield from findings_where(pipeline, RATE_KEYS, names_one_of("auto", "find", "finder", "search"), message)
+        yield from findings_where(pipeline, SCHEDULE_KEYS, _follows_loss, message)
+    if not has_cover_note(pipeline, "metrics", "loss"):
         message = "a figure of the private records without noise is a release: leave it out, or add noise and count it"
-        yield from switched_on(pipeline, METRICS, message)
+        yield from findings_where_on(pipeline, METRIC_KEYS, message)
 
 
 def _batch_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "statistics of a batch mix its records, and their running means are kept without noise: use GroupNorm"
     for path, name, value in settings(pipeline):
-        named = name in LAYERS and any(word == "batch" or "batchnorm" in _bare(word) for word in words(value))
-        if named or (_bare(name) in ("batchnorm", "syncbatchnorm") and on(value)):
+        named = name in LAYER_KEYS and any(word == "batch" or "batchnorm" in _bare(word) for word in words_in(value))
+        if named or (_bare(name) in ("batchnorm", "syncbatchnorm") and is_on(value)):
             yield RuleFinding(path, message)
 
 
@@ -62,24 +73,26 @@ def _bare(word: str) -> str:
 
 
 def _follows_loss(value: Any) -> bool:
-    return any("plateau" in word for word in words(value))
+    return any("plateau" in word for word in words_in(value))
 
 
 def _says(pipeline: Pipeline, key: str, word: str) -> bool:
-    return any(name == key and word in words(value) for _, name, value in settings(pipeline))
+    return any(name == key and word in words_in(value) for _, name, value in settings(pipeline))
 
 
 def _shown(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    yield from switched_on(
-        pipeline, SHOWN, "a log outlives the run and is read by others: write no record, nor what one record gave"
+    yield from findings_where_on(
+        pipeline, LOG_KEYS, "a log outlives the run and is read by others: write no record, nor what one record gave"
     )
 
 
 def _seeded(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "noise or samples that a seed repeats are no secret: leave the seed out"
-    yield from chosen(pipeline, SEEDS, lambda value: value is not False and spelled(str(value)) not in ("", "none"), message)
+    yield from findings_where(
+        pipeline, SEED_KEYS, lambda value: value is not False and normalized(str(value)) not in ("", "none"), message
+    )
     message = "noise needs a cryptographic generator: others can be predicted from what they have drawn"
-    yield from chosen(pipeline, SECURE, lambda value: not on(value), message)
+    yield from findings_where(pipeline, SECURE_KEYS, lambda value: not is_on(value), message)
 
 
 SEEDED = RuleInfo(
@@ -93,8 +106,8 @@ SEEDED = RuleInfo(
     fix="Leave the seed out: noise and samples come from the operating system's entropy.",
     source="Garfinkel & Leclerc 2020, Randomness Concerns When Deploying Differential Privacy, arXiv:2009.03777; NIST SP "
     "800-226 (2025)",
-    bad=HEAD + TRAIN + section({"seed": "42"}),
-    good=HEAD + TRAIN + section({}),
+    bad=HEAD + TRAIN + train_section({"seed": "42"}),
+    good=HEAD + TRAIN + train_section({}),
     check=_seeded,
 )
 
@@ -112,8 +125,8 @@ CHOSEN_ON_PRIVATE_DATA = RuleInfo(
     fix="Decide on public data, fix the value beforehand, or release it with noise as a mechanism of the file and set covers "
     "(validation, early_stopping, clipping, learning_rate, metrics). GroupNorm or LayerNorm in place of BatchNorm.",
     source="Papernot & Steinke 2022, arXiv:2110.03620; Ponomareva et al. 2023, arXiv:2303.00654, section 5",
-    bad=HEAD + TRAIN + section({"early_stopping": "{ patience = 3 }"}),
-    good=HEAD + TRAIN + section({"public": '"held-out"'}),
+    bad=HEAD + TRAIN + train_section({"early_stopping": "{ patience = 3 }"}),
+    good=HEAD + TRAIN + train_section({"public": '"held-out"'}),
     check=_chosen_on_private_data,
 )
 
@@ -125,8 +138,8 @@ SHOWN_IN_LOGS = RuleInfo(
     why="No guarantee covers a log: a record, its prediction or its gradient in it is the record itself.",
     fix="Log step numbers, batch sizes that are declared, and results on public data.",
     source="NIST SP 800-226 (2025), on data handling around a private mechanism",
-    bad=HEAD + TRAIN + section({"log_examples": "true"}),
-    good=HEAD + TRAIN + section({}),
+    bad=HEAD + TRAIN + train_section({"log_examples": "true"}),
+    good=HEAD + TRAIN + train_section({}),
     check=_shown,
 )
 
@@ -139,10 +152,10 @@ FITTED = ("data", "from_data", "private", "private_data", "train", "fit", "fitte
 def _private_names(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "fitted to private records, so it reveals them: declare it, take it from public data, or count a noisy selection"
     for path, name, value in settings(pipeline):
-        if name in NAMES and one_of(*FITTED)(value) and not covered(pipeline, name):
+        if name in NAMES and names_one_of(*FITTED)(value) and not has_cover_note(pipeline, name):
             yield RuleFinding(path, message)
-    if not covered(pipeline, "tokenizer", "vocabulary"):
-        yield from switched_on(pipeline, frozenset({"train_tokenizer", "build_vocabulary", "build_vocab"}), message)
+    if not has_cover_note(pipeline, "tokenizer", "vocabulary"):
+        yield from findings_where_on(pipeline, frozenset({"train_tokenizer", "build_vocabulary", "build_vocab"}), message)
     if pipeline.privacy.releases == "outputs":
         for path, entry in entries(pipeline):
             if isinstance(entry.partition, str):
@@ -165,7 +178,7 @@ PRIVATE_NAMES = RuleInfo(
     fix="Declare the domain, take it from public data, or release it through a noisy threshold that is a mechanism of "
     "the file, and set covers.vocabulary (or the key's own name) to a note that says which.",
     source="Korolova et al. 2009, Releasing Search Queries and Clicks Privately, WWW; Desfontaines et al. 2022, arXiv:2006.03684",
-    bad=HEAD + TRAIN + section({**OF_TEXT, "tokenizer": '"from-data"'}),
-    good=HEAD + TRAIN + section({**OF_TEXT, "tokenizer": '"gpt2"'}),
+    bad=HEAD + TRAIN + train_section({**OF_TEXT, "tokenizer": '"from-data"'}),
+    good=HEAD + TRAIN + train_section({**OF_TEXT, "tokenizer": '"gpt2"'}),
     check=_private_names,
 )

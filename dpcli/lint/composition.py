@@ -1,4 +1,4 @@
-"""Rules about what is added up, and how; and about a question that is asked again."""
+"""Rules about composition: tuning, adaptivity, shared samples, partitions, and repeated questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.file.pipeline.parts import marked_by_a_blank
 from dpcli.file.pipeline.parts import named as parts_named
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.sections import covered, switched_on
+from dpcli.lint.sections import findings_where_on, has_cover_note
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 
@@ -35,7 +35,7 @@ trials = { distribution = "geometric", mean = 3 }
 
 
 def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    if covered(pipeline, "tuning"):
+    if has_cover_note(pipeline, "tuning"):
         return
     searches = [(path, entry) for path, entry in entries(pipeline) if entry.spec.selects]
     for path, entry in searches:
@@ -47,7 +47,7 @@ def _tuning(pipeline: Pipeline) -> Iterator[RuleFinding]:
             yield RuleFinding((*path, "mechanism"), message, "warning")
     if not searches:
         message = "every run of the search is a release: count them all in the file and say so in train.covers.tuning"
-        yield from switched_on(pipeline, SEARCHES, message)
+        yield from findings_where_on(pipeline, SEARCHES, message)
 
 
 def _adaptive(pipeline: Pipeline) -> Iterator[RuleFinding]:

@@ -1,4 +1,4 @@
-"""Rules about delta."""
+"""Rules about delta: too large for the dataset, impossible to check, or impossible to reach."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, ent
 CODE, UNKNOWN = "DP105", "DP306"
 MISSING = "missing, so nothing checks whether delta is small enough"
 NO_SIZE = f"dataset_size is {MISSING}"
-SMALLEST = 1e-300
+SMALLEST = 1e-300  # above the smallest floats, where formulas lose digits
 
 
 def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, path: str) -> tuple[Diagnostic, ...]:
-    """Return what DP105 says of deltas that do not stand in the file: those of flags, of a policy, of a ledger, of a sum.
+    """Return the findings of DP105 about deltas from outside of the file: of flags, a policy, a ledger, a sum.
 
-    given: each by the name that a message calls it. dataset_size: of several files that of the largest, for which a delta must be smallest.
+    given: each by its name in messages. dataset_size: the largest of several files, which needs the smallest delta.
     Without a size, the first delta above 0 is reported once, by DP306.
     """
     if dataset_size is None:
@@ -31,8 +31,8 @@ def judged_deltas(given: Mapping[str, float | None], dataset_size: int | None, p
 
 
 def size_problem(delta: float, dataset_size: int | None) -> tuple[str, Severity] | None:
-    """Return what is wrong with a delta for so many records, and its severity; None for a right one, or an unknown number of records."""
-    if dataset_size is None or not isfinite(delta):  # which no command takes for a delta
+    """Return the fault of a delta for this many records, and its severity; None for a small one, or an unknown number of records."""
+    if dataset_size is None or not isfinite(delta):  # the reader refuses other deltas
         return None
     expected_victims = Fraction(repr(delta)) * dataset_size  # exact: at delta = 1/size the rule must not depend on rounding
     if expected_victims >= 1:
@@ -42,8 +42,8 @@ def size_problem(delta: float, dataset_size: int | None) -> tuple[str, Severity]
     return None
 
 
-def mark(delta: float | None, dataset_size: int | None) -> str:
-    """Return ` (error DP105)` or ` (warning DP105)` for a line that has no room for more, "" for a right delta."""
+def delta_mark(delta: float | None, dataset_size: int | None) -> str:
+    """Return ` (error DP105)` or ` (warning DP105)` for a line without room for more, "" for a small delta."""
     problem = None if delta is None else size_problem(delta, dataset_size)
     return "" if problem is None else f" ({problem[1]} {CODE})"
 

@@ -9,13 +9,13 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.sections import chosen, on, one_of, section, settings, spelled
+from dpcli.lint.sections import findings_where, is_on, names_one_of, normalized, settings, train_section
 from dpcli.mechanisms.neighbours import Adjacency
 
-ANALYTIC = ("analytic", "exact", "balle")
-APPROXIMATIONS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")
-ACCOUNTANT = frozenset({"accountant", "accounting", "analysis"})
-SANITISED = frozenset({"sanitise"})
+ANALYTIC_WORDS = ("analytic", "exact", "balle")
+APPROXIMATION_WORDS = ("gdp", "gaussian_dp", "clt", "gdp_clt", "central_limit_theorem")
+ACCOUNTANT_KEYS = frozenset({"accountant", "accounting", "analysis"})
+SANITISE_KEYS = frozenset({"sanitise"})
 
 
 def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -27,7 +27,7 @@ def _classical(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _from_classical_noise(text: str) -> bool:
-    return "gaussian" in text and not any(word in text for word in ANALYTIC)
+    return "gaussian" in text and not any(word in text for word in ANALYTIC_WORDS)
 
 
 def _vector(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -42,15 +42,24 @@ def _vector(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _words(entry: Entry) -> str:
-    return spelled(f"{entry.name} {entry.description or ''}")
+    return normalized(f"{entry.name} {entry.description or ''}")
 
 
 def _approximation(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "a limit theorem bounds nothing after finitely many steps: choose an accountant that is an upper bound, or leave it out"
     )
-    yield from chosen(
-        pipeline, ACCOUNTANT, one_of(*APPROXIMATIONS), message, "train", "pate", "pmixed", "prompt", "generate", "audit"
+    yield from findings_where(
+        pipeline,
+        ACCOUNTANT_KEYS,
+        names_one_of(*APPROXIMATION_WORDS),
+        message,
+        "train",
+        "pate",
+        "pmixed",
+        "prompt",
+        "generate",
+        "audit",
     )
 
 
@@ -58,8 +67,8 @@ def _data_dependent(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = (
         "an epsilon that depends on the votes is private itself: sanitise it by smooth sensitivity, or use the independent one"
     )
-    if not any(name in SANITISED and on(value) for _, name, value in settings(pipeline, "pate")):
-        yield from chosen(pipeline, ACCOUNTANT, one_of("data_dependent"), message, "pate")
+    if not any(name in SANITISE_KEYS and is_on(value) for _, name, value in settings(pipeline, "pate")):
+        yield from findings_where(pipeline, ACCOUNTANT_KEYS, names_one_of("data_dependent"), message, "pate")
     for path, entry in entries(pipeline):
         text = _words(entry)
         if (
@@ -112,8 +121,8 @@ APPROXIMATION = RuleInfo(
     "it has given epsilon 1.618 where 1.828 is true.",
     fix="Leave the key out, and the least of the upper bounds is taken.",
     source="Bu et al. 2020, arXiv:1911.11607; Gopi, Lee & Wutschitz 2021, arXiv:2106.02848",
-    bad=HEAD + TRAIN + section({"accountant": '"gdp"'}),
-    good=HEAD + TRAIN + section({}),
+    bad=HEAD + TRAIN + train_section({"accountant": '"gdp"'}),
+    good=HEAD + TRAIN + train_section({}),
     check=_approximation,
 )
 
@@ -238,7 +247,7 @@ RECORD_OR_UNIT = RuleInfo(
 
 # At 5 the bound e^epsilon * 1 % on the true-positive rate already exceeds 1; at 10 it does so from a rate of 0.005 % on.
 LARGE = 10.0
-NOTHING = 100.0  # false positives of 1 in 10^43 do for a hit rate of 100 %
+NO_PROTECTION = 100.0  # there, false positives of 1 in 10^43 permit a hit rate of 100 %
 
 
 def _floating_point(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -274,7 +283,7 @@ def protection(epsilon: float, shown: str, delta: float = 0.0) -> str:
     """Return what an epsilon above LARGE protects from: almost nothing, or nothing."""
     hits = ceil(1e4 * (100.0 - (99.0 - 100.0 * delta) * exp(-epsilon))) / 1e4
     return (
-        f"epsilon = {shown} gives {'no' if epsilon > NOTHING else 'almost no'} protection against membership inference (at a 1 % "
+        f"epsilon = {shown} gives {'no' if epsilon > NO_PROTECTION else 'almost no'} protection against membership inference (at a 1 % "
         f"false-positive rate it permits a {min(hits, 100.0):g} % hit rate)"
     )
 

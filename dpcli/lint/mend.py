@@ -1,4 +1,4 @@
-"""Mistakes that have one repair, mended in the text of a file: what the file says then is what it can only have meant."""
+"""Repairs of a file's text by `dpcli lint --fix`: of misspelt keys, quoted numbers and fractional epochs, where only one is possible."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
-SHORTEST = 5  # letters: shorter words are near to too many others
+SHORTEST = 5  # letters; shorter words resemble too many others
 SEPARATORS = str.maketrans("", "", "-_ ")
-MOST = 1_000  # repairs of one file
-EXACT = 2**53  # below which a float is every whole number
-MEANT = re.compile(r"did you mean '([^']+)'\Z")
-WRITE = re.compile(r"write (\S+)(?: without quotes)?\Z")
+MOST_REPAIRS = 1_000  # of one file
+EXACT = 2**53  # up to which floats hold every whole number
+SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")
+REWRITING = re.compile(r"write (\S+)(?: without quotes)?\Z")
 T = TypeVar("T")
 FORMATS = (1, 1.0, "1")  # of the format's version, which may itself be mended
 
@@ -49,8 +49,8 @@ def is_slip(word: str, meant: str) -> bool:
     return one[1:] == other or one == other[1:] or one[1:] == other[1:] or exchanged
 
 
-def certain(word: str, among: Iterable[str]) -> str | None:
-    """Return the one word that this can only be a slip for; None where there is none, or several.
+def only_slip(word: str, among: Iterable[str]) -> str | None:
+    """Return the only word that this is a slip for; None where there is none, or several.
 
     A word that differs in case and separators alone comes before those that differ in a letter.
     """
@@ -94,7 +94,7 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     if stated != tables_of(text):  # an entry stands at another place than its table
         return data, ()
     done: list[Mend] = []
-    while len(done) < MOST and (step := _step(text, path)) is not None:
+    while len(done) < MOST_REPAIRS and (step := _step(text, path)) is not None:
         text, mends = step
         done += mends
     return text.replace("\n", ends).encode(), tuple(done)
@@ -113,7 +113,7 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
     """Return the text after all repairs at once, or after the first one that holds where they do not hold together."""
     _, tables, before = faults(text.encode(), path)
     if not before:
-        return _rounded(text, path)
+        return _with_whole_steps(text, path)
     lines = locate(text, [fault.key for fault in before])
     repairs = [(fault, repair) for fault in before if (repair := _repair(tables, fault, lines[fault.key][0])) is not None]
 
@@ -146,23 +146,25 @@ def _applied(text: str, repairs: Iterable[Repair]) -> str:
 
 def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
     """Return the reader's advice as a repair, where it can mean nothing else."""
-    meant, write = MEANT.match(fault.hint), WRITE.match(fault.hint)
-    key, was = str(fault.key[-1]) if fault.key else "", _at(tables, fault.key)
-    if fault.rule == "DP002" and meant and certain(key, fault.among) == meant[1]:
-        return Repair(Mend(fault.rule, line, f"{key} -> {meant[1]}"), fault.key, name=meant[1])
-    if meant and isinstance(was, str) and certain(was, fault.among) == meant[1]:
-        return Repair(_value(fault.rule, line, fault.key, was, meant[1]), fault.key, meant[1])
-    now = _scalar(write[1]) if write else None
+    key, was = str(fault.key[-1]) if fault.key else "", _value_at(tables, fault.key)
+    if suggestion := SUGGESTION.match(fault.hint):
+        word = suggestion[1]
+        if fault.rule == "DP002" and only_slip(key, fault.among) == word:
+            return Repair(Mend(fault.rule, line, f"{key} -> {word}"), fault.key, name=word)
+        if isinstance(was, str) and only_slip(was, fault.among) == word:
+            return _repaired_value(fault, line, was, word)
+    rewriting = REWRITING.match(fault.hint)
+    now = _scalar(rewriting[1]) if rewriting else None
     if now is None or (isinstance(was, float) and abs(was) >= EXACT):
         return None
-    return Repair(_value(fault.rule, line, fault.key, was, now), fault.key, now)
+    return _repaired_value(fault, line, was, now)
 
 
-def _value(rule: str, line: int, path: Path, was: Any, now: Any) -> Mend:
-    return Mend(rule, line, f"{path[-1]}: {shown(was)} -> {shown(now)}")
+def _repaired_value(fault: Fault, line: int, was: Any, now: Any) -> Repair:
+    return Repair(Mend(fault.rule, line, f"{fault.key[-1]}: {shown(was)} -> {shown(now)}"), fault.key, now)
 
 
-def _at(tables: Any, path: Path) -> Any:
+def _value_at(tables: Any, path: Path) -> Any:
     for part in path:
         try:
             tables = tables[part]
@@ -172,7 +174,7 @@ def _at(tables: Any, path: Path) -> Any:
 
 
 def _scalar(text: str) -> int | float | bool | None:
-    """A finite number, true or false, as TOML has them."""
+    """Return a finite number, true or false; None for other values of TOML."""
     try:
         value = tables_of(f"x = {text}")["x"]
     except NotToml:
@@ -180,12 +182,12 @@ def _scalar(text: str) -> int | float | bool | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _rounded(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Epochs as the steps that are charged for them, for the entries whose epochs are no whole number of steps (DP117)."""
+def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
+    """Replace epochs that are no whole number of steps by the steps that are charged (DP117)."""
     try:
         pipeline = parse(text.encode(), path)
         price = _price(pipeline)
-    except InputError:  # "calibrate", or what has no price
+    except InputError:  # it says "calibrate", or has no price
         return None
     places = [finding.path for info, finding in findings(pipeline) if info.code == "DP117"]
     lines = locate(text, places)

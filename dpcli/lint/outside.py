@@ -1,4 +1,4 @@
-"""Failures that no pipeline file can show, and what catches them; DP401 to DP409 are those of a budget ledger."""
+"""Failures that no pipeline file can reveal, and what catches them; DP401 to DP409 are about ledgers."""
 
 from __future__ import annotations
 

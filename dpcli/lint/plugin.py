@@ -1,4 +1,4 @@
-"""The catalogue of known failures."""
+"""Registered here: the command lint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rule: the words that `explain` prints and the check that `lint` runs; and DP001 to DP005, which the reader of a file decides."""
+"""The class of a lint rule, with its explanation and its check; rules DP001 to DP005, which the reader of files checks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RuleInfo:
 
 
 def entries(pipeline: Pipeline) -> Iterator[tuple[Path, Entry]]:
-    """Every mechanism with the path of its table."""
+    """Yield every mechanism with the path of its table."""
     for index, entry in enumerate(pipeline.mechanisms):
         yield ("mechanism", index), entry
 
@@ -81,7 +81,7 @@ sampling = { scheme = "poisson", batch_size = 256 }
 
 
 def edited(text: str, old: str, new: str) -> str:
-    """`text` with its one occurrence of `old` replaced: an example states its difference, not the whole file."""
+    """Return the text with its one occurrence of `old` replaced."""
     assert text.count(old) == 1, old
     return text.replace(old, new)
 

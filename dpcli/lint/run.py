@@ -1,4 +1,4 @@
-"""All rules over one file."""
+"""Runs of the lint rules over one file, with the places of their findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcli.file.pipeline.canonical import TOP
 from dpcli.file.pipeline.read import examine, located, parse, toml_document
 from dpcli.file.toml.findings import Diagnostic, InvalidFile
 from dpcli.file.toml.limits import read_bytes
-from dpcli.lint.catalogue import checked, rule
+from dpcli.lint.catalogue import checked_codes, rule
 from dpcli.lint.delta import CODE, UNKNOWN, judged_deltas
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
     return lint_bytes(read_bytes(path), path)  # read once: standard input cannot be read again for the positions
 
 
-def is_own(tables: Mapping[str, Any]) -> bool:
+def is_lintable(tables: Mapping[str, Any]) -> bool:
     """Return whether `lint` judges a file, where a folder holds many."""
     from dpcli.file.pipeline.read import may_be_pipeline
 
@@ -43,12 +43,16 @@ def _other_reader(tables: Mapping[str, Any]) -> str | None:
         return None
     from dpcli.file.pipeline.other_files import is_policy, is_schedule
 
-    kind = "schedule" if is_schedule(tables) else "policy" if is_policy(tables) else ""
+    kind = ""
+    if is_schedule(tables):
+        kind = "schedule"
+    elif is_policy(tables):
+        kind = "policy"
     return FILES[kind][1] if kind in FILES else None
 
 
 def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
-    """`lint` of the bytes of a file that messages call `path`."""
+    """Return the findings about the bytes of a file. path: its name in messages."""
     try:
         tables = toml_document(data, path)[1]
         reader = _other_reader(tables)
@@ -63,7 +67,7 @@ def lint_bytes(data: bytes, path: str) -> tuple[Diagnostic, ...]:
 
 
 def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple[Diagnostic, ...]]:
-    """The pipeline in a file, and what the rules say about it. delta: of --delta. Raises InvalidFile, InputError as `dpcli.load` does."""
+    """Return the pipeline in a file and the findings about it. delta: of --delta. Raises InvalidFile, InputError as `dpcli.load` does."""
     data = read_bytes(path)
     pipeline = parse(data, path)
     return pipeline, judge(pipeline, data, {"--delta": delta})
@@ -91,7 +95,7 @@ def _with_deltas(
     pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None]
 ) -> tuple[Diagnostic, ...]:
     """Return the findings with their places, and those about other deltas: that the size is missing only once."""
-    placed = _placed(pairs, pipeline, data) if pairs else ()
+    placed = _with_places(pairs, pipeline, data) if pairs else ()
     if any(one.rule == UNKNOWN for one in placed):
         return placed
     return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
@@ -99,7 +103,7 @@ def _with_deltas(
 
 def findings(pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
     """Yield what each rule finds in a pipeline, in the order of the codes."""
-    yield from _findings_of(checked(bool(pipeline.sections)), pipeline)
+    yield from _findings_of(checked_codes(bool(pipeline.sections)), pipeline)
 
 
 def _findings_of(codes: Iterable[str], pipeline: Pipeline) -> Iterator[tuple[RuleInfo, RuleFinding]]:
@@ -113,7 +117,7 @@ def _title(pipeline: Pipeline) -> str:
     return "<stdin>" if pipeline.path in (None, "-") else str(pipeline.path)
 
 
-def _placed(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
+def _with_places(pairs: tuple[tuple[RuleInfo, RuleFinding], ...], pipeline: Pipeline, data: bytes) -> tuple[Diagnostic, ...]:
     """Return the findings with line, column and source line."""
     from dpcli.file.toml.shown import key_text
     from dpcli.file.toml.syntax import text_of

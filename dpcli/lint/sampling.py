@@ -1,4 +1,4 @@
-"""Rules about how the records of a step are chosen."""
+"""Rules about sampling: schemes without amplification, fixed sizes, rounded steps, and rates of 0."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import MAX_COUNT
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.sections import RELEASING, chosen, one_of, says, switched_on
+from dpcli.lint.sections import RELEASING, findings_where, findings_where_on, mentions, names_one_of
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, OncePerEpoch, Poisson, Unsampled
 
-SAMPLER = frozenset({"sampler", "sampling", "batching"})
-UNNAMED = tuple(
-    name for name in RELEASING if name != "federated"
-)  # [federated] is compared with the entry that it performs (DP005)
-SHUFFLED = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
-# In descriptions of loaders, but not where something replaces or forbids them; compiled where there is one.
-SHUFFLES = (
+SAMPLER_KEYS = frozenset({"sampler", "sampling", "batching"})
+# Without [federated], whose sampling the reader compares with the entry that it performs (DP005).
+SECTIONS_OF_SAMPLERS = tuple(name for name in RELEASING if name != "federated")
+SHUFFLING_WORDS = ("shuffle", "shuffled", "random", "randomsampler", "cyclic", "sequential", "in_order")
+# Patterns in descriptions of loaders, which must be neither negated nor about a replaced loader.
+SHUFFLING_PHRASES = (
     r"\bshuffle ?= ?true|\bpoisson_sampling ?= ?false|\brandomsampler\b|\bshuffled (?:mini-?)?batch(?:es)?\b"
     r"|\bshuffled? (?:afresh )?(?:in |at |before |after )?(?:each|every|per) (?:epoch|pass)\b"
 )
-NOT_SO = r"(?:\b(?:not|no|never|without|instead of|rather than|replac\w+)\b|n't)[^.;]{0,40}$"
+NEGATED = r"(?:\b(?:not|no|never|without|instead of|rather than|replac\w+)\b|n't)[^.;]{0,40}$"
 REPLACED = r"\breplac\w+|\bturned into\b|\bmake_private\b|\bdpdataloader\b"
-OF_ONE_SIZE = ("fixed_size", "fixed", "without_replacement")
+FIXED_SIZE_WORDS = ("fixed_size", "fixed", "without_replacement")
 
 
 def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
@@ -42,14 +41,14 @@ def _not_amplified(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if _counted_as_poisson(pipeline):
         message = "a mechanism of this file is counted as Poisson sampling, which shuffled or ordered batches are not"
         for finding in (
-            *switched_on(pipeline, frozenset({"shuffle"}), message),
-            *chosen(pipeline, SAMPLER, one_of(*SHUFFLED), message, *UNNAMED),
-            *chosen(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
+            *findings_where_on(pipeline, frozenset({"shuffle"}), message),
+            *findings_where(pipeline, SAMPLER_KEYS, names_one_of(*SHUFFLING_WORDS), message, *SECTIONS_OF_SAMPLERS),
+            *findings_where(pipeline, frozenset({"poisson_sampling"}), lambda value: value is False, message),
         ):
             yield replace(finding, severity="error")
         for path, text in _loaders(pipeline):
-            shuffles = re.search(SHUFFLES, text, re.IGNORECASE)
-            if shuffles and not says(NOT_SO, text[: shuffles.start()]) and not says(REPLACED, text):
+            shuffles = re.search(SHUFFLING_PHRASES, text, re.IGNORECASE)
+            if shuffles and not mentions(NEGATED, text[: shuffles.start()]) and not mentions(REPLACED, text):
                 yield RuleFinding(path, f'"{shuffles[0]}": {message}')
 
 
@@ -78,7 +77,7 @@ def _fixed_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
             )
     if _counted_as_poisson(pipeline):
         message = "a mechanism of this file is counted as Poisson sampling, which batches of one size are not"
-        yield from chosen(pipeline, SAMPLER, one_of(*OF_ONE_SIZE), message, *UNNAMED)
+        yield from findings_where(pipeline, SAMPLER_KEYS, names_one_of(*FIXED_SIZE_WORDS), message, *SECTIONS_OF_SAMPLERS)
 
 
 def _rounded_steps(pipeline: Pipeline) -> Iterator[RuleFinding]:

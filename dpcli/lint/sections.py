@@ -1,6 +1,6 @@
-"""The sections that other commands read, [train] and its siblings, as far as rules look into them.
+"""Searches in [train] and its siblings for rules: by key, by value, by words of a description.
 
-Keys and words count as the same whatever their case and whether they are joined by hyphens, underscores or spaces.
+Case, hyphens, underscores and spaces of keys and words make no difference.
 """
 
 from __future__ import annotations
@@ -19,84 +19,84 @@ OFF = frozenset({"", "no", "none", "off", "never", "false", "disabled"})
 
 
 def settings(pipeline: Pipeline, *sections: str) -> Iterator[tuple[Path, str, Any]]:
-    """Every key of these sections (default: those that release something), inner tables included: path, spelled name, value."""
+    """Yield path, normalized name and value of every key of these sections (default: RELEASING), inner tables included."""
     for section, table in pipeline.sections:
         if section in (sections or RELEASING):
-            yield from _inside((section,), table)
+            yield from _keys_inside((section,), table)
 
 
-def _inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, str, Any]]:
+def _keys_inside(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[Path, str, Any]]:
     for key, value in table.items():
-        name = spelled(key)
+        name = normalized(key)
         if name in PROSE:
             continue
         yield (*path, key), name, value
         if isinstance(value, Mapping):
-            yield from _inside((*path, key), value)
+            yield from _keys_inside((*path, key), value)
         for index, item in enumerate(value if isinstance(value, list) else ()):
             if isinstance(item, Mapping):
-                yield from _inside((*path, key, index), item)
+                yield from _keys_inside((*path, key, index), item)
 
 
-def spelled(word: str) -> str:
-    """Return one spelling for words that differ in case and joints only."""
+def normalized(word: str) -> str:
+    """Return the word in lower case, joined by underscores."""
     return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def on(value: Any) -> bool:
+def is_on(value: Any) -> bool:
     """Return whether a setting is switched on: 0, false, "off" and empty values are not."""
-    return bool(value) and not (isinstance(value, str) and spelled(value) in OFF)
+    return bool(value) and not (isinstance(value, str) and normalized(value) in OFF)
 
 
-def words(value: Any) -> Iterator[str]:
-    """Yield the words that a value consists of, spelled alike: one for text, several for a list, none for numbers and tables."""
+def words_in(value: Any) -> Iterator[str]:
+    """Yield the normalized words of a value: one for text, several for a list, none for numbers and tables."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str):
-            yield spelled(item)
+            yield normalized(item)
 
 
-def says(pattern: str, *texts: str | None) -> bool:
-    """Return whether one of the texts has the words, in any case."""
+def mentions(pattern: str, *texts: str | None) -> bool:
+    """Return whether a text matches the pattern, in any case."""
     return any(text is not None and re.search(pattern, text, re.IGNORECASE) is not None for text in texts)
 
 
-def worded(pattern: str, entry: Entry) -> bool:
-    """Return whether a mechanism's name, its joints read as spaces, or its description has the words."""
-    return says(pattern, re.sub("[-_]", " ", entry.name), entry.description)
+def entry_mentions(pattern: str, entry: Entry) -> bool:
+    """Return whether a mechanism's name, hyphens read as spaces, or its description matches the pattern."""
+    return mentions(pattern, re.sub("[-_]", " ", entry.name), entry.description)
 
 
-def covered(pipeline: Pipeline, *notes: str) -> bool:
+def has_cover_note(pipeline: Pipeline, *notes: str) -> bool:
     """Return whether a section's `covers` table has one of these notes."""
-    tables = [value for _, table in pipeline.sections for key, value in table.items() if spelled(key) == "covers"]
+    tables = [value for _, table in pipeline.sections for key, value in table.items() if normalized(key) == "covers"]
     return any(
-        spelled(key) in notes and on(value) for table in tables if isinstance(table, Mapping) for key, value in table.items()
+        normalized(key) in notes and is_on(value) for table in tables if isinstance(table, Mapping) for key, value in table.items()
     )
 
 
-def switched_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[RuleFinding]:
-    """A finding for each of `keys` that is switched on."""
-    return chosen(pipeline, keys, on, message, *sections)
+def findings_where_on(pipeline: Pipeline, keys: frozenset[str], message: str, *sections: str) -> Iterator[RuleFinding]:
+    """Yield a finding for each of `keys` that is switched on."""
+    return findings_where(pipeline, keys, is_on, message, *sections)
 
 
-def chosen(
+def findings_where(
     pipeline: Pipeline, keys: frozenset[str], wrong: Callable[[Any], bool], message: str, *sections: str
 ) -> Iterator[RuleFinding]:
-    """A finding for each of `keys` whose value is wrong."""
+    """Yield a finding for each of `keys` whose value is wrong."""
     for path, name, value in settings(pipeline, *sections):
         if name in keys and wrong(value):
             yield RuleFinding(path, message)
 
 
-def one_of(*wanted: str) -> Callable[[Any], bool]:
-    """Return a check that a value is, or lists, one of these words."""
+def names_one_of(*wanted: str) -> Callable[[Any], bool]:
+    """Return a test whether a value is, or lists, one of these words."""
     known = frozenset(wanted)
-    return lambda value: not known.isdisjoint(words(value))
+    return lambda value: not known.isdisjoint(words_in(value))
 
 
 TRAINED = {"task": '"classification"', "data": '"digits"', "clipping": "{ norm = 1.0 }", "learning_rate": "0.5"}
 OF_TEXT = {"task": '"causal-lm"', "data": '"mails.txt"', "model": '"gpt2"'}
 
 
-def section(keys: Mapping[str, str]) -> str:
-    """A [train] for an example: these keys, beside those that it cannot do without; values as TOML."""
+def train_section(keys: Mapping[str, str]) -> str:
+    """Return the text of a [train] table with these keys and the required ones, for an example; values as TOML."""
     return "\n[train]\n" + "".join(f"{key} = {value}\n" for key, value in {**TRAINED, **keys}.items())

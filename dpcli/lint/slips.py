@@ -10,7 +10,7 @@ from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import MAX_COUNT
 from dpcli.lint.composition import PLACE
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.sections import worded
+from dpcli.lint.sections import entry_mentions
 from dpcli.mechanisms.sampling.schemes import Batched
 
 # Epochs written as steps are few and next to nothing of the data; a short run that is meant takes large batches or more steps.
@@ -31,7 +31,7 @@ def _fewer_than_one_pass(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.releases == "outputs" or any(entry.epochs is not None or passes >= 1 for _, entry, _, passes in runs):
         return  # answers to questions; or a warm-up, by an author who knows what a pass is
     for path, entry, rate, passes in runs:
-        if PLACE.search(entry.name) or worded(SHORT_RUN, entry):
+        if PLACE.search(entry.name) or entry_mentions(SHORT_RUN, entry):
             continue
         if 1 < entry.steps <= LIKE_EPOCHS and 0 < passes < SHARE_OF_A_PASS:
             message = (

@@ -7,34 +7,34 @@ from typing import Any
 
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, entries
-from dpcli.lint.sections import RELEASING, chosen, on, one_of, section, settings, switched_on, words
+from dpcli.lint.sections import RELEASING, findings_where, findings_where_on, is_on, names_one_of, settings, train_section, words_in
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Poisson
 
-RESUME = frozenset({"resume", "resume_from", "resume_from_checkpoint"})
-NORMALISE = frozenset(
+RESUME_KEYS = frozenset({"resume", "resume_from", "resume_from_checkpoint"})
+DIVISOR_KEYS = frozenset(
     {"normalise", "normalise_by", "normaliser", "normalize", "normalize_by", "normalizer", "divide_by", "denominator"}
 )
-COUNTED = frozenset({"n", "data", "dataset", "records", "actual", "actual_batch_size", "sampled_batch_size"})
-CLIP_PER = frozenset({"clip_per", "clip_by", "clipping_granularity"})
-TOGETHER = ("batch", "per_batch", "minibatch", "microbatch", "micro_batch", "per_microbatch", "device", "per_device")
-MICROBATCHES = frozenset({"num_microbatches", "microbatches"})
-DROPS = {"drop_last", "drop_remainder", "dataloader_drop_last", "drop_empty", "min_batch_size"}
-SKIPS = frozenset({*DROPS, "skip_empty", "skip_empty_batch", "skip_empty_batches"})
+PRIVATE_COUNT_WORDS = frozenset({"n", "data", "dataset", "records", "actual", "actual_batch_size", "sampled_batch_size"})
+CLIP_PER_KEYS = frozenset({"clip_per", "clip_by", "clipping_granularity"})
+SEVERAL_RECORDS_WORDS = ("batch", "per_batch", "minibatch", "microbatch", "micro_batch", "per_microbatch", "device", "per_device")
+MICROBATCH_KEYS = frozenset({"num_microbatches", "microbatches"})
+DROP_KEYS = {"drop_last", "drop_remainder", "dataloader_drop_last", "drop_empty", "min_batch_size"}
+SKIP_KEYS = frozenset({*DROP_KEYS, "skip_empty", "skip_empty_batch", "skip_empty_batches"})
 
 
 def _resumed(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for name in RELEASING:
-        if not any(key in ("run_id", "ledger") and on(value) for _, key, value in settings(pipeline, name)):
+        if not any(key in ("run_id", "ledger") and is_on(value) for _, key, value in settings(pipeline, name)):
             message = "expected the run_id of the run that is continued (or its ledger) with it, found neither"
-            yield from switched_on(pipeline, RESUME, message, name)
+            yield from findings_where_on(pipeline, RESUME_KEYS, message, name)
 
 
 def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.ADD_REMOVE:
         return  # elsewhere the number of records is the same in neighbouring datasets
     for path, name, value in settings(pipeline):
-        counted = any("len(" in word or (name in NORMALISE and word in COUNTED) for word in words(value))
+        counted = any("len(" in word or (name in DIVISOR_KEYS and word in PRIVATE_COUNT_WORDS) for word in words_in(value))
         if counted:
             yield RuleFinding(
                 path, f"expected a declared constant such as the expected batch size, found a private count, {value!r}"
@@ -43,16 +43,16 @@ def _normalised(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 def _clipped_together(pipeline: Pipeline) -> Iterator[RuleFinding]:
     message = "a bound on a sum of several records' gradients bounds no record's own: clip each record's gradient"
-    yield from chosen(pipeline, CLIP_PER, one_of(*TOGETHER), message)
-    if any(name in CLIP_PER for _, name, _ in settings(pipeline)):
+    yield from findings_where(pipeline, CLIP_PER_KEYS, names_one_of(*SEVERAL_RECORDS_WORDS), message)
+    if any(name in CLIP_PER_KEYS for _, name, _ in settings(pipeline)):
         return
     single = [getattr(entry.sampling, "batch_size", None) for _, entry in entries(pipeline)]
     message = 'expected clip_per = "example" with it, or as many as batch_size has records: found neither'
-    yield from chosen(pipeline, MICROBATCHES, lambda value: on(value) and value not in single, message)
+    yield from findings_where(pipeline, MICROBATCH_KEYS, lambda value: is_on(value) and value not in single, message)
 
 
 def _other_noise(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    yield from switched_on(
+    yield from findings_where_on(
         pipeline, frozenset({"disable_dp"}), "without the noise that the file states, nothing of its epsilon holds"
     )
     stated = {getattr(entry.spec, key, None) for _, entry in entries(pipeline) for key in ("noise_multiplier", "sigma")} - {None}
@@ -70,8 +70,8 @@ def _skips_empty(pipeline: Pipeline) -> Iterator[RuleFinding]:
         message = (
             "a batch of random size may be small or empty, and whether it is says who is in it: take every step, noise included"
         )
-        yield from switched_on(pipeline, SKIPS, message)
-        yield from chosen(pipeline, frozenset({"on_empty_batch"}), one_of("skip", "drop", "ignore"), message)
+        yield from findings_where_on(pipeline, SKIP_KEYS, message)
+        yield from findings_where(pipeline, frozenset({"on_empty_batch"}), names_one_of("skip", "drop", "ignore"), message)
 
 
 RESUMED = RuleInfo(
@@ -85,8 +85,8 @@ RESUMED = RuleInfo(
     fix="Continue it with dpcli train --resume, which finds what the first part was charged under; elsewhere state its run_id or "
     "ledger.",
     source="observed in Opacus, whose accountants are saved apart from the model; Ponomareva et al. 2023, arXiv:2303.00654",
-    bad=HEAD + TRAIN + section({"resume": '"runs/7/last.pt"'}),
-    good=HEAD + TRAIN + section({}),
+    bad=HEAD + TRAIN + train_section({"resume": '"runs/7/last.pt"'}),
+    good=HEAD + TRAIN + train_section({}),
     check=_resumed,
 )
 
@@ -100,8 +100,8 @@ NORMALISED = RuleInfo(
     "different numbers, and a step's sensitivity is no longer the clipping norm over a constant.",
     fix="Divide by a declared constant: the expected batch size, rate times the declared dataset_size.",
     source="Opacus issues 571 and 819, https://github.com/pytorch/opacus/issues/571",
-    bad=HEAD + TRAIN + section({"normalise_by": '"len(data)"'}),
-    good=HEAD + TRAIN + section({}),
+    bad=HEAD + TRAIN + train_section({"normalise_by": '"len(data)"'}),
+    good=HEAD + TRAIN + train_section({}),
     check=_normalised,
 )
 
@@ -117,8 +117,8 @@ CLIPPED_TOGETHER = RuleInfo(
     fix="Clip each record's gradient, as dpcli train does; batches that only save memory (physical_batch_size) change nothing.",
     source="TensorFlow Privacy issue 620, https://github.com/tensorflow/privacy/issues/620; Ponomareva et al. 2023, "
     "arXiv:2303.00654",
-    bad=HEAD + TRAIN + section({"clip_per": '"microbatch"'}),
-    good=HEAD + TRAIN + section({"physical_batch_size": "16"}),
+    bad=HEAD + TRAIN + train_section({"clip_per": '"microbatch"'}),
+    good=HEAD + TRAIN + train_section({"physical_batch_size": "16"}),
     check=_clipped_together,
 )
 
@@ -133,8 +133,8 @@ OTHER_NOISE = RuleInfo(
     "audit measured 2.79 or more: the noise was divided by the batch size.",
     fix="Leave noise_multiplier to the mechanism, where every command reads it.",
     source="Tramer et al. 2022, Debugging Differential Privacy, arXiv:2202.12219",
-    bad=HEAD + TRAIN + section({"noise_multiplier": "0.7"}),
-    good=HEAD + TRAIN + section({}),
+    bad=HEAD + TRAIN + train_section({"noise_multiplier": "0.7"}),
+    good=HEAD + TRAIN + train_section({}),
     check=_other_noise,
 )
 
@@ -149,7 +149,7 @@ SKIPS_EMPTY = RuleInfo(
     "nobody was drawn; one that crashes shows it too.",
     fix="Take every step; on an empty batch release the noise alone.",
     source="Opacus issues 161 and 612, https://github.com/pytorch/opacus/issues/612",
-    bad=HEAD + TRAIN + section({"drop_last": "true"}),
-    good=HEAD + TRAIN + section({}),
+    bad=HEAD + TRAIN + train_section({"drop_last": "true"}),
+    good=HEAD + TRAIN + train_section({}),
     check=_skips_empty,
 )

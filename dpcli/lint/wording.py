@@ -1,4 +1,4 @@
-"""Rules about what names, descriptions and [disclosure] say in words, where the keys say something else. Words prove nothing: they warn."""
+"""Rules about names, descriptions and [disclosure] that contradict the keys; warnings only, as words prove nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from math import sqrt
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import Path
 from dpcli.lint.rule_info import HEAD, TRAIN, RuleFinding, RuleInfo, edited, entries
-from dpcli.lint.sections import says, spelled, worded
+from dpcli.lint.sections import entry_mentions, mentions, normalized
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.spec import Spec
 
+# Patterns, matched in any case.
 L2 = r"(?<!\bnot an )(?<!\bnot the )(?:\bL_?2|\u2113_?2|L\u2082|\u2113\u2082|\beuclidean)[ -](?:sensitivity|norm|bound|clipp)"
 L1 = r"\bL_?1\b|\u2113_?1|L\u2081|\u2113\u2081"
 # The norms are what is released: numbers, whose L1 and L2 sensitivity are the same.
@@ -63,14 +64,14 @@ def _other_norm(pipeline: Pipeline) -> Iterator[RuleFinding]:
         moved = getattr(entry.spec, "sensitivity", None)
         if getattr(entry.spec, "scale", None) is None or moved is None:
             continue
-        if worded(f"{L1}|{OF_NORMS}", entry):
+        if entry_mentions(f"{L1}|{OF_NORMS}", entry):
             continue
-        if worded(L2, entry):
+        if entry_mentions(L2, entry):
             message = (
                 f'its description speaks of an L2 norm, and "{entry.type}" noise needs the L1 sensitivity, which may be larger'
             )
             yield RuleFinding((*path, "sensitivity"), message)
-        elif (square := _root_of(moved)) is not None and worded(VECTOR, entry) and not worded(ROOTED, entry):
+        elif (square := _root_of(moved)) is not None and entry_mentions(VECTOR, entry) and not entry_mentions(ROOTED, entry):
             message = f'{moved:g} is the root of {square}, as an L2 norm is, and "{entry.type}" noise needs the L1 sensitivity'
             yield RuleFinding((*path, "sensitivity"), f"{message}, which may be larger")
 
@@ -86,7 +87,7 @@ def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
         return
     for path, entry in entries(pipeline):
         key, needed = _sensitivity(entry.spec)
-        if key and worded(HISTOGRAM, entry) and not worded(OF_ONE_BIN, entry):
+        if key and entry_mentions(HISTOGRAM, entry) and not entry_mentions(OF_ONE_BIN, entry):
             message = (
                 f"a replaced record leaves one bin of a histogram and enters another: expected a sensitivity of {needed}, found 1"
             )
@@ -103,7 +104,7 @@ def _sensitivity(spec: Spec) -> tuple[str, str]:
 
 def _uncounted(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, text in _on_tuning(pipeline):
-        if says(UNCOUNTED, text) and not says(FREE, text):
+        if mentions(UNCOUNTED, text) and not mentions(FREE, text):
             message = (
                 f'"{_cut(text)}": every run on the private data is a release, and the printed epsilon leaves these out: count them, '
                 "or search on public data"
@@ -117,7 +118,7 @@ def _on_tuning(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
         yield ("disclosure", "tuning"), pipeline.disclosure.tuning
     for section, table in pipeline.sections:
         for key, notes in table.items():
-            if spelled(key) == "covers" and isinstance(notes, Mapping):
+            if normalized(key) == "covers" and isinstance(notes, Mapping):
                 yield from (
                     ((section, key, note), text) for note, text in notes.items() if note == "tuning" and isinstance(text, str)
                 )
@@ -125,9 +126,9 @@ def _on_tuning(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 
 def _secret_size(pipeline: Pipeline) -> Iterator[RuleFinding]:
     text, size = pipeline.disclosure.data, pipeline.privacy.dataset_size
-    if text is None or says(BOUNDED, text):
+    if text is None or mentions(BOUNDED, text):
         return
-    if says(SECRET_SIZE, text) and (size is not None or says(LARGE_NUMBER, text)):
+    if mentions(SECRET_SIZE, text) and (size is not None or mentions(LARGE_NUMBER, text)):
         stated = "this text says a number" if size is None else f"dataset_size = {size:,} is declared public"
         yield RuleFinding(("disclosure", "data"), f'"{_cut(text)}": {stated}, and every reader of the file or its report sees it')
 

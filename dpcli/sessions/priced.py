@@ -18,7 +18,8 @@ from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
 
 if TYPE_CHECKING:
-    from dpcli.analysis.account import Account, BudgetVerdict
+    from dpcli.analysis.account import Account
+    from dpcli.analysis.budget_verdict import BudgetVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 
     result = account(pipeline)
     if result.winner is None:
-        from dpcli.analysis.promised import UNCAPPED
+        from dpcli.analysis.adaptive_cap import UNCAPPED
 
         why = f": {UNCAPPED}" if pipeline.privacy.adaptive and result.listed is not None else ""
         raise CannotCertify(f"{path}: no finite epsilon can be certified for this file{why}")

@@ -7,10 +7,10 @@ from unittest import mock
 
 import pytest
 
-from dpcli.analysis import asking
+from dpcli.analysis import inquiry
 
 
 @pytest.fixture(scope="module", autouse=True)
 def every_row() -> Iterator[None]:
-    with mock.patch.object(asking, "SETTLING", ()):
+    with mock.patch.object(inquiry, "SETTLING", ()):
         yield

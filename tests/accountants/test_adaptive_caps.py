@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dpcli.analysis.account import account, headline
+from dpcli.analysis.dataset_sum import account_of_dataset
 from dpcli.analysis.meaning import meaning
-from dpcli.analysis.together import together
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Budget, Pipeline
 from dpcli.mechanisms.neighbours import Adjacency
@@ -113,12 +113,12 @@ def test_in_a_sum_an_adaptive_file_counts_with_its_cap() -> None:
 
     other = named(pipeline(entry("gaussian", noise_multiplier=4.0), delta=DELTA))
     sums = [
-        together([(named(adaptive(noise, Budget(epsilon=3.0, delta=DELTA))), 1), (other, 1)], ["zcdp"]).upper
+        account_of_dataset([(named(adaptive(noise, Budget(epsilon=3.0, delta=DELTA))), 1), (other, 1)], ["zcdp"]).upper
         for noise in (3.0, 9.0)
     ]
     assert sums[0] == sums[1] > 3.0
     with pytest.raises(InputError, match="a cap is missing"):
-        together([(named(adaptive(3.0, None)), 1), (other, 1)])
+        account_of_dataset([(named(adaptive(3.0, None)), 1), (other, 1)])
 
 
 def test_the_smallest_of_several_accountants_for_each_file_is_no_filter() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
-from dpcli.analysis.calibrate import Calibration, Parameter, _search, calibrate, substitute
+from dpcli.analysis.calibrate import Calibration, Parameter, calibrate, substitute
+from dpcli.analysis.calibration_search import search
 from dpcli.analysis.documents.calibration import EARLY, document
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.file.pipeline.model import Entry, Pipeline
@@ -150,7 +151,7 @@ def test_steps_are_looked_for_where_attempts_are_cheap(stated: int) -> None:
 def test_a_search_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where work is short the nearest value that fails need not be the next one."""
     whole = calibrate(dp_sgd(1.0, 0.01, 100), 1.0)
-    monkeypatch.setattr("dpcli.analysis.calibrate.exhausted", lambda: True)
+    monkeypatch.setattr("dpcli.analysis.calibration_search.exhausted", lambda: True)
     found = calibrate(dp_sgd(1.0, 0.01, 100), 1.0)
     assert (whole.adjacent, found.adjacent) == (True, False)
     assert found.upper <= 1.0 < (found.cheaper_upper or 0.0)
@@ -179,7 +180,7 @@ def search_past_refusals(seed: int) -> None:
     def upper(value: float) -> float:
         return math.inf if any(low <= value <= high for low, high in holes) else 2.0 * (value / edge) ** sign
 
-    value, cheaper, adjacent = _search(upper, 2.0, solve, math.inf)
+    value, cheaper, adjacent = search(upper, 2.0, solve, math.inf)
     assert upper(value) <= 2.0 and cheaper is not None and upper(cheaper) > 2.0 and adjacent, seed
     assert abs(value / edge - 1.0) <= (1.0 / edge if solve == "steps" else 1e-6), seed
 

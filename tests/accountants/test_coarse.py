@@ -13,8 +13,8 @@ import dpcli
 from dpcli.accountants.base import Steps
 from dpcli.accountants.coarse import KINDS, coarse
 from dpcli.accountants.exact import ExactProfile
-from dpcli.analysis import asking
-from dpcli.analysis.asking import MANY
+from dpcli.analysis import inquiry
+from dpcli.analysis.inquiry import MOST_MECHANISMS
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.laplace import Laplace
 from tests.cases import by_tier
@@ -58,8 +58,8 @@ def test_each_is_moved_to_its_own_side() -> None:
 
 def test_few_are_left_as_they_are_and_so_are_others() -> None:
     source = random.Random(SEED)
-    assert coarse(drawn(source, 50), MANY) is None
-    assert coarse(tuple((Laplace(0.001 * k), 1) for k in range(1, MANY + 100)), MANY) is None
+    assert coarse(drawn(source, 50), MOST_MECHANISMS) is None
+    assert coarse(tuple((Laplace(0.001 * k), 1) for k in range(1, MOST_MECHANISMS + 100)), MOST_MECHANISMS) is None
     assert coarse(((Laplace(0.1), 1), *drawn(source, 50)), 50, 50) is None
 
 
@@ -105,10 +105,10 @@ sample = "own"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("many", by_tier(20, MANY, None))
+@pytest.mark.parametrize("many", by_tier(20, MOST_MECHANISMS, None))
 def test_a_file_of_thousands_has_an_interval(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one of more than a hundred where no more are asked for as they are."""
-    monkeypatch.setattr(asking, "MANY", many)
+    monkeypatch.setattr(inquiry, "MOST_MECHANISMS", many)
     source, file = random.Random(SEED), tmp_path / "many.toml"
     file.write_text(FILE.format(", ".join(f"{source.uniform(1.0, 4.0):.9f}" for _ in range(many + 120))))
     found = dpcli.account(dpcli.load(str(file)))

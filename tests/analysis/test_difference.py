@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.read import load, toml_document
 from dpcli.file.pipeline.series import paired, plain_entries
 from dpcli.file.toml import syntax
-from dpcli.lint.sections import section
+from dpcli.lint.sections import train_section
 
 BASE = """\
 format = 1
@@ -185,7 +185,7 @@ def test_a_new_delta_alone_costs_nothing_at_the_old_one(compare) -> None:  # typ
 
 def test_names_caps_and_sections_are_free(compare) -> None:  # type: ignore[no-untyped-def]
     loose = edited(('name = "base"', 'name = "new"'), ("delta = 1e-5", 'delta = 1e-5\nreleases = "outputs"'))
-    found = compare(loose + 'description = "text"\n[budget]\nepsilon = 3.0\n' + section({}))
+    found = compare(loose + 'description = "text"\n[budget]\nepsilon = 3.0\n' + train_section({}))
     assert {one.increase for one in found.priced} == {0.0}
     assert len(found.priced) == 5
 
@@ -266,7 +266,7 @@ def test_standard_input_is_read_once() -> None:
 
 
 def test_beyond_the_cap_changes_are_listed_and_not_priced(compare, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("dpcli.analysis.difference.MOST", 1)
+    monkeypatch.setattr("dpcli.analysis.difference.MOST_PRICED", 1)
     found = compare(edited(("scale = 20.0", "scale = 10.0"), ("steps = 2_000", "steps = 3_000")))
     assert [one.reason for one in found.priced] == [None, "not priced: more than 1 changes"]
     assert math.isnan(found.interaction)

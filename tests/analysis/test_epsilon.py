@@ -79,7 +79,9 @@ def test_what_lies_between_two_answers_errs_on_the_private_side(monkeypatch: pyt
         asked.append(count)
         return 0.999 * math.sqrt(count), math.sqrt(count)
 
-    monkeypatch.setattr(module, "_shared", lambda loss, counts, log_deltas: (np.zeros(len(counts)), np.full(len(counts), math.inf)))
+    monkeypatch.setattr(
+        module, "_on_shared_contours", lambda loss, counts, log_deltas: (np.zeros(len(counts)), np.full(len(counts), math.inf))
+    )
     monkeypatch.setattr(module, "_alone", ask)
     counts = np.arange(1, 5001)
     found = dpcli.epsilon(1.0, 1e-6, counts, delta=1e-6, tolerance=0.05)

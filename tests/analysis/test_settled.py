@@ -10,9 +10,9 @@ import pytest
 
 from dpcli.accountants.base import Accountant, Bound
 from dpcli.accountants.plugin import SETTLING
-from dpcli.analysis import asking
+from dpcli.analysis import inquiry
 from dpcli.analysis.account import Account, account, attained, headline
-from dpcli.analysis.asking import BESIDE, SETTLED, also_asked, settles, tightest
+from dpcli.analysis.inquiry import CHEAP_CELLS, SETTLED, cheap_accountants, settles, tightest
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.file.pipeline.model import Pipeline
@@ -31,7 +31,7 @@ OPEN = {
 
 
 def everybody(subject: Pipeline) -> Account:
-    with mock.patch.object(asking, "SETTLING", ()):
+    with mock.patch.object(inquiry, "SETTLING", ()):
         return account(subject)
 
 
@@ -80,9 +80,9 @@ def test_which_rows_there_are_depends_on_the_file_alone() -> None:
 def test_the_cheapest_come_first_within_a_share(parts: int) -> None:
     accountants = [load(target) for target in ACCOUNTANTS.values()]
     settling: Accountant = load(ACCOUNTANTS["exact"])
-    chosen = list(also_asked(settling, accountants, parts))
+    chosen = list(cheap_accountants(settling, accountants, parts))
     costs = [each.cells(parts) for each in chosen]
-    assert costs == sorted(costs) and sum(costs) <= max(BESIDE, settling.cells(parts))
+    assert costs == sorted(costs) and sum(costs) <= max(CHEAP_CELLS, settling.cells(parts))
     dearest = max(costs, default=0.0)
     assert all(each in chosen or each.cells(parts) >= dearest for each in accountants)
 
@@ -122,8 +122,8 @@ def test_a_headline_asks_nobody_in_vain() -> None:
         called.append(accountant.name)
         return plain(accountant, *args)  # type: ignore[arg-type]
 
-    plain = asking.row_of
-    with mock.patch.object(asking, "row_of", row):
+    plain = inquiry.row_of
+    with mock.patch.object(inquiry, "row_of", row):
         headline(PLAIN)
         headline(SAMPLED)
     assert called == ["analytic", "analytic", "exact"]
@@ -138,8 +138,8 @@ def test_nobody_is_asked_twice(name: str) -> None:
         called.append((accountant.name, profile))
         return plain(accountant, profile, *args)  # type: ignore[arg-type]
 
-    plain = asking.row_of
-    with mock.patch.object(asking, "row_of", row):
+    plain = inquiry.row_of
+    with mock.patch.object(inquiry, "row_of", row):
         account(OPEN[name])
         assert len(called) == len(set(called)) >= len(ACCOUNTANTS)
         called.clear()

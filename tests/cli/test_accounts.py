@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpcli.analysis.account import headline
-from dpcli.analysis.together import together
+from dpcli.analysis.dataset_sum import account_of_dataset
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from tests.cases import of_each
@@ -51,7 +51,7 @@ def report(folder: Path, *texts: str, arguments: tuple[str, ...] = ("-f", "json"
 def test_the_sum_is_the_composition_of_one_file_that_holds_all(cut: tuple[tuple[int, ...], ...]) -> None:
     parts = [pipeline(*entries, path=f"{index}.toml") for index, entries in enumerate(cut)]
     whole = pipeline(*(index for entries in cut for index in entries))
-    found, expected = together([(part, 1) for part in parts], rows=False), headline(whole)
+    found, expected = account_of_dataset([(part, 1) for part in parts], with_rows=False), headline(whole)
     assert found.delta == expected.delta
     assert found.upper == expected.upper
     assert max(headline(part).upper for part in parts) <= found.upper
@@ -72,14 +72,14 @@ def test_a_sum_says_that_its_files_were_fixed_before_the_first_ran(tmp_path: Pat
 
 def test_runs_count_as_the_horizon_of_one_file_does() -> None:
     part = pipeline(0, 3)
-    assert together([(part, 3)], rows=False).upper == headline(part, runs=3).upper
+    assert account_of_dataset([(part, 3)], with_rows=False).upper == headline(part, runs=3).upper
 
 
 def test_each_file_keeps_its_own_contributions_and_size() -> None:
     """What one file says of its records says nothing of another's."""
     user = HEAD.replace('"example"', '"user"') + "max_contributions = "
     files = [pipeline(0, head=f"{user}{most}\n", path=f"{most}.toml") for most in (1, 5)]
-    both = together([(file, 1) for file in files], rows=False)
+    both = account_of_dataset([(file, 1) for file in files], with_rows=False)
     assert [c.mechanism for c in both.charges] == [c.mechanism for file in files for c in headline(file).charges]
 
 

@@ -44,27 +44,6 @@ def test_schema_accepts_the_examples_and_refuses_a_mistake() -> None:
     assert not validator.is_valid(pipeline)
 
 
-@of_each("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script(shell: str) -> None:
-    assert "_DPCLI_COMPLETE" in dpcli("completion", shell).out
-
-
-def test_completion_completes() -> None:
-    environment = {"_DPCLI_COMPLETE": "bash_complete", "COMP_WORDS": "dpcli acc", "COMP_CWORD": "1", "PATH": ""}
-    code = "import sys; sys.argv = ['dpcli']; from dpcli.cli.main import run; run()"
-    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert "account" in found.stdout
-
-
-def test_init_never_overwrites(tmp_path: Path) -> None:
-    path = tmp_path / "p.toml"
-    assert dpcli("init", "query", "-o", str(path)).code == 0
-    before = path.read_text()
-    result = dpcli("init", "dp-sgd", "-o", str(path))
-    assert result.code == 2
-    assert path.read_text() == before
-
-
 def test_lint_exit_codes(tmp_path: Path) -> None:
     assert dpcli("lint", "examples/gate.toml").code == 0
     assert dpcli("lint", "tests/vectors/readme.toml").code == 2

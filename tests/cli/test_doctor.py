@@ -16,7 +16,7 @@ import pytest
 
 from dpcli import __version__
 from dpcli.doctor import checks as machine
-from dpcli.doctor.checks import OF_DEVELOPERS, Fact, Requirement, declared, examine, healthy
+from dpcli.doctor.checks import DEVELOPER_EXTRAS, Fact, Requirement, declared, examine, healthy
 from tests.command import ROOT, dpcli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -97,7 +97,7 @@ def lines_of_the_project() -> list[str]:
 def test_every_line_of_the_project_is_read(distribution: Callable[..., None]) -> None:
     """No requirement is passed over: what is declared is told, but for what only developers need."""
     distribution()
-    extras = {extra: lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in OF_DEVELOPERS}
+    extras = {extra: lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in DEVELOPER_EXTRAS}
     stated = [("", line) for line in PROJECT["dependencies"]] + [(extra, line) for extra in extras for line in extras[extra]]
     read = list(declared())
     assert [(one.extra, str(one)) for one in read] == stated

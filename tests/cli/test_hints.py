@@ -101,11 +101,11 @@ def test_every_hint_is_about_a_command_and_flags_that_there_are() -> None:
     known = {" ".join(words): {name for one in command.params for name in one.opts} for words, command in commands()}
     for flag, meant in groups.SYNONYMS.items():
         assert all(any(name in own and flag not in own for own in known.values()) for name, _ in meant), flag
-    for (command, flag), words in groups.ELSEWHERE.items():
+    for (command, flag), words in groups.ADVICE.items():
         assert flag not in known[command]
         for called, flags in re.findall(r"dpcli ([\w-]+)((?: (?:--[\w-]+|[A-Z0-9]+))*)", words):
             assert set(re.findall(r"--[\w-]+", flags)) <= known[called], words
-    assert all(name in known and known.keys().isdisjoint(words) for name, (_, words) in groups.COMMANDS.items())
+    assert all(name in known and known.keys().isdisjoint(words) for name, (_, words) in groups.SYNONYMS_OF_COMMANDS.items())
 
 
 @pytest.mark.long

@@ -104,13 +104,17 @@ def test_what_a_file_does_not_say_is_not_asked_of_it(name: str, tmp_path: Path) 
     path, size = tmp_path / "g.toml", str(random.Random(SEED).randrange(2, 6))
     done = dpcli(*WRITING[name], "--group-size", size, "--write", str(path))
     assert done.code == 2 and f"found {size}" in done.err and "--group-size" in done.err and not path.exists()
-    assert dpcli(*WRITING[name], "--group-size", "1", "--write", str(path)).code == 0
+
+
+def test_a_group_of_one_is_what_a_file_says(tmp_path: Path) -> None:
+    words = WRITING["account of what is pure"]
+    assert dpcli(*words, "--group-size", "1", "--write", str(tmp_path / "g.toml")).code == 0
 
 
 def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.toml"
 
-    def full(_path: str, file: Any, _data: bytes, fill: Callable[..., None] = outputs._fill) -> None:
+    def full(_path: str, file: Any, _data: bytes, fill: Callable[..., None] = outputs._write_all) -> None:
         class Full:
             def write(self, _: bytes) -> None:
                 file.write(b"format")
@@ -118,9 +122,9 @@ def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path, monkeypatch:
 
         fill(_path, Full(), b"")  # type: ignore[arg-type]
 
-    monkeypatch.setattr(outputs, "_fill", full)
+    monkeypatch.setattr(outputs, "_write_all", full)
     with pytest.raises(InputError, match="No space left"):
-        outputs.leave(str(path), "format = 1\n")
+        outputs.write_new(str(path), "format = 1\n")
     assert not path.exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import LedgerError
-from dpcli.cli.outputs import DATA
+from dpcli.cli.outputs import DATA_ENDINGS
 from dpcli.ledger.stores.places import init
 from dpcli.release.engines.source_files import ENDINGS
 from tests.command import Result, dpcli
@@ -105,7 +105,7 @@ def test_an_error_before_the_data_are_known_replaces_nothing(wrong: str, file: P
     reports = ("-o", "csv=shop.csv", "-o", "csv=new.csv", "-o", "junit=old.xml")
     assert dpcli("release", str(file), *reports, *options, folder=folder).code == 2
     assert (folder / "shop.csv").read_bytes() == before
-    assert set(DATA) == set(ENDINGS)
+    assert set(DATA_ENDINGS) == set(ENDINGS)
     assert "error" in (folder / "new.csv").read_text() and "failure" in (folder / "old.xml").read_text()
 
 

@@ -73,7 +73,7 @@ def test_a_command_that_fails_leaves_no_earlier_report_in_any_format(words: tupl
 
 
 def test_what_outlives_an_error_says_so() -> None:
-    assert {words for words in REPORTING if formats_of(words).kept} == KEPT
+    assert {words for words in REPORTING if formats_of(words).outlives_errors} == KEPT
 
 
 @of_each("line", ["budget anchr l.db", "budgt anchor l.db", "budget --nope export l.db", "budget export l.db --nope"])

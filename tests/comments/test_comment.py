@@ -129,7 +129,7 @@ def test_pages_are_walked_to_their_end(played: Played, pipeline: Path, before: i
 
 
 def test_pages_without_an_end_are_an_error(played: Played, pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcli.comments.forge.PAGES", 3)
+    monkeypatch.setattr("dpcli.comments.forge.MOST_PAGES", 3)
     played.say["GET", "comments" if played.kind == "github" else "notes"] = (200, b'[{"id": 1, "body": ""}]', {})
     result = comment(played, pipeline.parent)
     assert result.code == 2

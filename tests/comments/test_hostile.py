@@ -21,8 +21,8 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.cli.main import cli
 from dpcli.comments import client as waiting
-from dpcli.comments.client import MOST, ApiClient, SecretToken, checked_api
-from dpcli.comments.forge import Forge, github_pull, gitlab_merge, keep
+from dpcli.comments.client import MOST_VALUES, ApiClient, SecretToken, checked_api
+from dpcli.comments.forge import Forge, github_pull, gitlab_merge, update_comment
 from dpcli.exam.subjects import SEED
 from tests.cases import of_each
 from tests.comments.forges import ANOTHER, ME, ONE, Played
@@ -62,7 +62,7 @@ def author_of(played: Played) -> tuple[tuple[str, str], Any]:
 @pytest.mark.long
 def test_any_part_of_an_answer_may_be_of_another_kind(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one error in words, or nothing that matters; a comment of somebody else stays as it is."""
-    monkeypatch.setattr("dpcli.comments.forge.PAGES", 2)
+    monkeypatch.setattr("dpcli.comments.forge.MOST_PAGES", 2)
     theirs = f"{MARK}\n\ntheirs"
     for _ in range(2):
         played.add(ANOTHER, theirs)
@@ -72,7 +72,7 @@ def test_any_part_of_an_answer_may_be_of_another_kind(played: Played, monkeypatc
             for now in WRONG:
                 played.say = {question: (200, json.dumps(changed(answer, at, now)).encode(), {})}
                 with suppress(InputError):
-                    keep(forge, MARK, "new", news=False)
+                    update_comment(forge, MARK, "new", has_news=False)
                 assert [body for body in played.bodies() if body == theirs] == [theirs, theirs], (at, now)
                 assert played.written() == [], (at, now)
 
@@ -99,7 +99,7 @@ def test_a_comment_on_two_pages_is_one(played: Played, count: int) -> None:
     whole = list(played.comments)
     pages = [draw.sample(whole, draw.randint(1, count)) for _ in range(6)] + [whole]
     played._page = lambda query: pages[page - 1] if (page := int(query["page"][0])) <= len(pages) else []  # type: ignore[method-assign]
-    assert keep(forge_of(played), MARK, "new", news=True) == "updated"
+    assert update_comment(forge_of(played), MARK, "new", has_news=True) == "updated"
     assert played.bodies() == ["new"], SEED
     assert played.comments[0] in mine
 
@@ -198,7 +198,7 @@ def test_no_answer_is_waited_for_longer_than_the_timeout(kind: str) -> None:
 @ONE
 @of_each("piece", [b"[],", b"{},", b"1,", b'"",', b'{"id":1},', b'"\\"[,",'])
 def test_an_answer_of_many_values_is_refused_before_it_is_read(played: Played, piece: bytes) -> None:
-    played.say = {("GET", "/x"): (200, b"[" + piece * MOST + b"1]", {})}
+    played.say = {("GET", "/x"): (200, b"[" + piece * MOST_VALUES + b"1]", {})}
     client = ApiClient(played.api, SecretToken("TOKEN", "X-Token", "secret-token"), 60.0, "")
     with pytest.raises(InputError, match="expected an answer of at most 100,000 values, found more"):
         client.call("GET", "/x")
@@ -254,7 +254,7 @@ def test_a_server_that_is_asked_too_often_is_asked_again_when_it_says(
     slept: list[float] = []
     monkeypatch.setattr(waiting, "sleep", slept.append)
     client, said = refusing([(code, {"Retry-After": "7"}), (code, {"Retry-After": "0"})], played)
-    if code in waiting.TOO_OFTEN:
+    if code in waiting.RATE_LIMITED:
         assert client.call("POST", "/x", {}) == []
         assert slept == [7.0, 1.0]
         assert [line.partition("/x: ")[2] for line in said] == [
@@ -281,7 +281,9 @@ def test_no_server_is_waited_for_without_end(after: str, played: Played, monkeyp
     client, said = refusing([(429, {"Retry-After": after})] * 1000, played)
     with pytest.raises(InputError, match=r"429: slow down; it asks to wait [\d,]+ s, and \d+ s are left for that"):
         client.call("POST", "/x", {})
-    assert sum(slept) <= waiting.WAIT and len(said) == len(slept) == waiting.WAIT // max(float(after), waiting.LEAST)
+    assert sum(slept) <= waiting.MOST_WAITING and len(said) == len(slept) == waiting.MOST_WAITING // max(
+        float(after), waiting.LEAST_WAIT
+    )
 
 
 TOKEN = "t0ken"

@@ -11,7 +11,7 @@ import pytest
 from dpcli.disclosure.items import NOT_STATED, REGISTRY, STATEMENT, Item
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Disclosure
-from dpcli.lint.sections import section
+from dpcli.lint.sections import train_section
 from tests.cases import of_each
 from tests.command import dpcli
 
@@ -108,10 +108,10 @@ def answer(text: str, name: str) -> str:
 @of_each(
     "more, expected",
     [
-        (section({"covers": '{ tuning = "steps counts all three runs" }'}), "steps counts all three runs"),
-        (section({"covers": '{ tuning = "..." }'}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
-        (section({"covers": '{ tuning = "Not  Stated" }'}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
-        (section({}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        (train_section({"covers": '{ tuning = "steps counts all three runs" }'}), "steps counts all three runs"),
+        (train_section({"covers": '{ tuning = "..." }'}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        (train_section({"covers": '{ tuning = "Not  Stated" }'}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
+        (train_section({}), "NOT STATED (disclosure.tuning or train.covers.tuning)"),
         (
             '[[mechanism]]\nname = "best"\ntype = "repeat-and-select"\nmechanism = "count"\n'
             'trials = { distribution = "geometric", mean = 3 }\n',

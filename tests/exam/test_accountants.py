@@ -6,7 +6,7 @@ from itertools import chain, product
 
 import pytest
 
-from dpcli.analysis import asking
+from dpcli.analysis import inquiry
 from dpcli.analysis.account import account
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
@@ -56,7 +56,7 @@ def test_an_accountant_that_is_not_sound_decides_nothing(name: str, monkeypatch:
     for plant in (Plant(profile=TenthOfEpsilon), Plant(profile=Lifted)):
         planted = plant.planted(load(ACCOUNTANTS[name]))
         with monkeypatch.context() as patched:
-            patched.setattr(asking, "accountant_named", lambda n, p=planted: p if n == p.name else load(ACCOUNTANTS[n]))
+            patched.setattr(inquiry, "accountant_named", lambda n, p=planted: p if n == p.name else load(ACCOUNTANTS[n]))
             found = account(subject)
         row = next(row for row in found.rows if row.accountant.name == name)
         assert row.bound is not None and row.accountant is planted

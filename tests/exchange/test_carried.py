@@ -17,7 +17,7 @@ from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.exchange import foreign as carried
 from dpcli.exchange.events.dp_event import event_json
-from dpcli.exchange.foreign import MOST_VALUES, TABLES, Asserted, plain_copy, read_text
+from dpcli.exchange.foreign import MOST_VALUES, TABLES, Asserted, json_copy, read_text
 from dpcli.exchange.opacus.phases import json_text, state_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.write import toml_text
@@ -174,6 +174,6 @@ def test_what_is_shared_or_holds_itself_ends(name: str, where: str, tmp_path: Pa
 
 
 def test_copies_are_bounded() -> None:
-    assert plain_copy({"a": [1, (2.5, None)], "b": True}, "x") == {"a": [1, [2.5, None]], "b": True}
+    assert json_copy({"a": [1, (2.5, None)], "b": True}, "x") == {"a": [1, [2.5, None]], "b": True}
     with pytest.raises(InputError, match="found more"):
-        plain_copy([0] * MOST_VALUES, "x")
+        json_copy([0] * MOST_VALUES, "x")

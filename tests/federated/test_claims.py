@@ -9,7 +9,7 @@ from dpcli.analysis.difference import priced_changes
 from dpcli.federated.federated_settings import Federated
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.claims import claims
+from dpcli.gate.claims import claim_warnings
 from tests.cases import of_each
 from tests.federated.files import file
 
@@ -45,7 +45,7 @@ def told(old: str, new: str) -> list[str]:
     """What is said of the change."""
     before = parse(old.encode(), "fed.toml")
     priced = priced_changes(old.encode(), new.encode(), account(before, delta=1e-6))
-    return [one.message for one in claims(priced, before)]
+    return [one.message for one in claim_warnings(priced, before)]
 
 
 @of_each("key", CLAIMED)

@@ -30,7 +30,7 @@ from dpcli.file.pipeline.parts import DRAWN, shares_its_price
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.file.toml.findings import InvalidFile
-from dpcli.gate.claims import claims
+from dpcli.gate.claims import claim_warnings
 from dpcli.ledger.chain import canonical
 from dpcli.lint.run import lint_bytes
 from dpcli.mechanisms.neighbours import Adjacency
@@ -339,7 +339,7 @@ def test_who_shares_is_a_claim(old: str | None, new: str | None) -> None:
     before, after = (text_of(document(*pair(sample))).encode() for sample in (old, new))
     priced = priced_changes(before, after, account(parse(before, "a.toml"), ["rdp"]))
     assert [one.increase < 0.0 for one in priced] == [new != "batch"]
-    (told,) = claims(priced, parse(after, "a.toml"))
+    (told,) = claim_warnings(priced, parse(after, "a.toml"))
     assert told.verdict == "warn" and "a: sample" in told.message and "b: sample" in told.message
 
 

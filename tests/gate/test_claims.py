@@ -12,7 +12,7 @@ from dpcli.analysis.difference import priced_changes
 from dpcli.base.lazy import load
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.section import MECHANISMS
-from dpcli.gate.claims import claims
+from dpcli.gate.claims import claim_warnings
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.gate.changes import BASE, TYPES, Document, put, text_of
@@ -61,7 +61,7 @@ def told(old: Document, new: Document) -> list[str]:
     before, after = (text_of(each).encode() for each in (old, new))
     pipeline = parse(before, "train.toml")
     priced = priced_changes(before, after, headline(pipeline, delta=pipeline.privacy.delta))
-    return [condition.message for condition in claims(priced, parse(after, "train.toml"))]
+    return [condition.message for condition in claim_warnings(priced, parse(after, "train.toml"))]
 
 
 def cheaper(key: str, value: Any) -> Any:

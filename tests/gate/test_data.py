@@ -15,7 +15,7 @@ from dpcli.base.registry import RELEASED, SECTIONS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from dpcli.gate.claims import claims, other_data
+from dpcli.gate.claims import claim_warnings, other_data_warnings
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import committed, git
@@ -46,7 +46,7 @@ def test_every_key_that_says_what_is_read_is_told(table: str, key: str) -> None:
         ((table,), {key: "a"}, {key: "b"}),
         ((table,), None, {key: "b"}),
     ):
-        (found,) = other_data(changed(edit), pipeline())
+        (found,) = other_data_warnings(changed(edit), pipeline())
         assert (found.name, found.verdict, found.key) == ("data", "warn", (table, key))
         assert f"{table}.{key} " in found.message
         assert '-> "b": other data are read, and the file names no dataset' in found.message
@@ -55,7 +55,7 @@ def test_every_key_that_says_what_is_read_is_told(table: str, key: str) -> None:
 @of_each("table, key", SOURCES)
 def test_what_is_read_no_more_or_as_before_is_not_told(table: str, key: str) -> None:
     for edit in (((table, key), "a", None), ((table,), {key: "a"}, {key: "a", "output": "x"}), ((table,), {key: "a"}, None)):
-        assert not list(other_data(changed(edit), pipeline()))
+        assert not list(other_data_warnings(changed(edit), pipeline()))
 
 
 def test_no_other_key_says_what_is_read() -> None:
@@ -65,9 +65,9 @@ def test_no_other_key_says_what_is_read() -> None:
 
 def test_a_dataset_that_keeps_its_name_is_named_and_one_that_does_not_is_told_elsewhere() -> None:
     edit = (("train", "data"), "a", "b")
-    (kept,) = other_data(changed(edit), pipeline("clicks"))
+    (kept,) = other_data_warnings(changed(edit), pipeline("clicks"))
     assert kept.message.endswith('under the dataset "clicks" as before')
-    (moved,) = other_data(changed(edit, (("privacy", "dataset"), "clicks", "views")), pipeline("views"))
+    (moved,) = other_data_warnings(changed(edit, (("privacy", "dataset"), "clicks", "views")), pipeline("views"))
     assert moved.message.endswith("other data are read")
 
 
@@ -76,9 +76,9 @@ def test_a_dataset_that_keeps_its_name_is_named_and_one_that_does_not_is_told_el
 )
 def test_whose_a_record_is_and_where_answers_are_counted_are_claims(table: str, key: str) -> None:
     for edit in (((table, key), "a", "b"), ((table, key), "a", None), ((table,), {key: "a"}, None)):
-        (found,) = claims(changed(edit), pipeline())
+        (found,) = claim_warnings(changed(edit), pipeline())
         assert found.name == "claim"
-    assert not list(claims(changed(((table, "output"), "a", "b"), ((table,), None, {"output": "x"})), pipeline()))
+    assert not list(claim_warnings(changed(((table, "output"), "a", "b"), ((table,), None, {"output": "x"})), pipeline()))
 
 
 def repository_of(folder: Path, text: str) -> Path:

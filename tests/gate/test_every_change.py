@@ -19,7 +19,7 @@ from dpcli.file.pipeline.model import Budget, Entry, Privacy
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 from dpcli.file.toml.positions import locate
-from dpcli.gate.bases import WIDEST, _keys, keeps_its_width, terms_of, word
+from dpcli.gate.bases import WIDEST, _keys, keeps_its_width, terms_of, value_in_words
 from dpcli.gate.claims import standings_of
 from dpcli.ledger.blocks.family import MOST
 from dpcli.ledger.plugin import BLOCKS
@@ -124,7 +124,7 @@ def words_of(name: str, dropped: bool) -> str:
     statement = table == "privacy" and key not in ("releases", "delta")
     label = key if statement or (name == "budget.delta" and not dropped) else name
     old, new = (", ".join(value) if isinstance(value, list) else value for value in (BASE[table][key], OTHER[name]))
-    return f"{label} {word(old)} -> {word(None if dropped else new)}"
+    return f"{label} {value_in_words(old)} -> {value_in_words(None if dropped else new)}"
 
 
 @of_each(

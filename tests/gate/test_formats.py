@@ -19,7 +19,7 @@ import jsonschema
 import pytest
 
 from dpcli.gate.verdicts import CONDITIONS
-from dpcli.lint.catalogue import address, in_short
+from dpcli.lint.catalogue import link_to_source, summary_of
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import git
@@ -80,8 +80,8 @@ def test_every_rule_in_sarif_says_what_it_is_and_where_more_is_said(files: tuple
         for rule in log["runs"][0]["tool"]["driver"]["rules"]:
             words = rule["help"]["text"]
             if rule["id"].startswith("DP"):
-                assert words == in_short(rule["id"]) and words.startswith("what: ") and "\n\nfix: " in words
-                assert rule.get("helpUri", "") == address(rule["id"])
+                assert words == summary_of(rule["id"]) and words.startswith("what: ") and "\n\nfix: " in words
+                assert rule.get("helpUri", "") == link_to_source(rule["id"])
             else:
                 assert words.startswith(CONDITIONS[rule["id"].removeprefix("gate/")][1])
 
@@ -90,11 +90,11 @@ def test_every_condition_that_the_gate_can_make_has_a_meaning() -> None:
     names = set()
     for text in (path.read_text() for path in (ROOT / "dpcli").rglob("*.py")):
         for node in ast.walk(ast.parse(text)) if "Condition(" in text else ():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Condition", "_verdict_of"):
-                name = node.args[node.func.id == "_verdict_of"]
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Condition", "_judged_as"):
+                name = node.args[node.func.id == "_judged_as"]
                 names.add(name.value if isinstance(name, ast.Constant) else ast.unparse(name))
     assert names - {"NAME", "POLICY_CHANGE", "one.rule", "name"} == CONDITIONS.keys() - {"policy-change"}
-    assert all(address(code).startswith("https://") for code in ("DP101", "DP005", "DP105"))
+    assert all(link_to_source(code).startswith("https://") for code in ("DP101", "DP005", "DP105"))
 
 
 def test_lint_in_sarif_obeys_it_too(files: tuple[str, ...]) -> None:

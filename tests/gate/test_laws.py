@@ -17,8 +17,8 @@ from dpcli.file.pipeline.read import parse
 from dpcli.gate.gate_terms import GateTerms, checked_terms
 from dpcli.gate.judge import gate
 from dpcli.gate.policy import NO_POLICY
-from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, worst
-from dpcli.gate.waivers import waived
+from dpcli.gate.verdicts import EXIT_CODES, PRECEDENCE, Condition, worst_verdict
+from dpcli.gate.waivers import apply_waivers
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE, LARGE_DELTA, OVER, waiver
@@ -50,14 +50,14 @@ conditions = st.builds(
 
 
 def code_of(found: list[Condition], held: list[Waiver]) -> int:
-    after = waived(found, "train.toml", replace(PLAIN, gate=Gate(waiver=tuple(held))), NO_POLICY, None, DAY, b"")
-    return EXIT_CODES[worst(c.verdict for c in after.conditions)]
+    after = apply_waivers(found, "train.toml", replace(PLAIN, gate=Gate(waiver=tuple(held))), NO_POLICY, None, DAY, b"")
+    return EXIT_CODES[worst_verdict(c.verdict for c in after.conditions)]
 
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(conditions, min_size=1, max_size=4), st.lists(waivers, max_size=4))
 def test_a_waiver_turns_only_a_no_into_a_pass(found: list[Condition], held: list[Waiver]) -> None:
-    after = waived(found, "train.toml", replace(PLAIN, gate=Gate(waiver=tuple(held))), NO_POLICY, None, DAY, b"")
+    after = apply_waivers(found, "train.toml", replace(PLAIN, gate=Gate(waiver=tuple(held))), NO_POLICY, None, DAY, b"")
     for before, now in zip(found, after.conditions, strict=False):
         if before.verdict in ("unknown", "invalid", "error", "pass"):
             assert now.verdict == before.verdict
@@ -123,7 +123,7 @@ def test_the_formats_are_those_of_the_command() -> None:
 
 @of_each("pair", list(itertools.combinations(PRECEDENCE, 2)))
 def test_the_worst_decides(pair: tuple[str, str]) -> None:
-    assert worst(pair[::-1]) == pair[0]  # type: ignore[arg-type]
+    assert worst_verdict(pair[::-1]) == pair[0]  # type: ignore[arg-type]
 
 
 def test_today_is_the_default() -> None:

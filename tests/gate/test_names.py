@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.git.past_files import blobs
+from dpcli.git.past_files import contents_at
 from tests.cases import of_each
 from tests.gate.repositories import committed, copied, gate, git, submodule
 from tests.gate.samples import GATE, OVER, waiver
@@ -176,5 +176,5 @@ def test_a_name_of_several_lines_is_read_and_nothing_is_read_behind_one(folder: 
     git(folder, "commit", "-qm", "names")
     absent = ["x blob 3\nabc", "x blob", "d.toml", "x\nblob 3"]
     names = [name for pair in zip(files, absent, strict=False) for name in pair] + absent[3:]
-    found = blobs(str(folder), [f"main:{name}" for name in names])
+    found = contents_at(str(folder), [f"main:{name}" for name in names])
     assert found == [files.get(name) for name in names]

@@ -15,7 +15,7 @@ from dpcli.file.pipeline.gate_keys import Caps
 from dpcli.file.pipeline.model import Budget
 from dpcli.file.pipeline.read import parse
 from dpcli.gate.caps import Outside, RiseLimits
-from dpcli.gate.requirements import holding
+from dpcli.gate.requirements import caps_in_force
 from dpcli.gate.verdicts import EXIT_CODES
 from tests.cases import of_each
 from tests.command import dpcli
@@ -215,7 +215,7 @@ def test_every_cap_that_is_stated_holds_at_its_own_delta_and_none_besides() -> N
     values = list(product((None, 1.0, 2.0), (None, 1e-6, 1e-5)))
     for sources in product(values, repeat=3):
         (file, policys, flags) = sources
-        found = holding(replace(own, budget=Budget(*file)), Outside(Caps(*flags), Caps(*policys))).epsilon
+        found = caps_in_force(replace(own, budget=Budget(*file)), Outside(Caps(*flags), Caps(*policys))).epsilon
         caps = [(one.cap.value, one.cap.delta) for one in found]
         epsilons, deltas = ({pair[k] for pair in sources if pair[k] is not None} for k in (0, 1))
         assert {value for value, _ in caps} <= epsilons and {at for _, at in caps} <= (deltas or {None})

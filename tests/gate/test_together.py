@@ -14,8 +14,8 @@ from unittest.mock import Mock
 import pytest
 
 from dpcli.analysis.difference import Change
-from dpcli.gate.totals import at_the_change
-from dpcli.gate.verdicts import Base, Judged, JudgedTogether
+from dpcli.gate.totals import placed_at_changes
+from dpcli.gate.verdicts import Base, Judged, JudgedSum
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.repositories import committed, copied, git, submodule
@@ -434,8 +434,8 @@ def test_nothing_is_shown_at_a_file_whose_epsilon_stays_infinite() -> None:
         judged_as("e", 1.0, 1.0, True),
     ]
     for given, at in (("ab", "b"), ("ba", "b"), ("abc", "c"), ("a", "z"), ("ad", "z"), ("ade", "e"), ("eb", "b"), ("", "z")):
-        one = JudgedTogether("sum", None, (), at="z", members=tuple(given))
-        assert [found.at for found in at_the_change([one], files)] == [at], given
+        one = JudgedSum("sum", None, (), at="z", members=tuple(given))
+        assert [found.at for found in placed_at_changes([one], files)] == [at], given
 
 
 # What a change does to the files of a dataset, and whether one of them is in the sum later than the others.

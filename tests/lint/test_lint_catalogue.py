@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.lint.catalogue import ELSEWHERE, FILE_RULES, LEDGER_RULES, READER_RULES, SECTION_RULES, checked, codes, rule, words
+from dpcli.lint.catalogue import (
+    ELSEWHERE,
+    FILE_RULES,
+    LEDGER_RULES,
+    READER_RULES,
+    SECTION_RULES,
+    checked_codes,
+    codes,
+    entry_of,
+    rule,
+)
 from dpcli.lint.run import lint
 from tests.cases import of_each
 
@@ -80,7 +90,7 @@ def test_no_code_is_in_two_registries() -> None:
 
 @of_each("code", [*ELSEWHERE, *LEDGER_RULES])
 def test_what_no_file_can_show_says_what_catches_it(code: str) -> None:
-    info = words(code)
+    info = entry_of(code)
     assert info.code == code
     assert all((info.title, info.what, info.why, info.fix, getattr(info, "caught", None), info.source))
     assert code not in codes()
@@ -105,5 +115,5 @@ def test_a_softened_rule_says_why(code: str) -> None:
 
 
 def test_rules_about_sections_are_left_alone_where_there_is_none() -> None:
-    assert set(checked(sections=True)) - set(checked(sections=False)) == set(SECTION_RULES)
-    assert not set(checked(sections=True)) & set(READER_RULES)
+    assert set(checked_codes(has_sections=True)) - set(checked_codes(has_sections=False)) == set(SECTION_RULES)
+    assert not set(checked_codes(has_sections=True)) & set(READER_RULES)

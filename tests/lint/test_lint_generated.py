@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpcli.lint.choices import CLIPPING, METRICS, NAMES, RATES, SCHEDULES, SEEDS, SHOWN, STOPPING
+from dpcli.lint.choices import CLIPPING_KEYS, LOG_KEYS, METRIC_KEYS, NAMES, RATE_KEYS, SCHEDULE_KEYS, SEED_KEYS, STOPPING_KEYS
 from dpcli.lint.composition import SEARCHES
 from dpcli.lint.run import lint, lint_bytes
-from dpcli.lint.training_step import CLIP_PER, MICROBATCHES, NORMALISE, RESUME, SKIPS
+from dpcli.lint.training_step import CLIP_PER_KEYS, DIVISOR_KEYS, MICROBATCH_KEYS, RESUME_KEYS, SKIP_KEYS
 from tests.lint.toml_text import spelled
 
 ADJACENCIES = st.sampled_from(["add-remove", "replace-one", "zero-out"])
@@ -60,20 +60,20 @@ def test_no_valid_file_makes_a_rule_raise(
 
 
 GROUPS = (
-    METRICS,
-    SEEDS,
-    SHOWN,
-    STOPPING,
+    METRIC_KEYS,
+    SEED_KEYS,
+    LOG_KEYS,
+    STOPPING_KEYS,
     SEARCHES,
     NAMES,
-    CLIP_PER,
-    MICROBATCHES,
-    NORMALISE,
-    RESUME,
-    SKIPS,
-    CLIPPING,
-    RATES,
-    SCHEDULES,
+    CLIP_PER_KEYS,
+    MICROBATCH_KEYS,
+    DIVISOR_KEYS,
+    RESUME_KEYS,
+    SKIP_KEYS,
+    CLIPPING_KEYS,
+    RATE_KEYS,
+    SCHEDULE_KEYS,
 )
 LAST = (
     "covers",

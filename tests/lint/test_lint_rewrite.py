@@ -17,7 +17,7 @@ from dpcli.file.pipeline.read import faults
 from dpcli.file.pipeline.section import MECHANISMS
 from dpcli.file.toml.syntax import tables_of
 from dpcli.lint import mend
-from dpcli.lint.mend import certain, mended
+from dpcli.lint.mend import mended, only_slip
 from tests.cases import of_each
 from tests.command import ROOT, dpcli
 from tests.gate.samples import GATE
@@ -164,7 +164,7 @@ def test_a_word_near_to_two_is_left() -> None:
 
 @of_each("word", ["", "mode", "model", "modle", "MODEL", "mod-el", "modal", "medal"])
 def test_a_repair_is_the_only_one_near(word: str) -> None:
-    assert certain(word, ("mode", "model")) == {"mode": "mode", "model": "model", "MODEL": "model", "mod-el": "model"}.get(
+    assert only_slip(word, ("mode", "model")) == {"mode": "mode", "model": "model", "MODEL": "model", "mod-el": "model"}.get(
         word, {"modal": "model"}.get(word)
     )
 

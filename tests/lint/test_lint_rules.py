@@ -1,11 +1,18 @@
+"""What single rules find in a file, and where; the order of findings; files that cannot be read."""
+
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from dpcli.base.errors import InputError
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import lint
-from dpcli.lint.sections import section
+from dpcli.lint.sections import train_section
 from tests.cases import of_each
 
 SURVEY = '\n[[mechanism]]\nname = "survey"\ntype = "pure-dp"\nepsilon = 0.5\n'
@@ -134,7 +141,7 @@ def test_named_parts_pass_unless_a_unit_may_lie_in_several(tmp_path: Path) -> No
 
 
 def test_a_shuffling_loader_beside_poisson_accounting_is_an_error(tmp_path: Path) -> None:
-    unread, diagnostic = linted(HEAD + TRAIN + section({"shuffle": "true"}), tmp_path)
+    unread, diagnostic = linted(HEAD + TRAIN + train_section({"shuffle": "true"}), tmp_path)
     assert (unread.rule, unread.key) == ("DP002", "train.shuffle")
     assert (diagnostic.rule, diagnostic.key, diagnostic.severity) == ("DP101", "train.shuffle", "error")
     assert (
@@ -158,3 +165,59 @@ def test_a_search_says_by_which_score_it_keeps_the_best(tmp_path: Path) -> None:
         found = [one for one in linted(HEAD + trial + search + said, tmp_path) if one.rule == "DP110"]
         assert [one.rule for one in found] == codes
         assert all("score" in one.message and one.severity == "warning" for one in found)
+
+
+def test_a_finding_is_placed_and_named(tmp_path: Path) -> None:
+    text = HEAD + edited(TRAIN, "poisson", "shuffle")
+    source = 'sampling = { scheme = "shuffle", batch_size = 256 }'
+    assert only(text, tmp_path) == Diagnostic(
+        rule="DP101",
+        severity="warning",
+        message='scheme = "shuffle" earns no amplification: each pass counts as one run on all of the data; '
+        'sample with scheme = "poisson" to be counted at its rate',
+        path=str(tmp_path / "pipeline.toml"),
+        key='mechanism["train"].sampling.scheme',
+        line=text.splitlines().index(source) + 1,
+        column=source.index("scheme") + 1,
+        source=source,
+    )
+
+
+def test_findings_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = edited(HEAD, "1e-6", "1e-4") + edited(TRAIN, "poisson", "shuffle") + SURVEY.replace("0.5", "20.0")
+    diagnostics = linted(text, tmp_path)
+    assert [d.rule for d in diagnostics] == ["DP105", "DP101", "DP304"]
+    assert [d.line for d in diagnostics] == sorted(d.line for d in diagnostics)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        lint(str(tmp_path / "none.toml"))
+
+
+def test_standard_input_is_read_once() -> None:
+    program = "from dpcli.lint.run import lint; print([(d.rule, d.path, d.line) for d in lint('-')])"
+    text = edited(HEAD, "1e-6", "1e-4") + TRAIN
+    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=True)
+    assert done.stdout == "[('DP105', '<stdin>', 7)]\n"
+
+
+def test_windows_line_ends_change_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_bytes((edited(HEAD, "1e-6", "1e-4") + TRAIN).replace("\n", "\r\n").encode())
+    (diagnostic,) = lint(str(file))
+    assert (diagnostic.line, diagnostic.column, diagnostic.source) == (7, 1, "delta = 1e-4")
+
+
+def test_linting_imports_no_numpy(tmp_path: Path) -> None:
+    """Of a pipeline, a policy, and files with [train] and [sweep]."""
+    files = {"pipeline.toml": edited(HEAD, "1e-6", "1e-4") + TRAIN + SURVEY, "policy.toml": "format = 1\nepsilon = 3.0\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    paths = [*(str(tmp_path / name) for name in files), "examples/digits.toml", "examples/digits-sweep.toml"]
+    program = (
+        f"import sys; from dpcli.lint.run import lint; print([len(lint(path)) for path in {paths}]); "
+        "print(sorted(m for m in sys.modules if m.startswith(('numpy.', 'scipy', 'rich', 'torch'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0].startswith("[1, 0, ") and done.stdout.splitlines()[1] == "[]"

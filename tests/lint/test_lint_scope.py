@@ -21,13 +21,13 @@ ALL = (*RULES, *LEDGER_RULES)
 @of_each("code", ALL)
 def test_every_rule_can_be_selected_and_ignored_but_the_readers(code: str) -> None:
     alone = scope_of([code.lower()], [])
-    assert {other for other in ALL if alone.tells(other)} == {code, *READER_RULES}
+    assert {other for other in ALL if alone.includes(other)} == {code, *READER_RULES}
     if code in READER_RULES:
         assert dpcli("lint", "x.toml", "--ignore", code).code == 2
     else:
-        assert {other for other in ALL if not scope_of([], [code]).tells(other)} == {code}
-        assert not scope_of(["DP"], [code]).tells(code)
-    assert scope_of([code], ["DP"]).tells(code) and scope_of(["DP"], []).tells(code)
+        assert {other for other in ALL if not scope_of([], [code]).includes(other)} == {code}
+        assert not scope_of(["DP"], [code]).includes(code)
+    assert scope_of([code], ["DP"]).includes(code) and scope_of(["DP"], []).includes(code)
 
 
 def always_told(code: str) -> bool:

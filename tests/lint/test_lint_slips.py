@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpcli.analysis.account import headline
 from dpcli.lint.rule_info import HEAD, TRAIN, edited
 from dpcli.lint.run import findings, lint, lint_bytes
-from dpcli.lint.sections import section
+from dpcli.lint.sections import train_section
 from dpcli.lint.slips import LITTLE_NOISE, SEPARATED
 from tests.cases import of_each
 from tests.command import ROOT
@@ -112,7 +112,7 @@ def test_rounds_of_a_federation_are_no_epochs() -> None:
 
 
 def test_steps_that_dpcli_runs_itself_are_those_that_are_charged() -> None:
-    assert codes(SHORT + section({})) == set()
+    assert codes(SHORT + train_section({})) == set()
 
 
 def test_epochs_beyond_any_count_are_left_to_the_reader() -> None:

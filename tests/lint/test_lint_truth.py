@@ -17,9 +17,9 @@ from dpcli.base.registry import ACCOUNTANTS, MECHANISMS
 from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.model import Budget, Entry, Pipeline, Privacy
 from dpcli.file.pipeline.resolve import resolve
-from dpcli.lint.guarantees import APPROXIMATIONS
+from dpcli.lint.guarantees import APPROXIMATION_WORDS
 from dpcli.lint.run import findings
-from dpcli.lint.sections import spelled
+from dpcli.lint.sections import normalized
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.cases import of_each
 from tests.strategies import entry, pipeline
@@ -96,8 +96,8 @@ def test_dp109_on_stated_deltas_means_that_no_epsilon_is_finite(stated: list[tup
 
 
 def test_dp107_names_the_accountants_that_are_no_bounds() -> None:
-    unsound = {spelled(name) for name, target in ACCOUNTANTS.items() if not load(target).sound}
-    assert unsound and unsound <= set(APPROXIMATIONS)
+    unsound = {normalized(name) for name, target in ACCOUNTANTS.items() if not load(target).sound}
+    assert unsound and unsound <= set(APPROXIMATION_WORDS)
 
 
 def test_a_large_stated_budget_is_dp304() -> None:

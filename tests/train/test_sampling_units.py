@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dpcli.analysis.asking import tightest
+from dpcli.analysis.inquiry import tightest
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.mechanisms.sampling.schemes import Poisson

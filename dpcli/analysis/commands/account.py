@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,7 +15,16 @@ from dpcli.cli.options import accounting_options, composed, emit, output_options
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.document.document import Document
-    from dpcli.file.pipeline.model import Pipeline
+
+
+class AccountingFlags(NamedTuple):
+    """The flags of `dpcli account` about the accounting, in the order in which `account` takes them."""
+
+    accountants: Sequence[str] | None
+    delta: float | None
+    epsilon: float | None
+    group_size: int
+    tolerance: float | None
 
 
 stated_options = composed(
@@ -71,49 +80,42 @@ def command(
     from dpcli.analysis.documents.account import document
     from dpcli.lint.run import judge
 
-    file = files[0] if files else None
-    sources = click.get_current_context().obj.verbose > 0
-    if len(files) > 1:
+    question = AccountingFlags(accountants or None, delta, epsilon, group_size, tolerance)
+    cite_sources = click.get_current_context().obj.verbose > 0
+    if files:
         _require_no_flags(files[0], flags, write)
-        return emit(several(files, (accountants or None, delta, epsilon, group_size, tolerance), digits, sources), format_, outputs)
-    pipeline, data, tables = _subject(file, flags, write, delta, epsilon)
-    diagnostics = judge(pipeline, data, {"--delta": delta if tables is None else None})  # flags without FILE make a text with it
-    words = None
-    if tables is not None:
-        from dpcli.analysis.commands.stating import solving_words, without_lines
+    if len(files) > 1:
+        return emit(several(files, question, digits, cite_sources), format_, outputs)
+    if files:
+        from dpcli.file.pipeline.read import parse
+        from dpcli.file.toml.limits import read_bytes
 
-        diagnostics, words = without_lines(diagnostics), solving_words(flags)
-    with working():
-        result = account(pipeline, accountants or None, delta, epsilon, group_size, tolerance)
-    outcome = document(result, diagnostics, digits, sources, words)
-    if tables is not None:
+        data = read_bytes(files[0])
+        pipeline = parse(data, files[0])
+        diagnostics = judge(pipeline, data, {"--delta": delta})
+        with working():
+            result = account(pipeline, *question)
+        outcome = document(result, diagnostics, digits, cite_sources)
+    else:
+        from dpcli.analysis.commands.stating import solving_words, stated, without_lines
         from dpcli.analysis.documents.alternatives import alternatives, with_alternatives
+        from dpcli.file.pipeline.flags import pipeline_of_flags
 
+        tables, text = stated(flags, delta, epsilon)
+        pipeline, data = pipeline_of_flags(tables, text), text.encode()
+        diagnostics = without_lines(judge(pipeline, data, {"--delta": None}))  # the text states --delta itself
+        with working():
+            result = account(pipeline, *question)
+        outcome = document(result, diagnostics, digits, cite_sources, solving_words(flags))
         outcome = with_alternatives(outcome, alternatives(tables, delta, epsilon, accountants or None, group_size), digits)
-    code = emit(replace(outcome, place=_place(data, result)) if result.exit_code == 1 else outcome, format_, outputs)
+    if result.exit_code == 1:
+        outcome = replace(outcome, place=_place_of_cap(data, result))
+    code = emit(outcome, format_, outputs)
     if write is not None:
-        from dpcli.cli.outputs import leave_pipeline
+        from dpcli.cli.outputs import write_new_pipeline
 
-        leave_pipeline(write, data.decode())
+        write_new_pipeline(write, data.decode())
     return code
-
-
-def _subject(
-    file: str | None, flags: dict[str, Any], write: str | None, delta: float | None, epsilon: float | None
-) -> tuple[Pipeline, bytes, dict[str, Any] | None]:
-    """The pipeline, its bytes, and its tables where flags state it."""
-    from dpcli.file.pipeline.read import parse
-    from dpcli.file.toml.limits import read_bytes
-
-    if file is not None:
-        _require_no_flags(file, flags, write)
-        data = read_bytes(file)
-        return parse(data, file), data, None
-    from dpcli.analysis.commands.stating import stated
-    from dpcli.file.pipeline.flags import pipeline_of_flags
-
-    tables, text = stated(flags, delta, epsilon)
-    return pipeline_of_flags(tables, text), text.encode(), tables
 
 
 def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> None:
@@ -123,8 +125,8 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
         refuse_with_file(file, {"write": write, **flags})
 
 
-def _place(data: bytes, result: Account) -> tuple[int, int]:
-    """Line and column of the cap that is exceeded, of the first line where the file has none."""
+def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
+    """Return line and column of the cap that is exceeded, of the first line where the file has none."""
     from dpcli.file.toml.positions import locate
     from dpcli.file.toml.syntax import text_of
 
@@ -133,18 +135,15 @@ def _place(data: bytes, result: Account) -> tuple[int, int]:
     return locate(text_of(data), [cap])[cap]
 
 
-Asked = tuple[Sequence[str] | None, float | None, float | None, int, float | None]
-
-
-def several(paths: Sequence[str], question: Asked, digits: int, sources: bool) -> Document:
-    """Print the cost of several pipelines; asked: accountants, delta, epsilon, group size and tolerance, for all of them.
+def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_sources: bool) -> Document:
+    """Return the cost of each of several pipelines, and of those of one dataset together.
 
     Raises:
         InputError: a file that is given twice, or files of one dataset that cannot be added up. InvalidFile: as `dpcli.load`.
     """
     from dpcli.analysis.account import account
+    from dpcli.analysis.dataset_sum import account_of_dataset
     from dpcli.analysis.documents.accounts import document
-    from dpcli.analysis.together import together
     from dpcli.file.pipeline.datasets import by_dataset
     from dpcli.file.pipeline.read import parse
     from dpcli.file.toml.limits import read_bytes
@@ -154,11 +153,11 @@ def several(paths: Sequence[str], question: Asked, digits: int, sources: bool) -
     contents = [(path, read_bytes(path)) for path in paths]
     pipelines = [parse(data, path) for path, data in contents]
     datasets = {name: members for name, members in by_dataset(pipelines).items() if len(members) > 1}
-    rules = [judge(pipeline, data, {"--delta": question[1]}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
+    rules = [judge(pipeline, data, {"--delta": question.delta}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
     with working():
         alone = [account(pipeline, *question) for pipeline in pipelines]
-        sums = {name: together([(member, 1) for member in members], *question) for name, members in datasets.items()}
-    return document(list(zip(alone, rules, strict=True)), sums, digits, sources)
+        sums = {name: account_of_dataset([(member, 1) for member in members], *question) for name, members in datasets.items()}
+    return document(list(zip(alone, rules, strict=True)), sums, digits, cite_sources)
 
 
 def _require_each_once(paths: Sequence[str]) -> None:

@@ -51,19 +51,19 @@ def command(
     """
     from dpcli.analysis.calibrate_file import calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document
-    from dpcli.analysis.goals import goal_of, require_idle
+    from dpcli.analysis.goals import goal_of, refuse_epsilon_flags
     from dpcli.file.toml.limits import read_bytes
     from dpcli.lint.run import file_deltas
 
     data = read_bytes(file)
     goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
     if goal is not None:
-        require_idle(delta, accountants)
+        refuse_epsilon_flags(delta, accountants)
     result = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data, goal)
     text = solved_text(data, result) if write is not None else ""
     code = emit(document(result, file_deltas(result.pipeline, data, delta, result.delta)), format_, outputs)
     if write is not None:
-        from dpcli.cli.outputs import leave_pipeline
+        from dpcli.cli.outputs import write_new_pipeline
 
-        leave_pipeline(write, text)
+        write_new_pipeline(write, text)
     return code

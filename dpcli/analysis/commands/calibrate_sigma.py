@@ -49,7 +49,7 @@ def command(
     """
     from dpcli.analysis.calibrate_file import calibrate_dp_sgd, calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document
-    from dpcli.analysis.goals import goal_of, require_idle
+    from dpcli.analysis.goals import goal_of, refuse_epsilon_flags
     from dpcli.base.errors import InputError
     from dpcli.file.pipeline.flags import pipeline_of_flags
     from dpcli.file.toml.limits import read_bytes
@@ -57,14 +57,14 @@ def command(
 
     goal = goal_of(target_rho, target_advantage, target_tpr, at_fpr, target_mu, target_epsilon)
     if goal is not None:
-        require_idle(delta, accountants)
+        refuse_epsilon_flags(delta, accountants)
     if file is None:
         if goal is not None and write is not None:
             raise InputError(
                 "--write needs FILE with this target: only of --target-epsilon can flags make a file, whose [budget] states it"
             )
         result = calibrate_dp_sgd(target_epsilon, delta, flags, accountants or None, group_size, goal)
-        text = _written(result, flags)
+        text = _file_text(result, flags)
         diagnostics = without_lines(judge(pipeline_of_flags({}, text), text.encode()))
     else:
         refuse_with_file(file, flags)
@@ -74,14 +74,14 @@ def command(
         text = solved_text(data, result) if write is not None else ""
     code = emit(document(result, diagnostics), format_, outputs)
     if write is not None:
-        from dpcli.cli.outputs import leave_pipeline
+        from dpcli.cli.outputs import write_new_pipeline
 
-        leave_pipeline(write, text)
+        write_new_pipeline(write, text)
     return code
 
 
-def _written(calibration: Calibration, flags: dict[str, Any]) -> str:
-    """The file of the flags, with the answer."""
+def _file_text(calibration: Calibration, flags: dict[str, Any]) -> str:
+    """Return the file that the flags describe, with the answer."""
     from dpcli.file.pipeline.flags import Stated, text_of_flags
 
     ((_, _, noise),) = calibration.values

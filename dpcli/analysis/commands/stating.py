@@ -1,4 +1,4 @@
-"""Flags that state a pipeline of one mechanism in place of FILE."""
+"""Flags that describe a pipeline of one mechanism in place of FILE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
-    """Return what rules say of flags: with the flag for its key, and without lines of the text that they make, which nobody sees."""
+    """Return findings about flags: with the flag in place of the key, and without the lines of a text that nobody sees."""
     return tuple(replace(d, key=_flag(d.key), line=0, column=0, source="") for d in diagnostics)
 
 
@@ -23,7 +23,7 @@ def _flag(key: str) -> str:
 
 
 def solving_words(flags: Mapping[str, Any]) -> list[str] | None:
-    """Return the flags that state the same to dpcli calibrate-sigma, which solves for the noise; None where that is not Gaussian."""
+    """Return the flags that describe the same pipeline to dpcli calibrate-sigma; None where its noise is not Gaussian."""
     from dpcli.file.pipeline.flags import Stated, words_of_flags
 
     given = Stated(**flags).given
@@ -32,7 +32,7 @@ def solving_words(flags: Mapping[str, Any]) -> list[str] | None:
 
 
 def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
-    """A flag that states what FILE says goes without FILE alone. Raises InputError."""
+    """Raise InputError for a flag that describes what FILE describes."""
     from dpcli.file.pipeline.flags import KEYS
 
     for name, value in given.items():
@@ -43,9 +43,9 @@ def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
 
 
 def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:
-    """The tables that the flags state, and the text of their file.
+    """Return the tables that the flags describe, and the text of their file.
 
-    Raises InputError where they state no mechanism, or no delta where nothing is pure and no epsilon is given.
+    Raises InputError where they describe no mechanism, or state no delta though it is not pure and no epsilon is given.
     """
     from dpcli.file.pipeline.flags import Stated, text_of_flags
 

@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpcli.accountants.base import Bound
 from dpcli.analysis.account import Account, large_epsilon
 from dpcli.analysis.account_rows import AccountRow
-from dpcli.analysis.rho import warning_level
+from dpcli.analysis.budget_verdict import BudgetVerdict, warning_level
 from dpcli.base.rounding import down, percent, up
 from dpcli.document.document import Check, Document, Passage, Sheet, Table, jsonable
 from dpcli.file.pipeline.model import Entry, Pipeline
@@ -19,30 +20,32 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
-MOST_SHOWN, FEW_SHOWN = 60, 20  # mechanisms in the table: all, or those with the largest shares; json has all of them
+MOST_ROWS, ROWS_OF_MANY = 60, 20  # mechanisms in the table: up to the first all of them, else the second, of the largest shares
 
 
 def document(
     account: Account,
     diagnostics: tuple[Diagnostic, ...] = (),
     decimals: int = 4,
-    sources: bool = False,
+    cite_sources: bool = False,
     flags: Sequence[str] | None = None,
 ) -> Document:
     """Return everything that `dpcli account` says about one pipeline.
 
-    sources: whether to say where each bound comes from.
-    flags: what states the pipeline to dpcli calibrate-sigma in place of a file; None where no flags of it do.
+    cite_sources: whether to cite the theorem of each bound.
+    flags: the flags that describe the pipeline to dpcli calibrate-sigma; None where no flags do.
     """
     budget, large = account.budget, large_epsilon(account, diagnostics)
-    verdict = "unknown" if account.exit_code == 3 else budget.verdict if budget else ""
+    verdict = budget.verdict if budget else ""
+    if account.exit_code == 3:
+        verdict = "unknown"
     return Document(
         headline=headline(account, decimals),
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
         passages=tuple(Passage(f"warning {one.rule}", (one.message,)) for one in large),
         tables=(_accountants(account, decimals), _mechanisms(account)),
-        notes=(*_notes(diagnostics), *_instead(account, flags), *(_sources(account) if sources else ())),
+        notes=(*_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
         checks=_checks(account, diagnostics, decimals),
         total=repr(account.upper) if math.isfinite(account.upper) else "inf",
@@ -53,37 +56,36 @@ def document(
 
 
 def headline(account: Account, decimals: int = 4) -> str:
-    """The guarantee in one sentence, with everything that it depends on, and the budget's verdict."""
-    privacy = account.pipeline.privacy
-    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}"
+    """Return the guarantee in one sentence, with everything that it depends on, and the budget's verdict."""
+    pipeline, privacy = account.pipeline, account.pipeline.privacy
+    setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(pipeline)}"
     if account.group_size > 1:
-        setting = f"groups of {account.group_size:,}, " + setting
-    verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
+        setting = f"groups of {account.group_size:,}, {setting}"
     if account.winner is None:
         from dpcli.analysis.account import needed_delta
 
-        why = _uncapped(account) or needed_delta(account.pipeline, account.delta) or _no_bounds(account)
+        why = _uncapped(account) or needed_delta(pipeline, account.delta) or _no_bounds(account)
         return f"no finite guarantee can be certified ({setting})" + (f"; {why}" if why else "")
-    name = account.winner.accountant.name
-    if account.pipeline.privacy.adaptive:
-        name += "; the cap, which holds whatever is chosen from outputs"
-    if account.quantity == "delta":
-        return f"delta <= {up(account.upper, decimals)} at epsilon = {account.epsilon!r} ({setting}; accountant: {name}){verdict}"
-    return f"epsilon <= {up(account.upper, decimals)} at delta = {account.delta!r} ({setting}; accountant: {name}){verdict}"
+    accountant = account.winner.accountant.name
+    if privacy.adaptive:
+        accountant += "; the cap, which holds whatever is chosen from outputs"
+    given = f"delta = {account.delta!r}" if account.quantity == "epsilon" else f"epsilon = {account.epsilon!r}"
+    bound = f"{account.quantity} <= {up(account.upper, decimals)} at {given}"
+    verdict = "".join(f"; {note}" for note in _budget_notes(account, decimals))
+    return f"{bound} ({setting}; accountant: {accountant}){verdict}"
 
 
 def _uncapped(account: Account) -> str:
-    """Explain why an adaptive file without a cap guarantees nothing."""
-    privacy, cap = account.pipeline.privacy, account.budget
-    if not privacy.adaptive or cap is not None or account.listed is None:
+    """Return why an adaptive file without a cap guarantees nothing; "" for other files."""
+    if not account.pipeline.privacy.adaptive or account.budget is not None or account.listed is None:
         return ""
-    from dpcli.analysis.promised import UNCAPPED
+    from dpcli.analysis.adaptive_cap import UNCAPPED
 
     return UNCAPPED
 
 
-def _instead(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
-    """Return which command answers what somebody may have meant by an epsilon, where there is noise to solve for."""
+def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the command that solves for the noise, as --epsilon may have been meant as a target; none where there is no noise."""
     if account.quantity == "epsilon":
         return ()
     from dpcli.analysis.calibrate import parameter_key
@@ -91,19 +93,19 @@ def _instead(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
 
     pipeline = account.pipeline
     noisy = [entry.name for entry in pipeline.mechanisms if parameter_key(entry, "noise")]
-    if not 0 < len(noisy) <= FEW_SHOWN or (flags is None and pipeline.path == PLACE):
+    if not 0 < len(noisy) <= ROWS_OF_MANY or (flags is None and pipeline.path == PLACE):
         return ()
-    named = [word for name in noisy for word in ("-m", name)] if len(noisy) > 1 else []
-    subject = flags if flags is not None else (str(pipeline.path), *named)
+    if flags is None:
+        flags = [str(pipeline.path), *(word for name in noisy if len(noisy) > 1 for word in ("-m", name))]
     group = () if account.group_size == 1 else ("--group-size", str(account.group_size))
-    words = shlex.join((*subject, "--target-epsilon", repr(account.epsilon), *_delta(pipeline), *group))
+    words = shlex.join((*flags, "--target-epsilon", repr(account.epsilon), *_delta_flag(pipeline), *group))
     return (
         f"this is delta with the noise as stated; the noise that meets epsilon = {account.epsilon!r}: dpcli calibrate-sigma {words}",
     )
 
 
-def _delta(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return a delta to solve at, where the pipeline states none at which its noise has an epsilon."""
+def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return a delta to solve at, where the pipeline states none at which its noise has a finite epsilon."""
     stated, size = pipeline.privacy.delta, pipeline.privacy.dataset_size or 1
     if stated is not None and (stated > 0.0 or not any(entry.spec.needs_delta for entry in pipeline.mechanisms)):
         return ()
@@ -111,7 +113,7 @@ def _delta(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _no_bounds(account: Account) -> str:
-    """Explain why there is no number to sign if only approximations were asked for."""
+    """Return why there is no bound, where all accountants are approximations; "" for others."""
     names = [row.accountant.name for row in account.rows]
     if any(row.accountant.sound for row in account.rows) or not names:
         return ""
@@ -119,9 +121,9 @@ def _no_bounds(account: Account) -> str:
 
 
 def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str, Any]:
-    """The machine form dpcli/account/v1; numbers unrounded."""
-    privacy, budget, q = account.pipeline.privacy, account.budget, account.quantity
-    result: dict[str, Any] = {
+    """Return the JSON document dpcli/account/v1; numbers unrounded."""
+    privacy, quantity = account.pipeline.privacy, account.quantity
+    return {
         "schema": "dpcli/account/v1",
         "pipeline": {"name": account.pipeline.name, "path": account.pipeline.path, "sha256": account.pipeline.sha256},
         "statement": {
@@ -133,52 +135,52 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
             "group_size": account.group_size,
             **({} if privacy.window is None else {"window": list(privacy.window)}),
         },
-        "delta" if q == "epsilon" else "epsilon": account.at,
+        _given(account): account.at,
         "result": {
-            f"{q}_upper": account.upper,
-            f"{q}_lower": account.lower,
+            f"{quantity}_upper": account.upper,
+            f"{quantity}_lower": account.lower,
             "accountant": account.winner.accountant.name if account.winner else None,
             "rho_upper": account.rho.value if account.rho.reason is None else None,
         },
-        "accountants": [_row_data(row, q) for row in account.rows],
+        "accountants": [_row_data(row, quantity) for row in account.rows],
         "mechanisms": [
             {"name": charge.name, "type": charge.entries[0].type, "count": charge.count, "share": share}
             for charge, share in zip(account.charges, account.shares, strict=True)
         ],
-        "budget": None,
+        "budget": None if account.budget is None else _budget_data(account.budget),
         "diagnostics": [diagnostic_data(d) for d in diagnostics],
         "exit_code": exit_code(account, diagnostics),
     }
-    if budget:
-        of = budget.epsilon
-        numbers = (
-            dict.fromkeys(("epsilon", "delta", "spent"))
-            if of is None
-            else {"epsilon": of.cap, "delta": of.delta, "spent": of.spent}
-        )
-        result["budget"] = {**numbers, "verdict": budget.verdict}
-        if budget.rho is not None:
-            spent = budget.rho.spent
-            result["budget"]["rho"] = {
-                "cap": budget.rho.cap,
-                "spent": spent.value,
-                "verdict": budget.rho.verdict,
-                "reason": spent.reason,
-            }
+
+
+def _given(account: Account) -> str:
+    """Return which of epsilon and delta is `account.at`."""
+    return "delta" if account.quantity == "epsilon" else "epsilon"
+
+
+def _budget_data(budget: BudgetVerdict) -> dict[str, Any]:
+    epsilon, rho = budget.epsilon, budget.rho
+    result: dict[str, Any] = {
+        "epsilon": None if epsilon is None else epsilon.cap,
+        "delta": None if epsilon is None else epsilon.delta,
+        "spent": None if epsilon is None else epsilon.spent,
+        "verdict": budget.verdict,
+    }
+    if rho is not None:
+        result["rho"] = {"cap": rho.cap, "spent": rho.spent.value, "verdict": rho.verdict, "reason": rho.spent.reason}
     return result
 
 
 def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
-    """The account's own, and 1 where a rule calls the file unsound."""
+    """Return the exit code of the account, or 1 where a rule calls the file unsound."""
     return account.exit_code or int(any(d.severity == "error" for d in diagnostics))
 
 
 def _record(row: AccountRow, account: Account) -> dict[str, Any]:
-    """A row on its own: with what it was asked at."""
-    return {"delta" if account.quantity == "epsilon" else "epsilon": account.at, **_row_data(row, account.quantity)}
+    return {_given(account): account.at, **_row_data(row, account.quantity)}
 
 
-def _row_data(row: AccountRow, quantity: str = "epsilon") -> dict[str, Any]:
+def _row_data(row: AccountRow, quantity: str) -> dict[str, Any]:
     result: dict[str, Any] = {
         "name": row.accountant.name,
         "sound": row.accountant.sound,
@@ -190,55 +192,54 @@ def _row_data(row: AccountRow, quantity: str = "epsilon") -> dict[str, Any]:
     return {**result, f"{quantity}_upper": row.bound.upper, f"{quantity}_lower": row.bound.lower, "detail": row.bound.detail}
 
 
-SHEET = (
-    *("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline"),
-    *("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason"),
-)
+SETTING_COLUMNS = ("file", "unit", "adjacency", "sampling", "group_size", "accountant", "sound", "headline")
+BOUND_COLUMNS = ("epsilon", "epsilon_upper", "epsilon_lower", "delta", "delta_upper", "delta_lower", "detail", "reason")
+SHEET = (*SETTING_COLUMNS, *BOUND_COLUMNS)
 
 
 def _sheet(account: Account) -> Sheet:
-    """A row per accountant; epsilon or delta is what was asked at, the bounds are those of the other."""
-    privacy = account.pipeline.privacy
-    place, unit, adjacency = account.pipeline.path or account.pipeline.name, privacy.unit or "record", privacy.adjacency.value
+    """Return a row per accountant; of epsilon and delta, one is given, and the other has bounds."""
+    pipeline, privacy = account.pipeline, account.pipeline.privacy
+    setting = (
+        pipeline.path or pipeline.name,
+        privacy.unit or "record",
+        privacy.adjacency.value,
+        schemes(pipeline),
+        account.group_size,
+    )
     rows = []
     for row in account.rows:
-        result = {
-            **_row_data(row, account.quantity),
-            "epsilon": account.epsilon if account.quantity == "delta" else None,
-            "delta": account.delta if account.quantity == "epsilon" else None,
-        }
-        result["detail"] = _as_json(result["detail"]) if result.get("detail") else None
-        setting = (place, unit, adjacency, schemes(account.pipeline), account.group_size, row.accountant.name, row.accountant.sound)
-        rows.append((*setting, row is account.winner, *(result.get(column) for column in SHEET[8:])))
+        values = _record(row, account)
+        values["detail"] = _as_json(values["detail"]) if values.get("detail") else None
+        about = (row.accountant.name, row.accountant.sound, row is account.winner)
+        rows.append((*setting, *about, *(values.get(column) for column in BOUND_COLUMNS)))
     return Sheet(SHEET, tuple(rows))
 
 
 def _as_json(detail: Mapping[str, float]) -> str:
-    """Return a number as json writes it, without importing json."""
-    values = {key: jsonable(value) for key, value in detail.items()}
-    return (
-        "{"
-        + ", ".join(f'"{key}": "{value}"' if isinstance(value, str) else f'"{key}": {value!r}' for key, value in values.items())
-        + "}"
-    )
+    """Return the numbers as json writes them, without importing json."""
+    values = ((key, jsonable(value)) for key, value in detail.items())
+    members = (f'"{key}": "{value}"' if isinstance(value, str) else f'"{key}": {value!r}' for key, value in values)
+    return "{" + ", ".join(members) + "}"
 
 
 def _accountants(account: Account, decimals: int) -> Table:
+    """Return the table of accountants; reasons are footnotes."""
     notes: dict[str, int] = {}
     rows = []
     for row in (row for row in account.rows if row.consulted):
+        name, title = row.accountant.name, row.accountant.title
         if row.bound is None:
             mark = notes.setdefault(row.reason or "", len(notes) + 1)
-            rows.append(("", row.accountant.name, "-", f"[{mark}]", row.accountant.title))
-        else:
-            star = ">" if row is account.listed else "" if row.accountant.sound else "~"
-            rows.append(
-                (star, row.accountant.name, up(row.bound.upper, decimals), _detail(row, account, decimals), row.accountant.title)
-            )
+            rows.append(("", name, "-", f"[{mark}]", title))
+            continue
+        star = "" if row.accountant.sound else "~"
+        if row is account.listed:
+            star = ">"
+        rows.append((star, name, up(row.bound.upper, decimals), _detail(row, row.bound, account, decimals), title))
     approximate = "; ~ marks an approximation" if any(row.bound and not row.accountant.sound for row in account.rows) else ""
-    at = f"at {'delta' if account.quantity == 'epsilon' else 'epsilon'} = {account.at!r}"
     return Table(
-        f"{account.quantity} {at}, by accountant (upper bounds, rounded up{approximate})",
+        f"{account.quantity} at {_given(account)} = {account.at!r}, by accountant (upper bounds, rounded up{approximate})",
         ("", "accountant", account.quantity, "detail", "theorem"),
         tuple(rows),
         frozenset({2}),
@@ -247,31 +248,31 @@ def _accountants(account: Account, decimals: int) -> Table:
 
 
 def _left_out(account: Account) -> tuple[str, ...]:
-    """Name the rows that were left out, and how to ask for them."""
+    """Name the rows that were not run, and how to run them."""
     names = [row.accountant.name for row in account.rows if not row.consulted]
-    assert account.winner is not None or not names
-    winner = account.winner.accountant.name if account.winner else ""
-    return (f"not run, as {winner} is certified to within 1e-9: {', '.join(names)} (run them with -a all)",) if names else ()
+    if not names:
+        return ()
+    assert account.winner is not None
+    return (f"not run, as {account.winner.accountant.name} is certified to within 1e-9: {', '.join(names)} (run them with -a all)",)
 
 
-def _detail(row: AccountRow, account: Account, decimals: int) -> str:
-    assert row.bound is not None
-    parts = [f"{key} {value:.4g}" for key, value in row.bound.detail.items()]
-    if row.bound.lower is not None:
-        parts.append(f"at least {down(row.bound.lower, decimals)}")
+def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> str:
+    parts = [f"{key} {value:.4g}" for key, value in bound.detail.items()]
+    if bound.lower is not None:
+        parts.append(f"at least {down(bound.lower, decimals)}")
     if not row.accountant.sound:
-        equal = abs(row.bound.upper - account.upper) <= 1e-9 * account.upper
+        equal = abs(bound.upper - account.upper) <= 1e-9 * account.upper
         parts.append("equals the headline here" if equal else "no bound: may be too small")
     return ", ".join(parts)
 
 
 def _mechanisms(account: Account) -> Table:
-    """All where they are few; else those with the largest shares."""
+    """Return the table of mechanisms: all where they are few, else those with the largest shares."""
     lines = list(zip(account.charges, account.shares, strict=True))
     rest: list[float] = []
-    if len(lines) > MOST_SHOWN:
-        lines.sort(key=lambda line: -line[1] if line[1] == line[1] else 0.0)
-        lines, rest = lines[:FEW_SHOWN], [share for _, share in lines[FEW_SHOWN:]]
+    if len(lines) > MOST_ROWS:
+        lines.sort(key=lambda line: 0.0 if math.isnan(line[1]) else -line[1])
+        lines, rest = lines[:ROWS_OF_MANY], [share for _, share in lines[ROWS_OF_MANY:]]
     rows = tuple(
         (
             charge.name,
@@ -282,8 +283,11 @@ def _mechanisms(account: Account) -> Table:
         )
         for charge, share in lines
     )
-    had = f", {percent(math.fsum(rest))} of the total together" if rest and not math.isnan(math.fsum(rest)) else ""
-    more = (f"and {len(rest):,} more{had}: -f json has all of them",) if rest else ()
+    more: tuple[str, ...] = ()
+    if rest:
+        total = math.fsum(rest)
+        percentage = "" if math.isnan(total) else f", {percent(total)} of the total together"
+        more = (f"and {len(rest):,} more{percentage}: -f json has all of them",)
     title = f"mechanisms (share of the total, as {account.winner.accountant.name} adds it up)" if account.winner else "mechanisms"
     return Table(title, ("mechanism", "type", "runs", "sampling", "share"), rows, frozenset({2, 4}), more)
 
@@ -298,15 +302,11 @@ def describe(entry: Entry, account: Account) -> str:
     """Describe the sampling of an entry as it is accounted."""
     if entry.sampling is None:
         return "none"
-    rate = entry.sampling.exact_rate(account.pipeline.privacy.dataset_size)
     scheme = entry.sampling.scheme
-    return (
-        f"{scheme}, no amplification"
-        if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified
-        else f"{scheme}, rate {float(rate):.6g}"
-        if rate
-        else scheme
-    )
+    if isinstance(entry.sampling, OncePerEpoch) and not entry.sampling.amplified:
+        return f"{scheme}, no amplification"
+    rate = entry.sampling.exact_rate(account.pipeline.privacy.dataset_size)
+    return f"{scheme}, rate {float(rate):.6g}" if rate else scheme
 
 
 def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
@@ -323,16 +323,19 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
 
 
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
-    """Yield the notes on entries, each once, with the first entry that it is about."""
-    same: dict[tuple[str, str, str], list[str]] = {}
+    """Return the notes on entries, each once, with the first entry that it is about."""
+    keys_of: dict[tuple[str, str, str], list[str]] = {}
     for one in diagnostics:
-        same.setdefault((one.severity, one.rule, one.message), []).append(one.key)
-    return tuple(f"{severity} {rule}: {_keys(keys)}{message}" for (severity, rule, message), keys in same.items())
+        keys_of.setdefault((one.severity, one.rule, one.message), []).append(one.key)
+    return tuple(f"{severity} {rule}: {_first_key(keys)}{message}" for (severity, rule, message), keys in keys_of.items())
 
 
-def _keys(keys: list[str]) -> str:
+def _first_key(keys: list[str]) -> str:
     named = [key for key in keys if key]
-    return f"{named[0]}{f' and {len(named) - 1:,} more' if len(named) > 1 else ''}: " if named else ""
+    if not named:
+        return ""
+    more = f" and {len(named) - 1:,} more" if len(named) > 1 else ""
+    return f"{named[0]}{more}: "
 
 
 def _sources(account: Account) -> tuple[str, ...]:
@@ -340,7 +343,7 @@ def _sources(account: Account) -> tuple[str, ...]:
 
 
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
-    """The budget, where the file has one; the rules that call the file unsound; and the guarantee itself, where there is none."""
+    """Return what CI checks: the rules that call the file unsound, the guarantee where there is none, and the budget."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
     result = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
     if account.winner is None:

@@ -7,21 +7,24 @@ from dataclasses import replace
 from itertools import chain
 
 from dpcli.analysis.account import Account
+from dpcli.analysis.dataset_sum import FIXED
 from dpcli.analysis.documents import account as single
-from dpcli.analysis.together import FIXED
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Passage, Sheet, Table
 from dpcli.file.toml.findings import Diagnostic
 
-HARSH = ("unknown", "fail", "warn", "pass", "")
+WORST_FIRST = ("unknown", "fail", "warn", "pass", "")  # verdicts
 
 
 def document(
-    files: Sequence[tuple[Account, tuple[Diagnostic, ...]]], sums: Mapping[str, Account], decimals: int = 4, sources: bool = False
+    files: Sequence[tuple[Account, tuple[Diagnostic, ...]]],
+    sums: Mapping[str, Account],
+    decimals: int = 4,
+    cite_sources: bool = False,
 ) -> Document:
-    """Everything that `dpcli account` says about several pipelines; sums: by the dataset that they name."""
-    alone = [single.document(account, result, decimals, sources) for account, result in files]
-    added = [single.document(account, (), decimals, sources) for account in sums.values()]
+    """Return everything that `dpcli account` says about several pipelines. sums: the account of each dataset, by its name."""
+    alone = [single.document(account, result, decimals, cite_sources) for account, result in files]
+    added = [single.document(account, (), decimals, cite_sources) for account in sums.values()]
     members = {name: [a.pipeline.path for a, _ in files if a.pipeline.privacy.dataset == name] for name in sums}
     facts = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
     covered = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account, _ in files)
@@ -38,7 +41,7 @@ def document(
             ],
             "exit_code": code,
         },
-        verdict=min((one.verdict for one in every), key=HARSH.index),
+        verdict=min((one.verdict for one in every), key=WORST_FIRST.index),
         passages=tuple(
             Passage(f"{name}: {passage.title}", passage.paragraphs)
             for name, one in zip(names, every, strict=True)
@@ -65,7 +68,7 @@ def document(
 
 
 def _over(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) -> Iterator[str]:
-    """Sums that cost more than any of their files may: no cap of a file is one on them."""
+    """Note each sum that is above the budget of every one of its files, none of which caps the sum."""
     for name, total in sums.items():
         budgets = [file.budget for file in files if file.pipeline.privacy.dataset == name and file.budget is not None]
         most = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=None)

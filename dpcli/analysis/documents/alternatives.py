@@ -1,4 +1,4 @@
-"""Other assumptions that people often mean with the same flags: shuffled batches, replaced records."""
+"""The cost under other assumptions that the same flags often mean: shuffled batches, the other adjacency."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcli.analysis.account import Account, account, headline
+from dpcli.analysis.account import account, headline
 from dpcli.analysis.account_rows import Quantity
 from dpcli.base.errors import DpcliError
 from dpcli.base.rounding import up
@@ -16,14 +16,14 @@ from dpcli.document.document import Document, Table
 from dpcli.file.pipeline.flags import pipeline_of_flags
 
 SHUFFLED = "shuffle"
-OTHER = {"add-remove": "replace-one", "replace-one": "add-remove"}
+OTHER_ADJACENCY = {"add-remove": "replace-one", "replace-one": "add-remove"}
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another reading of the flags.
+    """The headline under another sampling scheme or adjacency; `upper` is inf where nothing is certified, with the reason.
 
-    scheme: None where every step sees every record. upper: its headline, inf where nothing is certified; reason: why it has none.
+    scheme: None where every step sees every record.
     """
 
     scheme: str | None
@@ -38,33 +38,25 @@ class Alternative:
 def alternatives(
     tables: Mapping[str, Any], delta: float | None, epsilon: float | None, accountants: Sequence[str] | None, group_size: int
 ) -> tuple[Alternative, ...]:
-    """Return the cost under the other adjacency, and, if batches may be slices of a shuffled order, under both.
+    """Return the cost under the other adjacency and, where a step sees a sample, of shuffled batches under both.
 
     Args:
-        tables: what the flags say; Poisson sampling where a step sees a sample.
+        tables: of the flags, with Poisson sampling where a step sees a sample.
         delta, epsilon, accountants, group_size: as for `account`.
     """
     stated = tables["privacy"]["adjacency"]
     entry = tables["mechanism"][0]
     scheme = entry["sampling"]["scheme"] if "sampling" in entry else None
     if "noise_multiplier" not in entry:
-        return ()  # somebody's statement, which holds for what it was made
-    others = [OTHER[stated]] if stated in OTHER else []
-    other: list[tuple[str | None, str]] = [(scheme, adjacency) for adjacency in others]
+        return ()  # a stated epsilon, which holds for its own adjacency alone
+    others = [OTHER_ADJACENCY[stated]] if stated in OTHER_ADJACENCY else []
+    settings: list[tuple[str | None, str]] = [(scheme, adjacency) for adjacency in others]
     if scheme is not None:
-        other += [(SHUFFLED, adjacency) for adjacency in (stated, *others)]
-    return tuple(_one(_changed(tables, *to), *to, delta, epsilon, accountants, group_size) for to in other)
+        settings += [(SHUFFLED, adjacency) for adjacency in (stated, *others)]
+    return tuple(_priced(tables, *setting, delta, epsilon, accountants, group_size) for setting in settings)
 
 
-def _changed(tables: Mapping[str, Any], scheme: str | None, adjacency: str) -> dict[str, Any]:
-    result = copy.deepcopy(dict(tables))
-    result["privacy"]["adjacency"] = adjacency
-    if scheme is not None:
-        result["mechanism"][0]["sampling"]["scheme"] = scheme
-    return result
-
-
-def _one(
+def _priced(
     tables: Mapping[str, Any],
     scheme: str | None,
     adjacency: str,
@@ -74,20 +66,24 @@ def _one(
     group_size: int,
 ) -> Alternative:
     quantity: Quantity = "epsilon" if epsilon is None else "delta"
+    changed = copy.deepcopy(dict(tables))
+    changed["privacy"]["adjacency"] = adjacency
+    if scheme is not None:
+        changed["mechanism"][0]["sampling"]["scheme"] = scheme
     try:
-        pipeline = pipeline_of_flags(tables)
-        result: Account = (
-            account(pipeline, accountants, delta, epsilon, group_size)
-            if accountants
-            else headline(pipeline, delta, epsilon, group_size)
-        )
+        pipeline = pipeline_of_flags(changed)
+        if accountants:
+            result = account(pipeline, accountants, delta, epsilon, group_size)
+        else:
+            result = headline(pipeline, delta, epsilon, group_size)
     except DpcliError as problem:
         return Alternative(scheme, adjacency, quantity, math.inf, None, None, str(problem))
-    winner = None if result.winner is None else result.winner.accountant.name
-    return Alternative(scheme, adjacency, quantity, result.upper, result.lower, winner, None if winner else "nothing is certified")
+    if result.winner is None:
+        return Alternative(scheme, adjacency, quantity, result.upper, result.lower, None, "nothing is certified")
+    return Alternative(scheme, adjacency, quantity, result.upper, result.lower, result.winner.accountant.name)
 
 
-SAYS = {
+NEIGHBOURS = {
     "add-remove": "one record more or less",
     "replace-one": "one record replaced",
     "zero-out": "one record blanked",
@@ -95,7 +91,7 @@ SAYS = {
 
 
 def with_alternatives(document: Document, others: Sequence[Alternative], decimals: int) -> Document:
-    """The document with what else the flags could have meant, after the accountants."""
+    """Return the document with a table of the alternatives after that of the accountants."""
     if not others:
         return document
     notes: dict[str, int] = {}
@@ -104,7 +100,7 @@ def with_alternatives(document: Document, others: Sequence[Alternative], decimal
         sampling = f"{SHUFFLED}, no amplification" if other.scheme == SHUFFLED else other.scheme or "none"
         mark = "" if other.reason is None else f"[{notes.setdefault(other.reason, len(notes) + 1)}]"
         number = up(other.upper, decimals) if math.isfinite(other.upper) else "-"
-        rows.append((sampling, other.adjacency, number, other.accountant or mark, SAYS[other.adjacency]))
+        rows.append((sampling, other.adjacency, number, other.accountant or mark, NEIGHBOURS[other.adjacency]))
     table = Table(
         f"the same under other assumptions ({others[0].quantity}, upper bounds, rounded up)",
         ("sampling", "adjacency", others[0].quantity, "accountant", "neighbours"),

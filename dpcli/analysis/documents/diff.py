@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.difference import Difference, Priced
@@ -14,16 +14,17 @@ from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.toml.shown import public
 
-LONGEST = 72
+VERDICTS: dict[int, Literal["pass", "warn", "unknown"]] = {0: "pass", 1: "warn", 3: "unknown"}  # by exit code
+LONGEST_VALUE = 72  # characters of a value in the table
 
 
-def document(difference: Difference, judged: bool = False) -> Document:
-    """Everything that `dpcli diff` says; `judged` makes a rise of epsilon exit code 1, and a comparison that cannot be made 3."""
-    code = difference.exit_code if judged else 0
+def document(difference: Difference, sets_exit_code: bool = False) -> Document:
+    """Return everything that `dpcli diff` says. sets_exit_code: whether the exit code is 1 for a rise of epsilon, 3 for no comparison."""
+    code = difference.exit_code if sets_exit_code else 0
     return Document(
         headline=headline(difference),
         data=data(difference, code),
-        verdict="unknown" if difference.exit_code == 3 else "warn" if difference.exit_code else "pass",
+        verdict=VERDICTS[difference.exit_code],
         tables=(_table(difference),) if difference.priced else (),
         notes=tuple(_notes(difference)),
         total=_total(difference.increase),
@@ -34,7 +35,7 @@ def document(difference: Difference, judged: bool = False) -> Document:
 
 
 def headline(difference: Difference) -> str:
-    """Both epsilons at one delta, and whether they can be compared."""
+    """Return both epsilons at one delta, and whether they can be compared."""
     if not difference.priced:
         return f"no difference: epsilon <= {up(difference.before.upper)} at delta = {difference.before.delta!r}"
     epsilons = f"epsilon {up(difference.before.upper)} -> {up(difference.after.upper)} ({_signed(difference.increase)})"
@@ -43,7 +44,7 @@ def headline(difference: Difference) -> str:
 
 
 def data(difference: Difference, code: int) -> dict[str, Any]:
-    """The machine form dpcli/diff/v1; numbers unrounded, an increase that means nothing is null."""
+    """Return the JSON document dpcli/diff/v1; numbers unrounded, an undefined increase is null."""
     return {
         "schema": "dpcli/diff/v1",
         "before": _side(difference.before),
@@ -64,7 +65,7 @@ def _side(account: Account) -> dict[str, Any]:
 
 
 def priced_data(one: Priced) -> dict[str, Any]:
-    """Return a change in the machine form."""
+    """Return a change as JSON has it."""
     edits = [{"key": e.key, "before": _plain(e.old), "after": _plain(e.new)} for e in one.change.edits]
     return {"edits": edits, "epsilon_upper": one.epsilon, "increase": one.increase, "reason": one.reason}
 
@@ -86,7 +87,7 @@ def _table(difference: Difference) -> Table:
 
 
 def _sheet(difference: Difference) -> Sheet:
-    """A row per edit, with what its change costs made alone; then all changes together, and what they cost beyond their sum."""
+    """Return a row per edit with the cost of its change alone, then the interaction, and all changes together."""
     delta = difference.before.delta
     rows: list[tuple[Value, ...]] = [
         ("change", i, e.key, _datum(e.old), _datum(e.new), delta, one.epsilon, one.increase, one.reason or None)
@@ -107,9 +108,8 @@ def _datum(value: Any) -> Value:
 
 def _rows(one: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """Return one row per edit, the numbers next to the first."""
-    cost = (
-        (f"[{marks[one.reason]}]", "-") if one.reason else ("" if one.epsilon is None else up(one.epsilon), _signed(one.increase))
-    )
+    epsilon = "" if one.epsilon is None else up(one.epsilon)
+    cost = (f"[{marks[one.reason]}]", "-") if one.reason else (epsilon, _signed(one.increase))
     for i, edit in enumerate(one.change.edits):
         yield (f"{'  and ' if i else ''}{edit.label}", _value(edit.old), _value(edit.new), *(("", "") if i else cost))
 
@@ -138,9 +138,9 @@ def _total(x: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value as the file would spell it, cut where it is long."""
+    """Return a value as TOML has it, cut where it is long."""
     text = "(none)" if value is None else _toml(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 
 def _toml(value: Any) -> str:
@@ -154,7 +154,7 @@ def _toml(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: dates, which TOML has, as text; and no address that may hold a password."""
+    """Return the value as JSON can hold it: dates as text, addresses without passwords."""
     return _public(json.loads(json.dumps(value, default=str)))
 
 

@@ -1,4 +1,4 @@
-"""Results as a notebook shows them."""
+"""Python results as documents, which a notebook shows as HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.delta import judged_deltas
 
-MOST = 60  # rows of a table
+MOST_ROWS = 60
 
 
 def account(account: Account) -> Document:
@@ -34,7 +34,7 @@ def _findings(pipeline: Pipeline, deltas: dict[str, float | None]) -> tuple[Diag
 
 
 def line(displayed: Displayed) -> Document:
-    """Return a result that is only a line."""
+    """Return the line of a result that has no page of its own."""
     return Document(repr(displayed), {})
 
 
@@ -53,15 +53,17 @@ def pipeline(pipeline: Pipeline) -> Document:
         )
         for entry in pipeline.mechanisms
     )
-    more = (f"and {len(rows) - MOST:,} more",) if len(rows) > MOST else ()
-    table = Table("mechanisms", ("mechanism", "type", "runs", "sampling"), rows[:MOST], frozenset({2}), more)
+    more = (f"and {len(rows) - MOST_ROWS:,} more",) if len(rows) > MOST_ROWS else ()
+    table = Table("mechanisms", ("mechanism", "type", "runs", "sampling"), rows[:MOST_ROWS], frozenset({2}), more)
     return Document(f"{pipeline.name or pipeline.path or 'pipeline'}: {stated}{delta}{budget}", {}, tables=(table,))
 
 
 def epsilons(epsilons: Epsilons) -> Document:
-    """A row for each setting, in the order of the arrays."""
+    """Return a row for each setting, in the order of the arrays."""
     deltas, lowers, uppers = (values.ravel().tolist() for values in (epsilons.delta, epsilons.lower, epsilons.upper))
-    rows = tuple((f"{delta!r}", up(upper), down(lower)) for delta, lower, upper in zip(deltas[:MOST], lowers, uppers, strict=False))
-    more = (f"and {len(deltas) - MOST:,} more",) if len(deltas) > MOST else ()
+    rows = tuple(
+        (f"{delta!r}", up(upper), down(lower)) for delta, lower, upper in zip(deltas[:MOST_ROWS], lowers, uppers, strict=False)
+    )
+    more = (f"and {len(deltas) - MOST_ROWS:,} more",) if len(deltas) > MOST_ROWS else ()
     table = Table("epsilon", ("at delta", "epsilon: at most", "at least"), rows, frozenset({0, 1, 2}), more)
     return Document(f"epsilon of {len(deltas):,} settings (upper bounds, rounded up)", {}, tables=(table,))

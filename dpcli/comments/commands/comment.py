@@ -33,7 +33,7 @@ def command() -> None:
 
 
 def comment_options() -> Callable[..., Any]:
-    """The gate's flags, and those of every comment."""
+    """Return the gate's options and those of every comment."""
     return composed(
         gate_options(),
         click.option("--number", type=click.IntRange(min=1), help="Number of the pull request, instead of the job's own."),
@@ -121,7 +121,7 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
     forge: made only where a server is asked. Raises InputError for a name that cannot be one, and without a base to compare with.
     """
     from dpcli.comments.comment_text import comment_text
-    from dpcli.comments.forge import keep, marker
+    from dpcli.comments.forge import marker, update_comment
 
     mark = marker(name)
     base = flags["base_ref"] or flags["baseline"]
@@ -136,7 +136,7 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
         return document.exit_code
     try:
         target = forge()
-        show(f"comment on {target.place}: {keep(target, mark, text, news)}\n")
+        show(f"comment on {target.place}: {update_comment(target, mark, text, news)}\n")
     except InputError as error:
         complain(message_of(error))
         return max(document.exit_code, error.exit_code, key=PRECEDENCE.index)

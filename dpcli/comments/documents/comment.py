@@ -1,4 +1,4 @@
-"""A gate's verdicts as a comment on a pull request: whether there is anything to tell, and what comes first."""
+"""A gate's verdicts as a comment on a pull request: whether one is needed, and in which order it lists the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcli.comments.comment_text import code
 from dpcli.document.document import Document, Finding, Table
 from dpcli.gate.documents import gate as gate_report
 from dpcli.gate.policy import POLICY_CHANGE
-from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedTogether
+from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedSum
 
 
 def document(gated: Gated, name: str | None, base: str) -> Document:
@@ -93,7 +93,7 @@ def is_news(gated: Gated) -> bool:
     return policy or any(map(_news, gated.files)) or any(_sum_news(one, settled) for one in gated.together)
 
 
-def _sum_news(one: JudgedTogether, settled: Set[str]) -> bool:
+def _sum_news(one: JudgedSum, settled: Set[str]) -> bool:
     """Return whether a sum fails, or warns and may not have done so before: a file of it changed, or was not given."""
     return one.verdict != "pass" or (_warned(one) and not (one.members and settled >= set(one.members)))
 

@@ -114,7 +114,7 @@ def charts(facts: Facts) -> tuple[Chart, ...]:
     curve = facts.meaning.curve  # the one that the sentences and tables quote
     errors = picture(facts.account, ((WHOLE, curve),))
     # Where only pairs are known, the curve has steps between them, and epsilon is asked for anew at each delta.
-    profile = _profile(facts.account, curve) if curve.close else (draw("delta-epsilon", _question(facts)),)
+    profile = _profile(facts.account, curve) if curve.is_narrow() else (draw("delta-epsilon", _question(facts)),)
     return tuple(noted(chart, facts.diagnostics) for chart in (errors, *profile, *_shares(facts.account)))
 
 

@@ -24,8 +24,8 @@ def command(ledger: str | None, format_: str, outputs: tuple[str, ...]) -> int:
     return emit(document(examine(ledger)), format_, outputs)
 
 
-COMPUTING = ("click", "numpy", "scipy", "rich")
-DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # where a package is not called as its module is
+CORE_PACKAGES = ("click", "numpy", "scipy", "rich")
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # modules whose package has another name
 
 
 @click.command(short_help="Versions of dpcli and of what it computes with.")
@@ -49,12 +49,14 @@ def version(format_: str, outputs: tuple[str, ...]) -> int:
         "ledger_sqlite": sqlite_file.VERSION,
         "ledger_postgresql": postgres_install.VERSION,
     }
-    result = version_document(__version__, platform.python_version(), platform.platform(), installed(COMPUTING), extras, formats)
+    result = version_document(
+        __version__, platform.python_version(), platform.platform(), installed(CORE_PACKAGES), extras, formats
+    )
     return emit(result, format_, outputs)
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
-    """The version of each package that is installed."""
+    """Return the version of each package that is installed."""
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Literal
 
 from dpcli.doctor.checks import Fact, healthy
 from dpcli.document.document import Check, Document, Table
@@ -14,12 +15,15 @@ def document(facts: tuple[Fact, ...]) -> Document:
     """Return everything that `dpcli doctor` says; exit code 1 where something that dpcli needs is broken."""
     well = healthy(facts)
     warned = [fact for fact in facts if fact.verdict == "warn"]
+    verdict: Literal["pass", "warn", "fail"] = "warn" if warned else "pass"
+    if not well:
+        verdict = "fail"
     advised = [fact for fact in facts if fact.advice and fact.verdict in ("warn", "fail")]
     rows = tuple((fact.name, fact.verdict, fact.value) for fact in facts)
     return Document(
         headline=_headline(facts, len(warned)),
         data={"schema": "dpcli/doctor/v1", "facts": [asdict(fact) for fact in facts], "exit_code": int(not well)},
-        verdict="fail" if not well else "warn" if warned else "pass",
+        verdict=verdict,
         tables=(
             Table(
                 "what dpcli needs and finds",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dpcli.cli.groups import LazyGroup
-from dpcli.cli.outputs import leave, new_file_option, path_or_stdout
+from dpcli.cli.outputs import new_file_option, path_or_stdout, write_new
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "opacus": ("dpcli.exchange.commands.exporting:export_opacus", "The state of an Opacus accountant."),
@@ -51,7 +51,7 @@ def export_opacus(file: str, accountant: str, output: str | None) -> None:
     from dpcli.file.pipeline.read import load
 
     state = state_of(load(file), accountant)
-    leave(output, json_text(state), None if output is None or output.endswith(".json") else torch_bytes(state))
+    write_new(output, json_text(state), None if output is None or output.endswith(".json") else torch_bytes(state))
 
 
 @click.command(short_help="A DpEvent of dp-accounting, as JSON.")
@@ -63,13 +63,13 @@ def export_dp_accounting(file: str, output: str | None) -> None:
 
     One record per unit alone. Under replace-one, PLDAccountant counts what the event says; RdpAccountant counts half the sensitivity.
     """
-    from dpcli.cli.printing import heard
+    from dpcli.cli.printing import standard_error
     from dpcli.exchange.events.dp_event import event_json
     from dpcli.file.pipeline.read import load
 
     pipeline = load(file)
-    leave(output, event_json(pipeline))
-    with heard():
+    write_new(output, event_json(pipeline))
+    with standard_error():
         if pipeline.privacy.adjacency.value == "replace-one":
             click.echo("dpcli: check it with PLDAccountant: under replace-one RdpAccountant counts half the sensitivity", err=True)
 
@@ -88,7 +88,7 @@ def export_tumult(file: str, table: str, output: str | None) -> None:
     from dpcli.exchange.tumult import session_of
     from dpcli.file.pipeline.read import load
 
-    leave(output, session_of(load(file), table))
+    write_new(output, session_of(load(file), table))
 
 
 @click.command(short_help="A trained model with its model card.")
@@ -102,9 +102,9 @@ def export_hugging_face(run: str, output: str) -> None:
     Nothing is uploaded. What dpcli attest would refuse is refused: a run that is NOT PRIVATE, or of which a file has changed. The files
     name the run, and may name its data as the training file does: read them before you publish.
     """
-    from dpcli.cli.printing import heard
+    from dpcli.cli.printing import standard_error
     from dpcli.train.trained.hub import published
 
     model = published(run, output)
-    with heard():
+    with standard_error():
         click.echo(f"wrote {output} for {model.library}: {', '.join(model.files)}; next: read {output}/README.md", err=True)

@@ -13,7 +13,7 @@ import click
 from dpcli.base.errors import InputError
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import adjacency_option, composed, dataset_size_option
-from dpcli.cli.outputs import leave_pipeline, new_file_option
+from dpcli.cli.outputs import new_file_option, write_new_pipeline
 
 if TYPE_CHECKING:
     from dpcli.exchange.foreign import Asserted
@@ -49,7 +49,7 @@ def ignored_option(part: str) -> Callable[[Any], Any]:
     return click.option("--ignore", "ignored", multiple=True, metavar=part, help=text)
 
 
-def leave_made(
+def write_made(
     output: str | None, file: str, given: Mapping[str, Any], make: Callable[[Asserted, str], str], note: str = ""
 ) -> None:
     """Make a text, then print it, or write it to a new file.
@@ -61,20 +61,20 @@ def leave_made(
     Raises:
         InputError: with the name of the file, in one line also where the reader of files refuses what was made.
     """
-    from dpcli.cli.printing import heard
+    from dpcli.cli.printing import standard_error
     from dpcli.exchange.foreign import Asserted
     from dpcli.file.toml.limits import title
 
-    with naming(file, given):
+    with naming_file(file, given):
         text = make(Asserted(**given), title(file))
-    leave_pipeline(output, text)
-    _tell_delta(text, title(file), given["delta"])
+    write_new_pipeline(output, text)
+    _complain_about_delta(text, title(file), given["delta"])
     if note:
-        with heard():
+        with standard_error():
             click.echo(f"dpcli: {note}", err=True)
 
 
-def _read_and_leave_made(
+def _read_and_write_made(
     output: str | None, file: str, given: Mapping[str, Any], what: str, make: Callable[..., str], *more: Any, most: int = 16 << 20
 ) -> None:
     """Read a file, of at most so many bytes, and leave what `make` makes of its data, of what is asserted, of `more` and of its name."""
@@ -83,10 +83,10 @@ def _read_and_leave_made(
     data = read_head(file, most, what)
     if len(data) > most:
         raise InputError(f"{title(file)}: expected at most {most >> 20} MiB of {what}")
-    leave_made(output, file, given, lambda asserted, place: make(data, asserted, *more, place))
+    write_made(output, file, given, lambda asserted, place: make(data, asserted, *more, place))
 
 
-def _tell_delta(text: str, path: str, delta: float | None) -> None:
+def _complain_about_delta(text: str, path: str, delta: float | None) -> None:
     """Print what DP105 says of --delta, by the number of records that the made pipeline states."""
     from dpcli.cli.printing import complain
     from dpcli.file.pipeline.read import parse
@@ -99,7 +99,7 @@ def _tell_delta(text: str, path: str, delta: float | None) -> None:
 
 
 @contextmanager
-def naming(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+def naming_file(file: str, given: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
     """Raise every InputError with the name of the file in front. given: flags that stand for the keys that they state."""
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import title
@@ -157,10 +157,10 @@ def import_opacus(checkpoint: str, sampling: str | None, output: str | None, **g
     from dpcli.exchange.opacus.accountant import read_checkpoint, state_in
     from dpcli.exchange.opacus.phases import ASSUMED, file_of_state, is_assumed
 
-    with naming(checkpoint):
+    with naming_file(checkpoint):
         state = state_in(read_checkpoint(checkpoint))
     note = ASSUMED if is_assumed(state, sampling) else ""
-    leave_made(output, checkpoint, given, lambda asserted, place: file_of_state(state, asserted, sampling, place), note)
+    write_made(output, checkpoint, given, lambda asserted, place: file_of_state(state, asserted, sampling, place), note)
 
 
 @click.command(short_help="A DpEvent of dp-accounting, from JSON.")
@@ -178,7 +178,7 @@ def import_dp_accounting(file: str, output: str | None, **given: Any) -> None:
     """
     from dpcli.exchange.events.dp_event import file_of_json
 
-    _read_and_leave_made(output, file, given, "a DpEvent", file_of_json)
+    _read_and_write_made(output, file, given, "a DpEvent", file_of_json)
 
 
 @click.command(short_help="Flags of tensorflow-privacy's compute_dp_sgd_privacy.")
@@ -196,7 +196,7 @@ def import_tf_privacy(file: str, sampling: str, ignored: tuple[str, ...], output
     """
     from dpcli.exchange.tf_privacy import file_of_flags
 
-    _read_and_leave_made(output, file, given, "flags", file_of_flags, sampling, ignored)
+    _read_and_write_made(output, file, given, "flags", file_of_flags, sampling, ignored)
 
 
 @click.command(short_help="A DPKerasConfig of jax-privacy, from JSON.")
@@ -215,7 +215,7 @@ def import_jax_privacy(file: str, sampling: str, ignored: tuple[str, ...], outpu
     """
     from dpcli.exchange.jax_privacy import file_of_config
 
-    _read_and_leave_made(output, file, given, "a DPKerasConfig", file_of_config, sampling, ignored)
+    _read_and_write_made(output, file, given, "a DPKerasConfig", file_of_config, sampling, ignored)
 
 
 @click.command(short_help="The budget of an OpenDP Context, as OpenDP serialises it.")
@@ -231,7 +231,7 @@ def import_opendp(file: str, ignored: tuple[str, ...], output: str | None, **giv
     """
     from dpcli.exchange.opendp import file_of_accountant
 
-    _read_and_leave_made(output, file, given, "an accountant of OpenDP", file_of_accountant, ignored)
+    _read_and_write_made(output, file, given, "an accountant of OpenDP", file_of_accountant, ignored)
 
 
 @click.command(short_help="The budget of a Tumult Analytics Session, from JSON.")
@@ -248,7 +248,7 @@ def import_tumult(file: str, ignored: tuple[str, ...], output: str | None, **giv
     """
     from dpcli.exchange.tumult import file_of_session
 
-    _read_and_leave_made(output, file, given, "a Session", file_of_session, ignored)
+    _read_and_write_made(output, file, given, "a Session", file_of_session, ignored)
 
 
 @click.command(short_help="The noise of each step, from a csv.")
@@ -267,6 +267,6 @@ def import_schedule(file: str, sampling: str, ignored: tuple[str, ...], output: 
 
     Shuffled batches cannot be imported as a schedule, because a stage that begins within a pass may hold a record twice.
     """
-    from dpcli.exchange.schedule_csv import LARGEST, file_of_schedule
+    from dpcli.exchange.schedule_csv import MOST_BYTES, file_of_schedule
 
-    _read_and_leave_made(output, file, given, "a csv", file_of_schedule, ignored, most=LARGEST)
+    _read_and_write_made(output, file, given, "a csv", file_of_schedule, ignored, most=MOST_BYTES)

@@ -18,7 +18,7 @@ from dpcli.base.errors import InputError, Unavailable
 from dpcli.exchange.events.event_tree import HOME, SNIPPET, EventTree, Value, plain_of, tree_of
 from dpcli.exchange.events.reader import tables_of_event
 from dpcli.exchange.events.writer import RELATIONS, tree_of_pipeline
-from dpcli.exchange.foreign import Asserted, ForeignTable, NotJson, file_of, read_json, read_text, tables_carried
+from dpcli.exchange.foreign import Asserted, ForeignTable, NotJson, carried_tables, file_of, read_json, read_text
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.toml.shown import shown
@@ -50,13 +50,13 @@ def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
     if not _wraps(document):
         return _text(tables_of_event(tree_of(document), asserted), COMMENTS, place)
     wrapper = ForeignTable(place, document)
-    wrapper.only(("event",), WRAPPED, hint="" if "schema" in document else SNIPPET)
+    wrapper.require_fields(("event",), WRAPPED, hint="" if "schema" in document else SNIPPET)
     stated = _related(wrapper, asserted)
     if not wrapper.has("pipeline"):
         return _text(tables_of_event(tree_of(document["event"]), stated), COMMENTS, place)
     event = plain_of(tree_of(document["event"]))
     carried = wrapper.table("pipeline").fields
-    return _text(tables_carried(carried, stated, lambda pipeline: plain_of(tree_of_pipeline(pipeline)), event), {}, place)
+    return _text(carried_tables(carried, stated, lambda pipeline: plain_of(tree_of_pipeline(pipeline)), event), {}, place)
 
 
 def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) -> str:
@@ -64,7 +64,7 @@ def _text(tables: Mapping[str, Any], comments: Mapping[str, str], place: str) ->
 
 
 def _document(data: bytes, place: str) -> Any:
-    """A table, or the list that json.dump makes of a named tuple."""
+    """Return the table in JSON, or the list that json.dump makes of a named tuple."""
     try:
         document = read_json(data, place)
     except NotJson:

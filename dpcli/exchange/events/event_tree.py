@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import ForeignTable, described
+from dpcli.exchange.foreign import ForeignTable, in_words
 from dpcli.file.toml.shown import escaped, shown
 
 Value = Any  # a number, a list of numbers, an EventTree, or a list of these
@@ -61,14 +61,14 @@ class EventTree(ForeignTable):
         """Return a number, which may be infinite. Raises InputError where the field holds none."""
         value = self.fields[field]
         if not is_number(value):
-            raise self.refused(f"expected {field} to be a number, found {described(value)}")
+            raise self.refused(f"expected {field} to be a number, found {in_words(value)}")
         return float(value)
 
     def event(self) -> EventTree:
         """Return the event inside."""
         value = self.fields["event"]
         if not isinstance(value, EventTree):
-            raise self.refused(f"expected event to be a DpEvent, found {described(value)}")
+            raise self.refused(f"expected event to be a DpEvent, found {in_words(value)}")
         return value
 
 
@@ -151,13 +151,13 @@ def _one_name(names: list[Any]) -> str:
 
 
 def _require_home(module: Any) -> None:
-    """A class of the same name elsewhere may mean something else."""
+    """Raise InputError for a class of another module, which may mean something else."""
     if module != HOME:
         raise InputError(f"expected an event of {HOME}, found one of {shown(module)}")
 
 
 def is_number(value: Any) -> bool:
-    """A number that a float holds, or an infinite one."""
+    """Return whether a value is a number that a float holds, or infinite."""
     return (type(value) is float and not math.isnan(value)) or (type(value) is int and abs(value) < 1e300)
 
 

@@ -1,4 +1,4 @@
-"""Events of one mechanism, and the entries that say the same.
+"""The conversion of events of one mechanism to entries, and back.
 
 dp-accounting states noise over C, the bound on one record's values; so does `noise_multiplier`, and the adjacency decides how far a
 record moves the sum: by C where it comes, goes or is zeroed, by 2 C where it is replaced. Its PLDAccountant counts so. Its RdpAccountant
@@ -17,10 +17,10 @@ from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.exchange.events.event_tree import EventTree, is_number
-from dpcli.exchange.rounded import above, below
+from dpcli.exchange.rounded import rounded_down, rounded_up
 
 Keys = dict[str, Any]
-EXACT = 1e-3  # noise parameters from here on are told by `keep` to 13 digits
+LEAST_OF_KEEP = 1e-3  # noise parameter, from which `keep` states it to 13 digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class RecordChange:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A class of events and a type of mechanism that say the same.
+    """A class of events and the type of mechanism that it means.
 
-    keys: of the event's fields, the entry's keys. fields: of the entry's keys, the event's fields; it takes what it has said out of the
-    keys, and what is left has no words in the event. Both raise InputError for what the other cannot say.
+    keys: makes the entry's keys of an event. fields: makes the event's fields of keys, and removes the keys that it used; the event cannot
+    express those that are left. Both raise InputError for what the other form cannot express.
     """
 
     type: str
@@ -58,13 +58,13 @@ def _noise_fields(name: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
         if "noise_multiplier" in keys:
             return {"noise_multiplier": keys.pop("noise_multiplier")}
         noise, sensitivity = keys.pop(name), keys.pop("sensitivity")
-        return {"noise_multiplier": below(Fraction(noise) * side.moved / Fraction(sensitivity))}
+        return {"noise_multiplier": rounded_down(Fraction(noise) * side.moved / Fraction(sensitivity))}
 
     return fields
 
 
-def _per_record(event: EventTree, side: RecordChange) -> None:
-    """A bare sensitivity is that of the whole unit; the event speaks of one record."""
+def _require_one_record(event: EventTree, side: RecordChange) -> None:
+    """Raise InputError for several records of a unit: the file's sensitivity is that of a unit, the event's that of one record."""
     if side.contributions > 1:
         raise event.refused(
             "it bounds what one record moves, not what several of one unit do: expected no max_contributions above 1"
@@ -72,29 +72,29 @@ def _per_record(event: EventTree, side: RecordChange) -> None:
 
 
 def _discrete_laplace_keys(event: EventTree, side: RecordChange) -> Keys:
-    _per_record(event, side)
+    _require_one_record(event, side)
     parameter = event.number("noise_parameter")
     if not 0.0 < parameter < math.inf:
         raise event.refused(f"expected noise_parameter > 0, found {parameter!r}: without noise nothing is private")
-    return {"scale": below(1 / Fraction(parameter)), "sensitivity": event.count("sensitivity") * side.moved}
+    return {"scale": rounded_down(1 / Fraction(parameter)), "sensitivity": event.count("sensitivity") * side.moved}
 
 
 def _discrete_laplace_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
     sensitivity = keys.pop("sensitivity")
     if sensitivity % side.moved:
         raise InputError("its sensitivity is odd: under replace-one it is twice the bound on one record, which is a whole number")
-    return {"noise_parameter": above(1 / Fraction(keys.pop("scale"))), "sensitivity": sensitivity // side.moved}
+    return {"noise_parameter": rounded_up(1 / Fraction(keys.pop("scale"))), "sensitivity": sensitivity // side.moved}
 
 
 def _discrete_gaussian_keys(event: EventTree, side: RecordChange) -> Keys:
-    _per_record(event, side)
+    _require_one_record(event, side)
     sensitivity = event.number("sensitivity") if "sensitivity" in event.fields else 1.0
     dimension = None if event.fields.get("dimension") is None else event.count("dimension")
     if dimension == 1 and sensitivity.is_integer():
-        moved: Keys = {"sensitivity": int(sensitivity), "dimension": 1}
+        bound: Keys = {"sensitivity": int(sensitivity), "dimension": 1}
     else:
-        moved = {"l2_sensitivity": sensitivity, **({} if dimension is None else {"dimension": dimension})}
-    return {"sigma": event.number("sigma"), **moved}
+        bound = {"l2_sensitivity": sensitivity, **({} if dimension is None else {"dimension": dimension})}
+    return {"sigma": event.number("sigma"), **bound}
 
 
 def _discrete_gaussian_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
@@ -107,17 +107,17 @@ def _response_keys(event: EventTree, side: RecordChange) -> Keys:
     if not 0 < probability < 1 or buckets < 2:
         raise event.refused("expected noise_parameter in (0, 1) and at least 2 buckets: 0 is no privacy, 1 no information")
     parameter = Fraction(probability)
-    keep = above(1 - parameter + parameter / buckets)
-    if parameter >= EXACT and keep < 1.0:
+    keep = rounded_up(1 - parameter + parameter / buckets)
+    if parameter >= LEAST_OF_KEEP and keep < 1.0:
         return {"keep": keep, "categories": buckets}
-    odds = above(buckets * (1 - parameter) / parameter)
+    odds = rounded_up(buckets * (1 - parameter) / parameter)
     return {"epsilon": math.log1p(odds) * (1.0 + 1e-15), "categories": buckets}
 
 
 def _response_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
     categories = keys.pop("categories", 2)
     if "keep" in keys:
-        parameter = below((1 - Fraction(keys.pop("keep"))) * categories / (categories - 1))
+        parameter = rounded_down((1 - Fraction(keys.pop("keep"))) * categories / (categories - 1))
     else:
         epsilon = keys.pop("epsilon")
         parameter = categories / (math.expm1(epsilon) + categories) * (1.0 - 1e-15) if epsilon < 700.0 else 0.0
@@ -127,7 +127,7 @@ def _response_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:
 
 
 def _stated(*names: str) -> Callable[[EventTree, RecordChange], Keys]:
-    """Return the keys of a guarantee that is stated: it is one record's."""
+    """Return a function that makes the keys of a stated guarantee, which is one record's."""
 
     def keys(event: EventTree, side: RecordChange) -> Keys:
         numbers = {name: event.number(name) for name in names}

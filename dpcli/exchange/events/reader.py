@@ -67,7 +67,7 @@ class EventReader:
         return merged(draft for each in events for draft in self.drafts(each, count))
 
     def sampled(self, event: EventTree, count: int, sample: Mapping[str, Any]) -> tuple[Draft, ...]:
-        """Whatever runs on one sample: an entry with that sampling, a composed one where there are several."""
+        """Return the entry that runs on one sample, a composed one where several mechanisms do."""
         inner = self.drafts(event.event())
         if any(_has_sample(draft) for draft in inner):
             raise event.refused("expected no sample of a sample: state the one rate at which a record is in the inner one")
@@ -122,7 +122,7 @@ def _has_sample(draft: Draft) -> bool:
 
 
 def merged(drafts: Iterator[Draft]) -> tuple[Draft, ...]:
-    """Neighbours that differ in their steps alone, as one."""
+    """Join neighbours that differ in their steps alone."""
     groups = [list(group) for _, group in groupby(drafts, key=lambda draft: repr(replace(draft, steps=1)))]
     return tuple(replace(group[0], steps=sum(draft.steps for draft in group)) for group in groups)
 
@@ -148,7 +148,7 @@ def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
 
 
 def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
-    """Tables with names: the type, and a number where several entries have it; parts stand before what names them."""
+    """Yield tables named by type, with a number where several share it; parts come before the entries that name them."""
     ordered = [each for draft in drafts for each in _with_parts(draft)]
     own = {"sample": "own"} if sum(draft.sample is not None for draft in ordered) > 1 else {}  # each event draws its own
     often = Counter(draft.type for draft in ordered)

@@ -109,7 +109,7 @@ def state_in(checkpoint: Any) -> OpacusState:
 
 
 def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
-    """Every accountant's state, with the key at which it is."""
+    """Yield every accountant's state with the key that holds it."""
     left: list[tuple[str, Any]] = [("the top", checkpoint)]
     seen: set[int] = set()
     while left:
@@ -168,7 +168,7 @@ def _phase(entry: Any, place: int) -> Phase:
 
 
 def _unwrapped(value: Any) -> Any:
-    """A number of numpy as the float that it is; anything else as it stands."""
+    """Return the float of a numpy number; any other value unchanged."""
     if not isinstance(value, Inert) or not value.name.endswith("multiarray scalar") or len(value.arguments) != 2:
         return value
     kind, data = value.arguments

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcli.base.errors import InputError
-from dpcli.exchange.foreign import Asserted, file_of, tables_carried
+from dpcli.exchange.foreign import Asserted, carried_tables, file_of
 from dpcli.exchange.opacus.accountant import OpacusState, Phase
 from dpcli.exchange.rounded import rate_of
 from dpcli.exchange.schedule_csv import merged_stages, staged_entry, wrapped
@@ -117,7 +117,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
             raise InputError(
                 f"expected --sampling poisson, or none: dpcli export wrote how batches were drawn beside the history, found {sampling}"
             )
-        return tables_carried(state.carried, asserted, lambda pipeline: state_of(pipeline, state.mechanism).phases, state.phases)
+        return carried_tables(state.carried, asserted, lambda pipeline: state_of(pipeline, state.mechanism).phases, state.phases)
     if sampling == "shuffle" and not all(map(_whole_passes, state.phases[:-1])):
         raise InputError(
             "expected phases of whole passes, but for the last, where batches are of a shuffled order: found one that ends within a pass, "

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from dpcli.base.errors import InputError
-from dpcli.cli.options import emit, output_options, refuse
-from dpcli.cli.outputs import parted
+from dpcli.cli.options import emit, output_options, refuse_flags
+from dpcli.cli.outputs import split_pictures
 from dpcli.cli.printing import show
 
 
 def _file_or_name(_: click.Context, __: click.Parameter, typed: str) -> list[str]:
-    """Pipeline files and folders beside the names that dpcli explain knows; where no name fits, the shell's own files."""
+    """Complete names that dpcli explain knows, and pipeline files; where no name fits, the shell completes files."""
     from dpcli.explain.lookup import words
     from dpcli.file.pipeline.key_places import tables
     from dpcli.lint.catalogue import codes
@@ -75,19 +75,19 @@ def command(
     if demo:
         if file is not None:
             raise InputError(f"--demo: expected no file and no name with it, found {file!r}")
-        refuse("--demo", delta=delta, prior=priors or None)
-        return _play(epsilon, trials, seed, format_, outputs)
-    refuse("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
+        refuse_flags("--demo", delta=delta, prior=priors or None)
+        return _play_demo(epsilon, trials, seed, format_, outputs)
+    refuse_flags("a file or a name; it belongs to --demo", epsilon=epsilon, trials=trials, seed=seed)
     if file is None:
         raise InputError("expected FILE, NAME or --demo")
     if of is not None:
-        return _queries(file, of, format_, outputs, delta=delta, prior=priors or None)
+        return _explain_queries(file, of, format_, outputs, delta=delta, prior=priors or None)
     if not _is_file(file):
         from dpcli.explain.lookup import picture
 
         text = None if format_ == "table" else format_
-        refuse("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
-        show(_explained(file) + "\n")
+        refuse_flags("the name of a rule or a term", delta=delta, prior=priors or None, format=text, output=outputs or None)
+        show(_explanation(file) + "\n")
         if (drawn := picture(file)) is not None:
             from dpcli.cli.picture import show as show_picture
 
@@ -98,7 +98,7 @@ def command(
     from dpcli.disclosure.documents.meaning import document
     from dpcli.lint.run import checked_load
 
-    if pictures := parted(outputs)[0]:
+    if pictures := split_pictures(outputs)[0]:
         raise InputError(
             f"--output: expected a format of documents, found {pictures[0]!r}; dpcli plot trade-off {file} draws the file"
         )
@@ -107,11 +107,11 @@ def command(
     return emit(document(account, result, diagnostics), format_, outputs)
 
 
-def _explained(name: str) -> str:
+def _explanation(name: str) -> str:
     """Return what the tables say of a name, and what its command does. Raises InputError where neither has it."""
     from dpcli.explain.lookup import explain
 
-    about = _command(name)
+    about = _command_help(name)
     try:
         return "\n\n".join(filter(None, (explain(name), about)))
     except InputError:
@@ -120,8 +120,8 @@ def _explained(name: str) -> str:
         return about
 
 
-def _command(name: str) -> str:
-    """The short help of a command, such as "budget init", and where there is more; "" where no command has this name."""
+def _command_help(name: str) -> str:
+    """Return the short help of a command, such as "budget init", and its manual page; "" for other names."""
     from dpcli.base.lazy import load
     from dpcli.base.registry import COMMANDS
     from dpcli.cli.groups import Commands, LazyGroup
@@ -129,8 +129,9 @@ def _command(name: str) -> str:
     words, target, does = name.split(), "", ""
     table: Commands = COMMANDS
     for word in words:
-        group = load(target) if target else None
-        table = table if group is None else group.table if isinstance(group, LazyGroup) else {}
+        if target:
+            group = load(target)
+            table = group.table if isinstance(group, LazyGroup) else {}
         if word not in table:
             return ""
         target, does = table[word]
@@ -139,23 +140,23 @@ def _command(name: str) -> str:
     return f"{called}: {does}\n\n{called} --help lists its options. Manual page: {page}, which dpcli man DIRECTORY writes."
 
 
-def _queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
+def _explain_queries(word: str, file: str, format_: str, outputs: tuple[str, ...], **flags: object) -> int:
     if word != "query":
         raise click.UsageError(f"expected one FILE or NAME, or query FILE, found {word} {file}")
     from dpcli.release.documents.release import explained
     from dpcli.release.release_plan import plan_of
 
-    refuse("explain query", **flags)
+    refuse_flags("explain query", **flags)
     return emit(explained(plan_of(file)), format_, outputs)
 
 
-def _play(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
-    """The demonstration: the picture and then the numbers, in a terminal; one document in other formats."""
+def _play_demo(epsilon: float | None, trials: int | None, seed: int | None, format_: str, outputs: tuple[str, ...]) -> int:
+    """Play the demonstration: print the picture and the numbers, or one document in another format."""
     from dpcli.cli.picture import show as show_picture
     from dpcli.explain.demo import chart, demo
     from dpcli.explain.documents.demo import document
 
-    pictures, documents = parted(outputs)
+    pictures, documents = split_pictures(outputs)
     result = demo(1.0 if epsilon is None else epsilon, 1000 if trials is None else trials, 1 if seed is None else seed)
     drawn = chart(result)
     if pictures:

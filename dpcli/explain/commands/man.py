@@ -47,7 +47,7 @@ def command(directory: str) -> None:
 
 
 def pages() -> dict[str, str]:
-    """Every page, by file name."""
+    """Return every page by its file name."""
     files = {"pipeline": _pipeline_page, "policy": _policy_page, "schedule": _schedule_page}
     result = {"dpcli.1": _main_page()} | {f"dpcli-{name}.5": made() for name, made in files.items()}
     context = _context()
@@ -102,7 +102,7 @@ def _context() -> click.Context:
 
 
 def _command_pages(words: str, command: click.Command, parent: click.Context) -> dict[str, str]:
-    """The page of a command, and those of its subcommands where it is a group. words: as it is typed."""
+    """Return the pages of a command and its subcommands. words: the command as it is typed."""
     context = click.Context(command, parent=parent, info_name=words.rpartition(" ")[2])
     command._help_option = None  # click keeps the one that was made for whoever asked first, under other names perhaps
     table = command.table if isinstance(command, LazyGroup) else {}
@@ -192,7 +192,7 @@ def _example() -> str:
 
 
 def _tables(top: Members) -> tuple[ManualSection, ...]:
-    """A section for each table of a file."""
+    """Return a section for each table of a file."""
     return tuple(ManualSection(place.title, _paragraphs(place.doc), _keys(place.members)) for place in tables(top))
 
 

@@ -14,7 +14,7 @@ AT = f"{100 * CONFIDENCE:g} %"
 
 
 def document(demo: Demo, picture: Chart) -> Document:
-    """Everything that `dpcli explain --demo` says, but for the picture in a terminal."""
+    """Return everything that `dpcli explain --demo` says, except the picture in a terminal."""
     return Document(
         headline=f"a count with Laplace noise at epsilon = {demo.epsilon:g}: the best guess is right {_percent(demo.guessed.exact)} of "
         f"the time; under any ({demo.epsilon:g}, 0)-DP mechanism, at most {_percent_up(demo.guessed_bound)}",
@@ -28,7 +28,7 @@ def document(demo: Demo, picture: Chart) -> Document:
 
 
 def data(demo: Demo) -> dict[str, Any]:
-    """The machine form dpcli/demo/v1; numbers unrounded."""
+    """Return the JSON document dpcli/demo/v1; numbers unrounded."""
     return {
         "schema": "dpcli/demo/v1",
         "mechanism": {"type": "laplace", "scale": demo.scale, "sensitivity": 1.0, "epsilon": demo.epsilon},
@@ -103,7 +103,7 @@ def _notes(demo: Demo) -> tuple[str, ...]:
 
 
 def _sheet(demo: Demo) -> Sheet:
-    """A row per threshold."""
+    """Return a row per threshold."""
     rates = ("false_positive_rate", "true_positive_rate")
     ends = ("exact", "measured", "lower", "upper")
     columns = ("threshold", *(f"{rate}_{end}" for rate in rates for end in ends), "true_positive_rate_bound_upper")

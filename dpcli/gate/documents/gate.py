@@ -12,7 +12,7 @@ from dpcli.base.rounding import up
 from dpcli.document.document import Check, Document, Finding, Level, Sheet, Suppression, Table, Value
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.shown import key_text
-from dpcli.gate.bases import form, waiver_data
+from dpcli.gate.bases import base_form, waiver_data
 from dpcli.gate.blame import edits_in_words
 from dpcli.gate.verdicts import (
     CONDITIONS,
@@ -22,7 +22,7 @@ from dpcli.gate.verdicts import (
     Condition,
     Gated,
     Judged,
-    JudgedTogether,
+    JudgedSum,
     Pardon,
     Verdict,
 )
@@ -54,9 +54,9 @@ def document(gated: Gated) -> Document:
         data={
             "schema": "dpcli/gate/v1",
             "verdict": verdict,
-            "files": [_data(file) for file in gated.files],
-            "together": [_together(one) for one in gated.together],
-            "policy": _policy(gated),
+            "files": [_file_data(file) for file in gated.files],
+            "together": [_sum_data(one) for one in gated.together],
+            "policy": _policy_data(gated),
             "exit_code": EXIT_CODES[verdict],
         },
         verdict=COLOURS.get(verdict, verdict),
@@ -68,7 +68,7 @@ def document(gated: Gated) -> Document:
         findings=(*(f for file in judged for f in _findings(file)), *(_notice(gated, notice) for notice in gated.notices)),
         checks=tuple(checks),
         exit_code=EXIT_CODES[verdict],
-        records=[*map(_data, gated.files), *map(_together, gated.together)],
+        records=[*map(_file_data, gated.files), *map(_sum_data, gated.together)],
         marker="dpcli:gate",
         sheet=Sheet(SHEET, tuple(_sheet_row(file) for file in judged)),
         log=tuple(f"{file.path}: {WORDS[file.verdict]}: {_summary(file)}" for file in judged if file.account is not None),
@@ -101,11 +101,11 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
     yield Table("files", columns, tuple(_row(file) for file in judged), frozenset({2, 3, 4, 5, 6}))
     rows = tuple((f.path, c.name, WORDS[c.verdict], c.message) for f in judged for c in f.conditions)
     yield Table("conditions", ("file", "condition", "verdict", "why"), rows)
-    changes = tuple(row for file in judged for row in _changes(file))
+    changes = tuple(row for file in judged for row in _change_rows(file))
     yield Table(
         "what each change costs, made alone to the base", ("file", "change", "epsilon", "effect"), changes, frozenset({2, 3})
     )
-    waivers = tuple(_waiver(f, c, c.pardon) for f in judged for c in f.conditions if c.pardon is not None)
+    waivers = tuple(_waiver_row(f, c, c.pardon) for f in judged for c in f.conditions if c.pardon is not None)
     names = ("file", "rule", "up to", "approver", "expires", "days left", "written in", "reason")
     yield Table("waivers in force", names, waivers, frozenset({2, 5}), folded=True)
 
@@ -113,12 +113,12 @@ def _tables(judged: Sequence[Judged]) -> Iterator[Table]:
 def _row(file: Judged) -> tuple[str, ...]:
     warned = file.account is None and any(condition.verdict == "warn" for condition in file.conditions)
     word = WORDS["warn" if warned and file.verdict == "pass" else file.verdict]
-    if isinstance(file, JudgedTogether) and file.uncapped is not None:
+    if isinstance(file, JudgedSum) and file.uncapped is not None:
         return (word, file.path, "-", up(file.uncapped.upper), "-", "-", f"{file.uncapped.delta!r}")
     if file.account is None or file.account.budget is None:
         return (word, file.path, "-", "-", "-", "-", "-")
     cap = file.account.budget
-    before, change = ("-", "-") if file.base is None or file.now is None else (up(file.base.epsilon), _change(file))
+    before, change = ("-", "-") if file.base is None or file.now is None else (up(file.base.epsilon), _increase(file))
     limit = ("-", f"{file.account.delta!r}") if cap.epsilon is None else (f"{cap.epsilon.cap!r}", f"{cap.epsilon.delta!r}")
     if cap.epsilon is None and cap.rho is not None:
         limit = (f"rho {cap.rho.cap!r}", limit[1])
@@ -128,7 +128,7 @@ def _row(file: Judged) -> tuple[str, ...]:
 def _sheet_row(file: Judged) -> tuple[Value, ...]:
     before = None if file.base is None else file.base.epsilon
     increase = None if before is None or file.now is None else file.now - before
-    account = file.uncapped if isinstance(file, JudgedTogether) and file.uncapped is not None else file.account
+    account = file.uncapped if isinstance(file, JudgedSum) and file.uncapped is not None else file.account
     if account is None:
         return (file.path, file.verdict, before, None, increase, *[None] * 6)
     cap, privacy = account.budget, account.pipeline.privacy
@@ -138,33 +138,37 @@ def _sheet_row(file: Judged) -> tuple[Value, ...]:
     return (file.path, file.verdict, before, account.upper, increase, *caps, *stated)
 
 
-def _change(file: Judged) -> str:
+def _increase(file: Judged) -> str:
     assert file.base is not None and file.now is not None
     return _signed(file.now - file.base.epsilon)
 
 
 def _signed(x: float) -> str:
-    return "-" if math.isnan(x) else f"+{up(x)}" if x > 0.0 else up(x)
+    if math.isnan(x):
+        return "-"
+    return f"+{up(x)}" if x > 0.0 else up(x)
 
 
-def _changes(file: Judged) -> Iterator[tuple[str, ...]]:
+def _change_rows(file: Judged) -> Iterator[tuple[str, ...]]:
     for one in (one for one in file.changes if not one.change.free or one.change.edits[0].path[0] == "mechanism"):
         epsilon = "-" if one.epsilon is None else up(one.epsilon)
         yield (file.path, edits_in_words(one), epsilon, one.reason or _signed(one.increase))
 
 
-def _waiver(file: Judged, condition: Condition, pardon: Pardon) -> tuple[str, ...]:
+def _waiver_row(file: Judged, condition: Condition, pardon: Pardon) -> tuple[str, ...]:
     waiver = pardon.waiver
-    where = "policy" if pardon.external else "file (new)" if pardon.new else "file"
+    place = "policy" if pardon.external else "file"
+    if pardon.new and not pardon.external:
+        place += " (new)"
     bound = "-" if waiver.epsilon is None else f"{waiver.epsilon!r}"
     until, left = waiver.expires.isoformat(), str(pardon.days)
-    return (file.path, condition.name, bound, waiver.approver, until, left, where, " ".join(waiver.reason.split()))
+    return (file.path, condition.name, bound, waiver.approver, until, left, place, " ".join(waiver.reason.split()))
 
 
-def _data(file: Judged) -> dict[str, Any]:
+def _file_data(file: Judged) -> dict[str, Any]:
     common = {
         "verdict": file.verdict,
-        "conditions": [_condition(c) for c in file.conditions],
+        "conditions": [_condition_data(c) for c in file.conditions],
         "base_epsilon": file.base.epsilon if file.base else None,
         "epsilon_at_base_delta": file.now,
         "changes": [priced_data(one) for one in file.changes],
@@ -176,11 +180,11 @@ def _data(file: Judged) -> dict[str, Any]:
     return {
         **{key: account[key] for key in ("pipeline", "statement", "delta", "result", "budget", "diagnostics")},
         **common,
-        "base_form": form(file.own or file.account.pipeline, file.account.pipeline),
+        "base_form": base_form(file.own or file.account.pipeline, file.account.pipeline),
     }
 
 
-def _together(one: JudgedTogether) -> dict[str, Any]:
+def _sum_data(one: JudgedSum) -> dict[str, Any]:
     """Return the entry of a sum, as a file has one, with the files that are in it."""
     common = {
         "datasets": list(one.datasets),
@@ -188,7 +192,7 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
         "premise": _premise(),
         "path": one.at,
         "verdict": one.verdict,
-        "conditions": [_condition(c) for c in one.conditions],
+        "conditions": [_condition_data(c) for c in one.conditions],
         "base_epsilon": one.base.epsilon if one.base else None,
     }
     account = one.account or one.uncapped
@@ -200,12 +204,12 @@ def _together(one: JudgedTogether) -> dict[str, Any]:
 
 def _premise() -> str:
     """Return what must be true for a sum over files to hold; accounts of one file load nothing for it."""
-    from dpcli.analysis.together import FIXED
+    from dpcli.analysis.dataset_sum import FIXED
 
     return FIXED
 
 
-def _condition(condition: Condition) -> dict[str, Any]:
+def _condition_data(condition: Condition) -> dict[str, Any]:
     line, column = condition.place
     common: dict[str, Any] = {
         "name": condition.name,
@@ -223,7 +227,7 @@ def _condition(condition: Condition) -> dict[str, Any]:
     return {**common, "waiver": waiver}
 
 
-def _policy(gated: Gated) -> dict[str, Any] | None:
+def _policy_data(gated: Gated) -> dict[str, Any] | None:
     return None if gated.policy is None else {"path": gated.policy, "warnings": [notice.message for notice in gated.notices]}
 
 
@@ -249,13 +253,13 @@ def _repeated(one: Diagnostic, file: Judged) -> bool:
 
 
 def _finding(file: Judged, condition: Condition) -> Finding:
-    from dpcli.lint.catalogue import address, in_short, rule
+    from dpcli.lint.catalogue import link_to_source, rule, summary_of
 
     pardon = condition.pardon
     lint = condition.name.startswith("DP")
     level = LEVELS.get(condition.verdict, "warning" if pardon is not None and pardon.new else "note")
     return Finding(
-        file.at if isinstance(file, JudgedTogether) else file.path,
+        file.at if isinstance(file, JudgedSum) else file.path,
         condition.name if lint else f"gate/{condition.name}",
         level,
         condition.message,
@@ -263,8 +267,8 @@ def _finding(file: Judged, condition: Condition) -> Finding:
         title=rule(condition.name).title if lint else _title(condition),
         key=condition.message.partition(": ")[0] if lint else key_text(condition.key),
         suppression=None if pardon is None else Suppression(_justification(pardon), pardon.external),
-        help=in_short(condition.name) if lint else _meaning(condition),
-        link=address(condition.name) if lint else "",
+        help=summary_of(condition.name) if lint else _meaning(condition),
+        link=link_to_source(condition.name) if lint else "",
     )
 
 

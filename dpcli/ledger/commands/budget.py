@@ -121,9 +121,9 @@ def with_delta_judged(document: Document, ledger: Ledger, pipeline: Pipeline, pa
 def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, and draw the picture to each output that is one."""
     from dpcli.cli.options import emit
-    from dpcli.cli.outputs import parted
+    from dpcli.cli.outputs import split_pictures
 
-    pictures, documents = parted(outputs)
+    pictures, documents = split_pictures(outputs)
     if pictures:
         from dpcli.cli.picture import show
 

@@ -37,7 +37,7 @@ def show(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...
         return emit_pictured(document, lambda: picture(book), format_, outputs)
 
 
-@subcommand("log", ledger_argument, dataset_option, output_options("table", "records", kept=True))
+@subcommand("log", ledger_argument, dataset_option, output_options("table", "records", outlives_errors=True))
 def log(ledger: str, dataset: str | None, **output: Any) -> int:
     """List every entry of LEDGER: what, which run, what it cost, who, when (by the writer's clock) and why."""
     from dpcli.ledger.documents import ledger_entries
@@ -46,7 +46,7 @@ def log(ledger: str, dataset: str | None, **output: Any) -> int:
         return emit(ledger_entries.log(book), **output)
 
 
-@subcommand("export", ledger_argument, dataset_option, output_options("json", "records", kept=True))
+@subcommand("export", ledger_argument, dataset_option, output_options("json", "records", outlives_errors=True))
 def export(ledger: str, dataset: str | None, **output: Any) -> int:
     """Print every entry of LEDGER in full.
 
@@ -59,7 +59,7 @@ def export(ledger: str, dataset: str | None, **output: Any) -> int:
         return emit(ledger_entries.export(book), **output)
 
 
-@subcommand("anchor", ledger_argument, dataset_option, output_options("json", kept=True))
+@subcommand("anchor", ledger_argument, dataset_option, output_options("json", outlives_errors=True))
 def anchor(ledger: str, dataset: str | None, **output: Any) -> int:
     """Print the number and hash of the last entry of LEDGER. Keep it where the ledger is not (the repository of the pipeline, say):
     no chain can tell by itself that it was restored from a backup, and `verify --anchor` can."""

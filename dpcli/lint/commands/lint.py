@@ -61,12 +61,12 @@ def command(
     from dpcli.file.pipeline.read import unfolded
     from dpcli.lint.catalogue import scope_of
     from dpcli.lint.documents.lint import exit_code, first_error, render
-    from dpcli.lint.run import is_own
+    from dpcli.lint.run import is_lintable
 
     if not files and ledger is None:
         raise click.UsageError("expected FILES or --ledger, found neither")
     scope = scope_of(select, ignore)
-    given, files = files, unfolded(files, is_own)
+    given, files = files, unfolded(files, is_lintable)
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
     refused = [file for file in files if fix and not _mend(file, given)]

@@ -24,7 +24,7 @@ def diagnostic_data(d: Diagnostic) -> dict[str, Any]:
 
 def finding(d: Diagnostic) -> Finding:
     """Return a diagnostic as CI systems show it."""
-    from dpcli.lint.catalogue import address, in_short, words
+    from dpcli.lint.catalogue import entry_of, link_to_source, summary_of
 
     return Finding(
         d.path,
@@ -33,19 +33,19 @@ def finding(d: Diagnostic) -> Finding:
         f"{d.key}: {d.message}" if d.key else d.message,
         d.line,
         d.column,
-        words(d.rule).title,
+        entry_of(d.rule).title,
         d.key,
-        help=in_short(d.rule),
-        link=address(d.rule),
+        help=summary_of(d.rule),
+        link=link_to_source(d.rule),
     )
 
 
-def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], decides: bool = True) -> Document:
-    """Return the document with what rules say of it in every form. decides: whether an error makes a pass exit code 1."""
+def with_diagnostics(document: Document, diagnostics: tuple[Diagnostic, ...], sets_exit_code: bool = True) -> Document:
+    """Return the document with the findings in every form. sets_exit_code: whether an error makes exit code 0 a 1."""
     if not diagnostics:
         return document
     unsound = any(d.severity == "error" for d in diagnostics)
-    code = document.exit_code or int(unsound and decides)
+    code = document.exit_code or int(unsound and sets_exit_code)
     return replace(
         document,
         exit_code=code,

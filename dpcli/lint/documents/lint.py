@@ -1,9 +1,9 @@
-"""Lint findings as a document, and for people: each with its source line and caret. Loads nothing heavy: lint is to be fast."""
+"""Lint findings as text, each with its source line and caret, and as a document. Imports nothing heavy: lint is to be fast."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from dpcli.document.document import Check, Document, Finding, Sheet, Table, visible
 from dpcli.file.toml.findings import Diagnostic, render_all
@@ -30,9 +30,11 @@ def left_out(left: Mapping[str, int]) -> str:
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
-    """2 where a file cannot be read as a pipeline, 1 where there is an error, else 0."""
+    """Return 2 where a file cannot be read as a pipeline, 1 where there is an error, else 0."""
     errors = [d.rule for d in diagnostics if d.severity == "error"]
-    return 2 if any(rule <= "DP005" for rule in errors) else 1 if errors else 0
+    if any(rule <= "DP005" for rule in errors):
+        return 2
+    return 1 if errors else 0
 
 
 def first_error(diagnostics: Sequence[Diagnostic]) -> str:
@@ -44,15 +46,18 @@ def first_error(diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def document(
-    paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None, unmended: bool = False
+    paths: Sequence[str], diagnostics: Sequence[Diagnostic], left: Mapping[str, int] | None = None, repair_refused: bool = False
 ) -> Document:
-    """Everything that `dpcli lint` says about several files.
+    """Return everything that `dpcli lint` says about several files.
 
-    left: of which rules how many findings were not to be told, which every format says. unmended: whether a repair was refused.
+    left: how many findings of each rule were left out, which every format says. repair_refused: whether a file could not be mended.
     """
     left = left or {}
     errors = [d for d in diagnostics if d.severity == "error"]
-    code = max(exit_code(diagnostics), 2 if unmended else 0)
+    code = max(exit_code(diagnostics), 2 if repair_refused else 0)
+    verdict: Literal["pass", "warn", "fail"] = "warn" if diagnostics else "pass"
+    if errors:
+        verdict = "fail"
     columns = ("place", "severity", "rule", "key", "message")
     rows = tuple((f"{d.path}:{d.line}:{d.column}", d.severity, d.rule, d.key, d.message) for d in diagnostics)
     notes = tuple((rule, left_out({rule: count})) for rule, count in left.items())
@@ -67,7 +72,7 @@ def document(
             "diagnostics": [diagnostic_data(d) for d in diagnostics],
             "exit_code": code,
         },
-        verdict="fail" if errors else "warn" if diagnostics else "pass",
+        verdict=verdict,
         tables=(Table("findings", columns, rows),) if rows else (),
         findings=(*map(finding, diagnostics), *(Finding(".", rule, "note", text) for rule, text in notes)),
         checks=(
@@ -84,7 +89,7 @@ def document(
 
 
 def _record(rule: str, text: str) -> dict[str, Any]:
-    """In the form of a diagnostic."""
+    """Return a record in the form of a diagnostic."""
     return {**diagnostic_data(Diagnostic(rule, "warning", text, ".")), "severity": "note"}
 
 

@@ -9,7 +9,7 @@ from dpcli.base.registry import CHART_FORMATS, PLOTS
 from dpcli.cli.completion import complete_kind
 from dpcli.cli.options import accounting_options
 from dpcli.cli.picture import destination, progress, show
-from dpcli.cli.printing import complain, heard
+from dpcli.cli.printing import complain, standard_error
 
 
 @click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")
@@ -66,7 +66,7 @@ def command(
         chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, report), diagnostics)
     show(chart, format_, outputs)
     for path in () if click.get_current_context().obj.quiet else places:  # nothing is on standard output then
-        with heard():
+        with standard_error():
             click.echo(f"wrote {path}", err=True)
     if any(result.severity == "error" for result in diagnostics):
         complain(first_error(diagnostics))

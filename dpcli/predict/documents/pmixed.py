@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dpcli.analysis.budget_verdict import OVER
 from dpcli.analysis.documents.account import headline
-from dpcli.analysis.rho import OVER
 from dpcli.base.rounding import up
 from dpcli.document.chart import Axis, Chart, Line, Points, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value, visible

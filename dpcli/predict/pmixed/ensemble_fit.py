@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dpcli.analysis.budget_verdict import OVER
 from dpcli.analysis.calibrate import calibrate
-from dpcli.analysis.rho import OVER
 from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.shard_models import cut, private_texts, public_side, rehearsed, sharded, taught, tuning

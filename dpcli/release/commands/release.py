@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpcli.cli.options import each_once, emit, output_options, write
-from dpcli.cli.outputs import keep, ledger_files, parted, require_writable
+from dpcli.cli.outputs import ledger_files, protect, require_writable, split_pictures
 from dpcli.cli.printing import show
 from dpcli.sessions.commands.predicting import charged_ledger
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--key", metavar="KEY", help="Key of the charge in the ledger, once for each release. Made up where absent.")
 @charged_ledger("Charge this ledger before the data are touched.")
 @click.option("--parquet", metavar="PATH", help="Also write the answers to PATH, as parquet.")
-@output_options("table", "total", "records", "pictures", careful=True)
+@output_options("table", "total", "records", "pictures", spares_data=True)
 def command(
     file: str,
     compare: bool,
@@ -59,7 +59,7 @@ def command(
 
     plan = plan_of(file)
     places = [*(output.partition("=")[2] for output in outputs), *([] if parquet is None else [parquet])]
-    keep((*kept_files(plan), *(() if ledger is None else ledger_files(ledger))))
+    protect((*kept_files(plan), *(() if ledger is None else ledger_files(ledger))))
     each_once(places)
     require_writable(places)
     if compare:
@@ -92,7 +92,7 @@ def _compared(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:
     from dpcli.release.documents.stability import document, domains, picture
     from dpcli.release.stability.mode_comparison import comparison_of
 
-    pictures, documents = parted(outputs)
+    pictures, documents = split_pictures(outputs)
     comparison = comparison_of(plan.queries, plan.path)
     drawn = picture(comparison)
     if pictures:
