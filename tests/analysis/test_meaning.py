@@ -301,7 +301,7 @@ def test_disjoint_parts_have_the_largest_of_their_profiles() -> None:
     grid = np.linspace(0.2, 2.0, 19)
     curve, curves = profile(whole, grid), [profile(one, grid) for one in alone]
     assert curve.upper == pytest.approx(np.max([one.upper for one in curves], axis=0), rel=1e-6, abs=1e-12)
-    assert curve.close
+    assert curve.is_narrow()
     same_as_account(whole)
 
 
