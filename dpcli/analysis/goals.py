@@ -18,8 +18,7 @@ from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import np
-from dpcli.numerics.closed.normal import gaussian_delta
-from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.closed.normal import mu_of_pure
 
 POINTS, ROUNDS = 9, 5  # of the profile at a time, over all slopes first, then around the best one
 ROUNDED = 1.0 + 1e-12
@@ -139,7 +138,7 @@ def _mu(mechanism: Mechanism) -> float:
                 f"no finite mu is known for {type(mechanism).__name__}, "
                 f"neither Gaussian noise on all records, whose mu sampling does not lower, nor pure: {error}"
             ) from None
-        return mu_of_pure(pure)
+        return mu_of_pure(pure) if pure > 0.0 else 0.0
 
 
 def _pure(mechanism: Mechanism) -> float:
@@ -147,17 +146,6 @@ def _pure(mechanism: Mechanism) -> float:
         return mechanism.approx_dp(0.0)
     except NotRepresentable:
         return math.inf
-
-
-def mu_of_pure(epsilon: float) -> float:
-    """The least mu, from above, whose Gaussian's advantage is tanh(epsilon / 2); inf where that is 1 to the last digit."""
-    wanted = math.tanh(0.5 * epsilon)
-    if wanted >= 1.0 - 1e-15:
-        return math.inf
-    if wanted <= 0.0:
-        return 0.0
-    # delta(0) is at most mu / sqrt(2 pi)
-    return bracket_root(lambda mu: wanted - gaussian_delta(mu, 0.0)[0], wanted, 20.0, rtol=1e-14)[1] * ROUNDED
 
 
 def goal_of(

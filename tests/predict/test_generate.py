@@ -544,8 +544,9 @@ def model():
         ("Model.next_token = lambda self, contexts: np.full((1, 256), np.nan)", "no numbers"),
         ("Model.next_token = lambda self, contexts: 1 / 0", "raised ZeroDivisionError"),
         ("Own.ids = lambda self, text: None", "generate.tokenizer: raised TypeError"),
-        ("Own.text = lambda self, ids: 1 / 0", "generate.tokenizer: raised ZeroDivisionError"),
+        ("Own.text = lambda self, ids: 1 / 0", "generate.tokenizer: token 0 of the model's 256: raised ZeroDivisionError"),
         ("Own.text = lambda self, ids: None", "expected text of tokens, found NoneType"),
+        ("Own.text = lambda self, ids: bytes(ids).decode('ascii')", "token 128 of the model's 256: raised UnicodeDecodeError"),
     ],
 )
 def test_a_model_that_fails_on_public_contexts_is_refused_in_words(
@@ -556,4 +557,32 @@ def test_a_model_that_fails_on_public_contexts_is_refused_in_words(
     (folder / "notes.py").write_text(f"{NOTES}\n{own}\n{body}\n")
     result = dpcli("generate", "notes.toml", folder=folder)
     assert result.code == 2, result.err
-    assert message in result.err and not (folder / "out" / "texts.jsonl").exists()
+    assert message in result.err and not (folder / "out").exists()  # before the charge
+
+
+@pytest.mark.parametrize(("method", "refused"), [("difference", False), ("logits", True)])
+def test_a_token_that_the_public_context_rules_out_needs_a_text_where_private_ones_alone_count(
+    method: str, refused: bool, folder: Path
+) -> None:
+    own = """
+class Own(ByteVocabulary):
+    def text(self, ids):
+        return bytes(ids).decode("ascii")
+
+class Odd(Model):
+    def next_token(self, contexts):
+        found = super().next_token(contexts)
+        found[:, 128:] = -np.inf
+        return found
+
+def model():
+    return Odd(), Own()
+"""
+    (folder / "notes.py").write_text(NOTES + own)
+    plan = edited(folder, ("batches = 2", f'batches = 2\nmethod = "{method}"'))
+    if refused:
+        with pytest.raises(InputError, match="token 128 of the model's 256"):
+            write_texts(plan, texts=1)
+        assert not (folder / "out").exists()
+    else:
+        assert len(write_texts(plan, texts=1).written) == 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan
 from dpcli.predict.decode.private_tokens import PrivateTurns
-from dpcli.predict.decode.text_writer import Writer, Written, batches, frame_of, require_same_answers
+from dpcli.predict.decode.text_writer import Writer, Written, batches, frame_of, require_usable
 from dpcli.predict.models.model_answers import Vocabulary, content_of, spoken
 from dpcli.predict.models.model_loading import language_model
 from dpcli.predict.prediction_session import (
@@ -79,8 +79,7 @@ def write_texts(
     generate, path = plan.generate, plan.path
     model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
     frame = frame_of(generate, model, vocabulary)
-    place = f"{path}: generate.model"
-    require_same_answers(model, frame, place)
+    require_usable(generate, model, vocabulary, frame, path)
     with exclusive(plan.folder):
         private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         inputs = {"private texts": fingerprint({"contexts": private}), "model": content_of(model)}
@@ -93,7 +92,8 @@ def write_texts(
         )
         require_count_of(kept, len(whole_lines(kept)), budget)  # the next one begins a line
         turns = [PrivateTurns(plan.test, count) for count in tokens] if plan.test is not None else []
-        writer = Writer(model, plan.clipping, frame.prompt, generate.method == "difference", generate.tokens, vocabulary.end, place)
+        differences, place = generate.method == "difference", f"{path}: generate.model"
+        writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
         writing = Writing(plan, writer, vocabulary, private, turns, budget, kept, stream)
         left = max(1, plan.texts - budget.taken())
         written = writing.texts(left if texts is None else texts, texts is not None, report)

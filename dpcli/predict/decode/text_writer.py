@@ -23,7 +23,7 @@ from dpcli.predict.models.model_answers import (
     tokens,
     unless_it_fails,
 )
-from dpcli.predict.models.model_loading import require_fits
+from dpcli.predict.models.model_loading import require_fits, require_spoken
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.random.streams import Stream
@@ -172,12 +172,18 @@ def batches(
     ]
 
 
-def require_same_answers(model: LanguageModel, frame: ContextFrame, place: str) -> None:
-    """Raise InputError where the model says something else after the prompt once it was asked another; nothing private is asked."""
+def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabulary, frame: ContextFrame, path: str) -> None:
+    """Raise InputError where the model's answer to the prompt changes once it was asked another context, or a token has no text.
+
+    Nothing private is asked. A token that the public context rules out is drawn only where that context counts for nothing.
+    """
+    place = f"{path}: generate.model"
     known = next_token(model, frame.prompt, place)
     for other in (frame.context(frame.prompt), frame.prompt[-1:]):
         next_token(model, other, place)
     require_forgetful(model, known, frame.prompt, place)
+    drawn = known if generate.method == "difference" else np.zeros(len(known))
+    require_spoken(vocabulary, drawn, f"{path}: generate.tokenizer")
 
 
 def _first(texts: OwnedTexts, contributions: int) -> OwnedTexts:

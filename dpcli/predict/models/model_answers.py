@@ -152,12 +152,6 @@ def spoken(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
     return text
 
 
-def require_spoken(vocabulary: Vocabulary, row: Array, place: str) -> None:
-    """Raise InputError where a token that a model may draw, by its log-probabilities (vocabulary,), has no text."""
-    for token in np.flatnonzero(row > -np.inf).tolist():
-        spoken(vocabulary, [token], f"{place}: token {token} of the model's {len(row)}")
-
-
 def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place: str) -> None:
     """Raise InputError where the answer to a public context is no longer what it was (`known`).
 

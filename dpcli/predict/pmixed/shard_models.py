@@ -25,9 +25,8 @@ from dpcli.predict.models.model_answers import (
     on_private,
     require_ids,
     require_same_content,
-    require_spoken,
 )
-from dpcli.predict.models.model_loading import PretrainedVocabulary, language_model, require_same_vocabulary, size_of, vocabulary_of
+from dpcli.predict.models.model_loading import language_model, require_same_vocabulary, require_spoken, size_of, vocabulary_of
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
 from dpcli.predict.pmixed.pmixed_plan import COUNTING, Pmixed, PmixedPlan
@@ -65,9 +64,7 @@ class PublicSide:
 
     def require_usable(self) -> None:
         """Raise InputError where the public model fails, or may draw tokens that its vocabulary has no text for."""
-        row = next_token(self.model, ANY, PUBLIC)
-        if not isinstance(self.vocabulary, PretrainedVocabulary):  # which has a text, if an empty one, for any token
-            require_spoken(self.vocabulary, row, "pmixed.tokenizer")
+        require_spoken(self.vocabulary, next_token(self.model, ANY, PUBLIC), "pmixed.tokenizer")
 
     def taught(self, records: Records) -> bytes:
         """Return what a model learns from private records, in a process of their own, as the public model may learn with it.
