@@ -16,7 +16,6 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.predict.aggregators import ConfidentGnMax
 from dpcli.predict.decode.text_writer import Writer
-from dpcli.predict.documents import prediction_statement
 from dpcli.predict.pate import pate_session
 from dpcli.predict.pmixed import ensemble_fit as fitting
 from dpcli.predict.pmixed.model_ensemble import Ensemble
@@ -194,7 +193,6 @@ class Begun:
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], Begun]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(prediction_statement, "pate_statement", lambda plan, content, noised: ("", {}))
     return lambda command, ledger: Begun(COMMANDS[command], tmp_path, ledger, monkeypatch)
 
 

@@ -38,6 +38,8 @@ from tests.command import dpcli as run
 from tests.predict.pmixed_files import HEAD, written
 from tests.predict.samples import working_folder
 
+FEW = {"mechanism_shards": "3", "mechanism_radius": "0.1"}  # where the number of shards does not matter: each has processes
+
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -204,13 +206,13 @@ def test_a_paper_file_with_another_mistake_is_refused_for_that(place: Path) -> N
 
 def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted fit goes on without another charge, and makes no model again."""
-    plan, ledger = plan_of(str(written(place))), books(place)
+    plan, ledger = plan_of(str(written(place, **FEW))), books(place)
     made: list[str] = []
     complete = fitting.replaced
 
     def write(path: str, content: bytes, mode: int = 0o666) -> None:
         if path.endswith(".model"):
-            if len(made) == 3:
+            if len(made) == 1:
                 raise KeyboardInterrupt
             made.append(path)
             assert [run.status for run in ledger.state().runs.values()] == ["started"]
@@ -224,12 +226,12 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
     with pytest.raises(InputError, match="--resume: expected the --ledger that was charged for this session, found none"):
         fit(plan, resume=True)
     monkeypatch.setattr(fitting, "replaced", complete)
-    assert fit(plan, ledger, resume=True).resumed == 3
+    assert fit(plan, ledger, resume=True).resumed == 1
     assert [run.status for run in ledger.state().runs.values()] == ["committed"]
     with pytest.raises(InputError, match="holds fitted models: fitting again is a further release"):
         fit(plan, ledger)
     with pytest.raises(InputError, match="expected a session in"):
-        fit(plan_of(str(written(place, output='"other"'))), resume=True)
+        fit(plan_of(str(written(place, output='"other"', **FEW))), resume=True)
 
 
 @pytest.mark.long
@@ -454,12 +456,12 @@ def test_a_prompt_that_is_too_long_for_the_model_is_refused(place: Path) -> None
         "    def tuned(learnt):\n        other = wide(learnt)\n        class Narrow:\n            vocabulary, context = 3, 12\n"
         "            next_token = other.next_token\n        return Narrow()\n    found.tuned = tuned\n    return found\n"
     )
-    path = written(place, model='"short_model:model"', context="12")
+    path = written(place, model='"short_model:model"', context="12", **FEW)
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("public =")))
     assert run_pmixed(place, "fit", str(path)).code == 0
     outcome = run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9))
     assert outcome.code == 2 and "prompt: expected at most 5 tokens before 8 new ones" in outcome.err
-    queries = queries_of(plan_of(str(path)), ensemble(plan_of(str(path))).fit.session, None)
+    queries = queries_of(plan_of(str(path)), fitting.fitted(plan_of(str(path))).session, None)
     assert queries.taken() == 0
     assert run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9), "--max-tokens", "4").code == 0
     other = path.read_text().replace("short_model:model", "short_model:narrow").replace('name = "small"', 'name = "narrow"')
@@ -469,8 +471,6 @@ def test_a_prompt_that_is_too_long_for_the_model_is_refused(place: Path) -> None
     assert outcome.code == 2 and "expected the public model's vocabulary of 14 tokens, found 3" in outcome.err
     with open_ledger(str(place / "ledger.db")) as ledger:
         assert not ledger.state().runs  # before the charge
-    path.write_text(path.read_text().replace("context = 12", "context = 13"))
-    assert "pmixed.context: expected at most the model's 12 tokens, found 13" in run_pmixed(place, "fit", str(path)).err
 
 
 SIZED = {"mechanism_shards": "80", "mechanism_model_rate": "0.03", "mechanism_radius": "1.3", "mechanism_steps": "1024"}
@@ -633,7 +633,7 @@ def test_whatever_fails_on_private_texts_says_nothing_of_them(place: Path, when:
     monkeypatch.delitem(sys.modules, "failing_models", raising=False)
     (place / "failing_models.py").write_text(f"WHEN = {when!r}\n" + FAILS)
     tokenizer = '"failing_models:words"' if when == "ids" else '"small_texts:vocabulary"'
-    path = written(place, data='"failing_models:letters"', model='"failing_models:model"', tokenizer=tokenizer)
+    path = written(place, data='"failing_models:letters"', model='"failing_models:model"', tokenizer=tokenizer, **FEW)
     path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
     results = [
         run_pmixed(place, command, str(path), *more) for command, *more in (("fit",), ("predict", "--prompt", "w1"), ("evaluate",))
@@ -740,7 +740,7 @@ def test_what_one_model_has_learnt_shows_in_no_other(
     """Otherwise a change of one shard moves more than its part of the average, or the public model itself."""
     monkeypatch.delitem(sys.modules, "sharing_models", raising=False)
     (place / "sharing_models.py").write_text(SHARES.replace("TUNES", f"({tunes})").replace("TAKES", takes))
-    path = written(place, model='"sharing_models:model"')
+    path = written(place, model='"sharing_models:model"', **FEW)
     path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
     fitted = run_pmixed(place, "fit", str(path))
     drawn = run_pmixed(place, "predict", str(path), "--prompt", "w1")

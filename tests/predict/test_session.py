@@ -20,7 +20,6 @@ import pytest
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.rounding import up
 from dpcli.predict.aggregators import ConfidentGnMax
-from dpcli.predict.documents import prediction_statement
 from dpcli.predict.pate import pate_session as session_module
 from dpcli.predict.pate.pate_plan import VotingPlan, plan_of
 from dpcli.predict.pate.pate_session import hold
@@ -38,13 +37,6 @@ def each_entry(test: Any) -> Any:
     return pytest.mark.sampled(1)(pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)(test))
 
 
-@pytest.fixture(autouse=True)
-def brief_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write short statements where a test is about something else: a whole statement takes a second."""
-    if "statement" not in request.node.name and "marked" not in request.node.name:
-        monkeypatch.setattr(prediction_statement, "pate_statement", lambda plan, content, noised: ("", {}))
-
-
 def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.npy"', table: Any = None) -> VotingPlan:
     saved(folder, table)
     output = f'\noutput = "{folder}/run"'
@@ -60,6 +52,7 @@ def lines(plan: VotingPlan) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("whole_statements")
 @each_entry
 def test_a_session_labels_what_it_was_planned_to_and_leaves_a_statement(entry: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, entry)

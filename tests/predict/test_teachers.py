@@ -247,7 +247,7 @@ def wrong(inputs, labels):
 """
 
 
-def whole_file(folder: Path, model: str = "own:nearest", *keys: str) -> Path:
+def whole_file(folder: Path, model: str = "own:nearest", *keys: str, teachers: int = 20) -> Path:
     (folder / "own.py").write_text(OWN)
     stored(folder, arrays())
     session = arrays(60, 1)
@@ -261,7 +261,7 @@ def whole_file(folder: Path, model: str = "own:nearest", *keys: str) -> Path:
         'student = "own:nearest"',
         *keys,
     )
-    return written(folder, GNMAX.replace("sigma = 40.0", "sigma = 3.0"), "\n".join(stated), teachers=20, classes=3)
+    return written(folder, GNMAX.replace("sigma = 40.0", "sigma = 3.0"), "\n".join(stated), teachers=teachers, classes=3)
 
 
 @pytest.fixture(autouse=True)
@@ -405,7 +405,7 @@ def test_a_unit_with_several_records_must_be_known(command: str, tmp_path: Path)
 
 
 def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
-    path = whole_file(tmp_path)
+    path = whole_file(tmp_path, teachers=4)
     dpcli("pate", "fit", str(path), "--jobs", "1", folder=tmp_path)
     stored(tmp_path, arrays(seed=5))
     again = dpcli("pate", "fit", str(path), "--jobs", "1", "-f", "json", folder=tmp_path)
@@ -437,7 +437,7 @@ def other_code(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [other_data, other_teachers, other_queries, other_code])
 def test_votes_that_a_session_was_held_with_are_not_written_over(change: Any, tmp_path: Path) -> None:
-    path = whole_file(tmp_path)
+    path = whole_file(tmp_path, teachers=4)
     path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 90.0"))
     fit = ("pate", "fit", str(path), "--jobs", "1")
     assert dpcli(*fit, folder=tmp_path).code == dpcli("pate", "label", str(path), folder=tmp_path).code == 0
