@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from dpcli.analysis.calibrate_file import solved
 from dpcli.audit.audit_settings import PLAIN, AuditSettings, overridden, read_settings
-from dpcli.audit.claim import Claim, claimed, stated
+from dpcli.audit.claim import Claim, file_claim, stated_claim
 from dpcli.audit.decide import Audit, counted_audit, guessed_audit, one_run_audit, two_run_audit
 from dpcli.audit.own_code import called, user_function
 from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, steps_of
 from dpcli.audit.scores import Evidence, Guessed, read_evidence
-from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
+from dpcli.audit.trials import Progress, neighbouring, run_trials, trial_plan
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import REPLAYED
@@ -60,13 +60,13 @@ class AuditRequest:
         if self.epsilon is None:
             if self.pipeline is None:
                 raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")
-            return claimed(self.pipeline, self.delta, varied)
+            return file_claim(self.pipeline, self.delta, varied)
         delta = self.delta
         if delta is None and self.pipeline is not None:
             delta = self.pipeline.privacy.delta
         if delta is None:
             raise InputError("--epsilon: expected --delta with it")
-        return stated(self.epsilon, delta, varied)
+        return stated_claim(self.epsilon, delta, varied)
 
     def varied(self, evidence: Evidence | None) -> Adjacency:
         """Return how the audit's two datasets differ: as stated, else as the scores' file says, else as the pipeline's neighbours do."""
@@ -91,7 +91,7 @@ def _adjacency(evidence: Evidence) -> Adjacency:
         raise InputError(f"{evidence.path}: neighbours: expected one of {words}, found {evidence.neighbours!r}") from None
 
 
-def request(
+def audit_request(
     path: str | None,
     flags: Mapping[str, Any],
     epsilon: float | None,
@@ -100,7 +100,7 @@ def request(
     jobs: int | None,
     progress: Progress,
 ) -> AuditRequest:
-    """Read the file and its [audit] table, with flags in place of keys. Raises InputError, InvalidFile."""
+    """Return the audit that the command line and [audit] of the file ask for; flags come before keys. Raises InputError, InvalidFile."""
     cores = jobs or min(os.cpu_count() or 1, 8)
     if path is None:
         return AuditRequest(overridden(PLAIN, flags), None, epsilon, delta, correct, cores, progress)
@@ -112,19 +112,19 @@ def request(
     )
 
 
-def audit(audit_request: AuditRequest) -> Audit:
+def audit(request: AuditRequest) -> Audit:
     """Perform an audit. Raises InputError for evidence that is missing or wrong, CannotCertify for a claim that says nothing about it."""
-    settings = audit_request.settings
+    settings = request.settings
     kind = settings.kind or ("one-run" if settings.function is None else "two-run")
-    return AUDITS[kind](replace(audit_request, settings=replace(settings, kind=kind)))
+    return AUDITS[kind](replace(request, settings=replace(settings, kind=kind)))
 
 
-def _evidence(audit_request: AuditRequest) -> Evidence:
-    settings = audit_request.settings
-    if audit_request.correct is not None:
+def _evidence(request: AuditRequest) -> Evidence:
+    settings = request.settings
+    if request.correct is not None:
         if settings.canaries is None or settings.guesses is None:
             raise InputError("--correct: expected --canaries and --guesses with it, found less")
-        return Evidence("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, audit_request.correct))
+        return Evidence("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, request.correct))
     if settings.scores is None:
         raise InputError(
             "nothing to audit: state --kind replay (the training of FILE), --scores FILE (or audit.scores), counts, or --function "
@@ -133,24 +133,24 @@ def _evidence(audit_request: AuditRequest) -> Evidence:
     return read_evidence(settings.scores)
 
 
-def _one_run(audit_request: AuditRequest) -> Audit:
-    evidence = _evidence(audit_request)
-    claim = audit_request.claim(audit_request.varied(evidence))
+def _one_run(request: AuditRequest) -> Audit:
+    evidence = _evidence(request)
+    claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
-        return one_run_audit(evidence.scores, claim, audit_request.settings, evidence.path, evidence.gradients)
+        return one_run_audit(evidence.scores, claim, request.settings, evidence.path, evidence.gradients)
     if evidence.guessed is None:
         raise InputError(
             f"{evidence.path}: expected scores or guesses about canaries, found counts of two runs; state --kind two-run"
         )
-    return guessed_audit((evidence.guessed,), claim, audit_request.settings, evidence.path)
+    return guessed_audit((evidence.guessed,), claim, request.settings, evidence.path)
 
 
-def _two_run(audit_request: AuditRequest) -> Audit:
-    settings = audit_request.settings
+def _two_run(request: AuditRequest) -> Audit:
+    settings = request.settings
     if settings.function is not None:
-        return _trials_audit(audit_request, settings.function)
-    evidence = _evidence(audit_request)
-    claim = audit_request.claim(audit_request.varied(evidence))
+        return _trials_audit(request, settings.function)
+    evidence = _evidence(request)
+    claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
         return two_run_audit(evidence.scores, claim, settings, evidence.path)
     if evidence.counts is None:
@@ -166,13 +166,13 @@ def _pair_source(settings: AuditSettings) -> str:
     return settings.data
 
 
-def _trials_audit(audit_request: AuditRequest, function: str) -> Audit:
-    settings = audit_request.settings
+def _trials_audit(request: AuditRequest, function: str) -> Audit:
+    settings = request.settings
     data, trials = _pair_source(settings), settings.trials or TRIALS
     # Before the work, so that nobody waits for a claim that cannot be judged.
-    claim = audit_request.claim(audit_request.varied(None))
-    plan = planned(function, data, trials, settings.seed, audit_request.folders, settings.scores)
-    scores = run_trials(plan, audit_request.jobs, settings.scores, audit_request.progress)
+    claim = request.claim(request.varied(None))
+    plan = trial_plan(function, data, trials, settings.seed, request.folders, settings.scores)
+    scores = run_trials(plan, request.jobs, settings.scores, request.progress)
     return two_run_audit(scores, claim, settings, function)
 
 
@@ -194,24 +194,24 @@ class Replayable(NamedTuple):
     unseen: tuple[str, ...]
 
 
-def _replay(audit_request: AuditRequest) -> Audit:
-    settings = audit_request.settings
+def _replay(request: AuditRequest) -> Audit:
+    settings = request.settings
     count = settings.trials or REPLAYS
     entropy = secrets.randbits(128) if settings.seed is None else settings.seed
     if settings.function is None:
-        program = _replayable_training(audit_request)
+        program = _replayable_training(request)
     else:
-        program = _replayable_function(audit_request, settings.function, entropy)
+        program = _replayable_function(request, settings.function, entropy)
     pairs = []
     for index in range(count):
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index)))
         pairs.append(Pair(*program.replay(index, rng), restarted=settings.function is None))
-        audit_request.progress(index + 1, count)
+        request.progress(index + 1, count)
     results = checks(pairs, program.declared)
     by_size = next((check.power for check in results if check.name == "size of the noise"), "")
     return Audit(
         kind="replay",
-        subject=settings.function or f"the training of {audit_request.path}",
+        subject=settings.function or f"the training of {request.path}",
         confidence=settings.confidence,
         checks=results,
         power=(
@@ -226,27 +226,27 @@ def _replay(audit_request: AuditRequest) -> Audit:
     )
 
 
-def _replayable_function(audit_request: AuditRequest, function: str, entropy: int) -> Replayable:
+def _replayable_function(request: AuditRequest, function: str, entropy: int) -> Replayable:
     """Return the user's program, on the pairs that the user's other function makes."""
-    data, program = _pair_source(audit_request.settings), user_function(function, audit_request.folders)
+    data, program = _pair_source(request.settings), user_function(function, request.folders)
 
     def replay(index: int, rng: np.random.Generator) -> tuple[Steps, Steps]:
         left, right = (
             steps_of(function, called(function, program, world, copy.deepcopy(rng)))
-            for world in neighbouring(data, audit_request.folders, entropy, index)
+            for world in neighbouring(data, request.folders, entropy, index)
         )
         return left, right
 
-    declared = declaration(audit_request.settings, audit_request.pipeline, audit_request.varied(None))
+    declared = declaration(request.settings, request.pipeline, request.varied(None))
     return Replayable(declared, replay, (SEPARATE_RELEASES,))
 
 
-def _replayable_training(audit_request: AuditRequest) -> Replayable:
+def _replayable_training(request: AuditRequest) -> Replayable:
     """Return the training of the file itself."""
-    if audit_request.path is None or audit_request.pipeline is None or "train" not in dict(audit_request.pipeline.sections):
+    if request.path is None or request.pipeline is None or "train" not in dict(request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
-    training = load(REPLAYED)(audit_request.path)
-    declared = replace(training.declared, significance=1.0 - audit_request.settings.confidence)
+    training = load(REPLAYED)(request.path)
+    declared = replace(training.declared, significance=1.0 - request.settings.confidence)
     return Replayable(declared, training.replay, training.unseen)
 
 

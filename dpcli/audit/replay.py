@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dpcli.audit.audit_settings import AuditSettings
-from dpcli.audit.bounds import tail
+from dpcli.audit.bounds import binomial_tail
 from dpcli.audit.decide import ReplayCheck
 from dpcli.audit.noise_statistics import FOUND, Statistic, detectable_factor, draws_of, statistics
 from dpcli.audit.own_code import FAILURES, error_text
@@ -280,14 +280,14 @@ def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
         return
 
     def power(level: float) -> str:
-        many = least_count(trials, lambda drawn: drawn > 0 and float(tail(trials, rate, np.array([drawn]))[0]) <= level)
+        many = least_count(trials, lambda drawn: drawn > 0 and float(binomial_tail(trials, rate, np.array([drawn]))[0]) <= level)
         least = float(special.betaincinv(many, trials - many + 1, FOUND)) / rate if many <= trials else math.inf
         return f"records drawn {up(least, 2)} times as often" if least < 1.0 / rate else "nothing"
 
     message = (
         f"{count:,} records drawn in {len(steps):,} steps, {rate * trials:,.6g} expected of {declared.records:,} at rate {rate:.4g}"
     )
-    yield Statistic("records drawn as often as declared", float(tail(trials, rate, np.array([count]))[0]), message, power)
+    yield Statistic("records drawn as often as declared", float(binomial_tail(trials, rate, np.array([count]))[0]), message, power)
 
 
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:

@@ -1,4 +1,4 @@
-"""Running a user's mechanism many times on two neighbouring datasets: in several processes, kept as it goes, resumed where it stopped."""
+"""Trials: runs of a user's mechanism on two neighbouring datasets, in several processes, kept in a file and resumed from it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TrialPlan:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The first line of a file of kept trials that may be continued."""
+        """Return the first line of a file of kept trials that may be continued."""
         return {
             "schema": "dpcli/trials/v1",
             "function": self.function,
@@ -48,12 +48,12 @@ class TrialPlan:
         }
 
     def generator(self, world: bool, trial: int) -> np.random.Generator:
-        """A stream of its own for each trial."""
+        """Return the random numbers of one trial, a stream of its own."""
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(1, int(world), trial)))
 
 
-def planned(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
-    """The plan of the file of kept trials, where it is the same audit; else a new one.
+def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
+    """Return the plan of the file of kept trials, where it is the same audit; else a new one.
 
     Raises InputError where the file is another audit's: more trials after a look at the first would be another test.
     """
@@ -71,14 +71,14 @@ def planned(function: str, data: str, trials: int, seed: int | None, folders: tu
 
 
 def run_trials(plan: TrialPlan, jobs: int, kept: str | None, progress: Progress) -> Scores:
-    """The scores of all trials. What is done is in the file `kept` at any time, an interruption included.
+    """Run the trials that are not kept yet and return the scores of all. What is done is in the file `kept` at any time.
 
     Raises:
         InputError: the function raises, or returns what is no finite number.
     """
-    done = dict(_kept(kept))
-    total, record = 2 * plan.trials, _keeper(plan, kept)
-    for part, values in _computed(plan, jobs, _missing(plan, jobs, done)):
+    done = dict(_kept_scores(kept))
+    total, record = 2 * plan.trials, _recorder(plan, kept)
+    for part, values in _computed_parts(plan, jobs, _missing_parts(plan, jobs, done)):
         done |= {(part[0], part[1] + i): value for i, value in enumerate(values)}
         record(part, values)
         progress(len(done), total)
@@ -86,8 +86,8 @@ def run_trials(plan: TrialPlan, jobs: int, kept: str | None, progress: Progress)
     return Scores(np.array([world for world, _ in keys]), np.array([done[key] for key in keys]))
 
 
-def _kept(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
-    """The trials in the file; a line that was cut short by a crash is not one."""
+def _kept_scores(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
+    """Yield the trials in the file; a line that a crash cut short is none."""
     if path is None or not os.path.exists(path):
         return
     with open(path, encoding="utf-8") as file:
@@ -107,7 +107,7 @@ def _record(line: str) -> dict[str, Any]:
     return {}
 
 
-def _keeper(plan: TrialPlan, path: str | None) -> Callable[[Part, list[float]], None]:
+def _recorder(plan: TrialPlan, path: str | None) -> Callable[[Part, list[float]], None]:
     if path is None:
         return lambda part, values: None
     if not os.path.exists(path):
@@ -130,7 +130,7 @@ def _ends_line(file: Any) -> bool:
     return bool(file.read(1) == b"\n")
 
 
-def _missing(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) -> list[Part]:
+def _missing_parts(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) -> list[Part]:
     """Return what is left, in parts of both worlds by turns, so that an early end leaves them equally far."""
     size = max(1, plan.trials // (jobs * CHUNKS))
     spans = [(first, min(first + size, plan.trials)) for first in range(0, plan.trials, size)]
@@ -138,14 +138,14 @@ def _missing(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) ->
     return [part for part in parts if any((part[0], trial) not in done for trial in range(part[1], part[2]))]
 
 
-def _computed(plan: TrialPlan, jobs: int, parts: list[Part]) -> Iterator[tuple[Part, list[float]]]:
+def _computed_parts(plan: TrialPlan, jobs: int, parts: list[Part]) -> Iterator[tuple[Part, list[float]]]:
     worker = Worker(plan)  # also where there are others, to fail early and in one voice
     if jobs == 1 or len(parts) < 2:
         yield from ((part, worker.run(part)) for part in parts)
         return
-    pool = ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), _start, (plan,))
+    pool = ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), _start_worker, (plan,))
     try:
-        waiting: dict[Future[list[float]], Part] = {pool.submit(_run, part): part for part in parts}
+        waiting: dict[Future[list[float]], Part] = {pool.submit(_run_part, part): part for part in parts}
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 yield waiting.pop(future), future.result()
@@ -156,7 +156,7 @@ def _computed(plan: TrialPlan, jobs: int, parts: list[Part]) -> Iterator[tuple[P
 
 
 class Worker:
-    """The two datasets and the function, made once in each process."""
+    """The two datasets and the function under test, made once in each process."""
 
     def __init__(self, plan: TrialPlan) -> None:
         self.plan = plan
@@ -177,7 +177,7 @@ class Worker:
 
 
 def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
-    """The pair (with the record, without it) that a user's function makes; the same one wherever it is asked for again."""
+    """Return the pair (with the record, without it) that a user's function makes; the same one in each process."""
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
     pair = called(data, user_function(data, folders), rng)
     if type(pair) is not tuple or len(pair) != 2:
@@ -188,10 +188,10 @@ def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int =
 _WORKER: list[Worker] = []  # of this process
 
 
-def _start(plan: TrialPlan) -> None:
+def _start_worker(plan: TrialPlan) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends us after the part in hand
     _WORKER[:] = [Worker(plan)]
 
 
-def _run(part: Part) -> list[float]:
+def _run_part(part: Part) -> list[float]:
     return _WORKER[0].run(part)

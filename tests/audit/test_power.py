@@ -12,7 +12,7 @@ from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import error_rates, guesses_epsilon_lower
 from dpcli.audit.claim import Claim
 from dpcli.audit.decide import curve_gap, one_run_audit, two_run_audit
-from dpcli.audit.scores import Scores, Threshold, _between
+from dpcli.audit.scores import Scores, Threshold, _midpoints
 from tests.audit import attacks
 from tests.audit.attacks import Attack, canaries, one_sum, runs
 
@@ -77,7 +77,7 @@ def test_threshold_chosen_on_the_scores_it_is_judged_on_alarms_more_often() -> N
     failures = 0
     for seed in range(AUDITS):
         scores = runs(one_sum(), 400, seed)
-        failures += any(curve_gap(error_rates(Threshold(at).counts(scores), 0.05), ONE_SUM) > 0.0 for at in _between(scores))
+        failures += any(curve_gap(error_rates(Threshold(at).counts(scores), 0.05), ONE_SUM) > 0.0 for at in _midpoints(scores))
     assert failures >= 6
     assert sum(two_run(runs(one_sum(), 400, seed), ONE_SUM) for seed in range(AUDITS)) < failures / 2
 

@@ -19,7 +19,7 @@ from dpcli.predict import shard_processes as apart
 from dpcli.predict.pate.records import Records
 from dpcli.predict.pate.teachers import Lesson
 from dpcli.predict.pmixed.model_ensemble import ensemble
-from dpcli.predict.shard_processes import Apart
+from dpcli.predict.shard_processes import ShardProcesses
 from tests.ledger.spenders import started
 from tests.predict.leaving import ROW, left
 from tests.predict.one_change import HABITS, LEARNERS, OWN_LEARNERS, of_members, of_pate, of_pmixed
@@ -281,8 +281,8 @@ def learn(inputs, labels):
 def learnt_apart(module: str, place: Path, shards: int = 1, jobs: int = 1) -> dict[int, list[int]]:
     """Return what a learner of the user's own says of each shard."""
     records = [(number, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for number in range(shards)]
-    with Apart(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "it is gone", jobs) as result:
-        return {number: votes.tolist() for number, votes in result.each(records)}
+    with ShardProcesses(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "it is gone", jobs) as result:
+        return {number: votes.tolist() for number, votes in result.results(records)}
 
 
 def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_anew(place: Path) -> None:

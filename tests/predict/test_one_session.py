@@ -103,7 +103,7 @@ COMMANDS = {
         of_pate,
         "example",
         {"votes": other_votes, "queries": other_queries},
-        (pate_session.Asking, "ask"),
+        (pate_session.QueryRounds, "ask"),
     ),
     "pmixed": Kept(
         (("pmixed", "fit", "file.toml"), *[ASK] * 12),
@@ -120,7 +120,7 @@ COMMANDS = {
             "private texts": changed("small_texts.py", "sentences(200, 2, 5)", "sentences(200, 44, 5)"),
             "public model": changed("small_texts.py", "sentences(200, 1, 1)", "sentences(200, 66, 1)"),
         },
-        (fitting, "taught"),
+        (fitting, "teach_shards"),
     ),
     "prompt": Kept(
         (("prompt", "file.toml"),),

@@ -26,9 +26,9 @@ from dpcli.predict.documents.pmixed import accounted
 from dpcli.predict.models.texts import OwnedTexts
 from dpcli.predict.pmixed import ensemble_fit as fitting
 from dpcli.predict.pmixed.ensemble_fit import FITTED, fit, model_file, queries_of
-from dpcli.predict.pmixed.model_ensemble import answered, ensemble
+from dpcli.predict.pmixed.model_ensemble import answer_prompt, ensemble
 from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan, plan_of
-from dpcli.predict.pmixed.shard_models import private_texts, sharded
+from dpcli.predict.pmixed.shard_models import private_texts, shard_texts
 from dpcli.predict.pmixed.token_costs import ChangeCost, Costs, costs
 from dpcli.predict.prediction_session import AnswerCount
 from dpcli.predict.query_counts import Granted
@@ -136,7 +136,7 @@ def test_each_token_is_counted_before_anything_is_drawn(place: Path) -> None:
             raise AssertionError
 
     seen: list[int] = []
-    outcome = answered(models, queries, "w1", 8, Watched())
+    outcome = answer_prompt(models, queries, "w1", 8, Watched())
     assert seen[0] == 1 and seen == sorted(seen) and max(seen) == queries.granted
     assert outcome.refused == "spent" or outcome.why == "the end of the text"
 
@@ -337,7 +337,7 @@ def test_a_private_model_that_answers_something_else_counts_as_the_public_one(pl
 
 def test_a_count_that_is_gone_is_not_begun_anew_by_a_fit_that_goes_on(place: Path) -> None:
     """The fit was cut off after its models could answer."""
-    plan = plan_of(str(written(place)))
+    plan = plan_of(str(written(place, **FEW)))
     fit(plan)
     folder = Path(plan.folder)
     (folder / FITTED).unlink()
@@ -359,7 +359,7 @@ def test_the_error_of_the_users_function_is_not_quoted(place: Path) -> None:
 
 
 def shards_touched(plan: PmixedPlan, before: OwnedTexts, after: OwnedTexts) -> int:
-    return sum(a != b for a, b in zip(sharded(plan, before), sharded(plan, after), strict=True))
+    return sum(a != b for a, b in zip(shard_texts(plan, before), shard_texts(plan, after), strict=True))
 
 
 def owned(texts: list[str], units: list[str] | None = None) -> OwnedTexts:
@@ -461,7 +461,7 @@ def test_a_prompt_that_is_too_long_for_the_model_is_refused(place: Path) -> None
     assert run_pmixed(place, "fit", str(path)).code == 0
     outcome = run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9))
     assert outcome.code == 2 and "prompt: expected at most 5 tokens before 8 new ones" in outcome.err
-    queries = queries_of(plan_of(str(path)), fitting.fitted(plan_of(str(path))).session, None)
+    queries = queries_of(plan_of(str(path)), fitting.read_fit(plan_of(str(path))).session, None)
     assert queries.taken() == 0
     assert run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9), "--max-tokens", "4").code == 0
     other = path.read_text().replace("short_model:model", "short_model:narrow").replace('name = "small"', 'name = "narrow"')
@@ -541,7 +541,7 @@ def test_the_head_is_a_file_of_its_own(place: Path) -> None:
 @pytest.mark.parametrize("ledger", [True, False])
 def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledger: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copied at any model, before the first ends and after: what is charged once is counted once."""
-    path, first = written(place), place / "runs" / "small"
+    path, first = written(place, **FEW), place / "runs" / "small"
     kept = fitting.replaced
 
     def copying(name: str, *arguments: Any) -> None:
@@ -553,8 +553,8 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
     with books(place) if ledger else nullcontext() as outcome:
         fit(plan_of(str(path)), outcome)
         monkeypatch.setattr(fitting, "replaced", kept)
-        for shard in (0, 5):
-            plan = plan_of(str(written(place, output=f'"copy{shard}"')))
+        for shard in (0, 2):
+            plan = plan_of(str(written(place, output=f'"copy{shard}"', **FEW)))
             if outcome is None:
                 with pytest.raises(LedgerError, match="a copy of"):
                     fit(plan, outcome, resume=True)
@@ -564,7 +564,7 @@ def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledg
 
 
 def test_a_copy_of_a_fit_that_was_not_counted_yet_is_the_same_run(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, first = written(place), place / "runs" / "small"
+    path, first = written(place, **FEW), place / "runs" / "small"
     opened = AnswerCount.opened
 
     def copying(*arguments: Any) -> Any:
@@ -574,7 +574,7 @@ def test_a_copy_of_a_fit_that_was_not_counted_yet_is_the_same_run(place: Path, m
 
     monkeypatch.setattr(AnswerCount, "opened", copying)
     with books(place, epsilon=100.0) as ledger:
-        fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"'))), ledger, resume=True)]
+        fits = [fit(plan_of(str(path)), ledger), fit(plan_of(str(written(place, output='"copy"', **FEW))), ledger, resume=True)]
         assert {one.fit.session.run for one in fits} == {*ledger.state().runs} and len(
             ledger.state().runs
         ) == 1  # whose answers it counts
@@ -628,6 +628,7 @@ def model():
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("when", ["ids", "tune", "kind", "tuned", "cancelled", "asked", "stopped"])
 def test_whatever_fails_on_private_texts_says_nothing_of_them(place: Path, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "failing_models", raising=False)

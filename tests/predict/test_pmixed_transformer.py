@@ -15,7 +15,7 @@ from dpcli.base.errors import InputError
 from dpcli.predict.pmixed.ensemble_fit import model_file
 from dpcli.predict.pmixed.model_ensemble import Ensemble, ensemble
 from dpcli.predict.pmixed.pmixed_plan import plan_of
-from dpcli.predict.pmixed.shard_models import PublicSide, members, private_texts, public_side, sharded
+from dpcli.predict.pmixed.shard_models import PublicSide, fitted_models, private_texts, public_side, shard_texts
 from tests.command import dpcli
 from tests.predict.pmixed_files import HEAD
 from tests.predict.samples import working_folder
@@ -91,8 +91,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         path.write_text(path.read_text().replace("tiny_texts:model", "weights"))
         plan = plan_of(str(path))
         side = public_side(plan.pmixed, plan.path)
-        learnt = [side.taught(side.known_records(texts)) for texts in sharded(plan, private_texts(plan))]
-        yield Ensemble(plan, None, side, members(plan, side, learnt))  # type: ignore[arg-type]
+        learnt = [side.taught(side.known_records(texts)) for texts in shard_texts(plan, private_texts(plan))]
+        yield Ensemble(plan, None, side, fitted_models(plan, side, learnt))  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -138,7 +138,7 @@ def test_adapters_answer_together_as_they_do_alone(models: Ensemble, monkeypatch
     for room in (transformer.ROOM, 3 * 10**6, 1):
         monkeypatch.setattr(transformer, "ROOM", room)
         for order in (list(range(8)), [5, 2, 7]):
-            result = models.public.together([models.members[place] for place in order], context)  # type: ignore[attr-defined]
+            result = models.public.joint_next_token([models.members[place] for place in order], context)  # type: ignore[attr-defined]
             assert result == pytest.approx(alone[order], abs=1e-5)
             rows = np.stack(models._private(order, context))
             assert rows == pytest.approx(alone[order], abs=1e-5)
@@ -148,7 +148,7 @@ def test_adapters_answer_together_as_they_do_alone(models: Ensemble, monkeypatch
 @pytest.mark.long
 def test_what_one_adapter_holds_moves_no_bit_of_another(models: Ensemble) -> None:
     context = models.vocabulary.ids("w3")
-    before = models.public.together(models.members, context)  # type: ignore[attr-defined]
+    before = models.public.joint_next_token(models.members, context)  # type: ignore[attr-defined]
     odd = [
         {name: fill(value) for name, value in models.members[2].weights.items()}  # type: ignore[attr-defined]
         for fill in (lambda value: value * -50.0, lambda value: value * math.nan, lambda value: value * 0.0)
@@ -156,7 +156,7 @@ def test_what_one_adapter_holds_moves_no_bit_of_another(models: Ensemble) -> Non
     for weights in odd:
         others = [*models.members]
         others[2] = replace(others[2], weights=weights)  # type: ignore[type-var]
-        after = models.public.together(others, context)  # type: ignore[attr-defined]
+        after = models.public.joint_next_token(others, context)  # type: ignore[attr-defined]
         same = (before == after).all(axis=1)
         assert same.tolist() == [place != 2 for place in range(8)]
         if np.isnan(after[2]).any():
@@ -175,21 +175,21 @@ def test_models_that_cannot_be_asked_together_are_asked_alone(models: Ensemble, 
     def asked_alone() -> bool:
         return all((row == known).all() for row, known in zip(models._private(range(8), context), alone, strict=True))
 
-    assert models.public.together(models.members[:1], context) is None  # type: ignore[attr-defined]
-    assert models.public.together([models.public, models.members[0]], context) is None  # type: ignore[attr-defined]
+    assert models.public.joint_next_token(models.members[:1], context) is None  # type: ignore[attr-defined]
+    assert models.public.joint_next_token([models.public, models.members[0]], context) is None  # type: ignore[attr-defined]
     entry = models.plan.entry
     entry = replace(entry, spec=replace(entry.spec, change="remove-shard"))  # type: ignore[type-var]
     removed = replace(models, plan=replace(models.plan, entry=entry))
     assert all((row == known).all() for row, known in zip(removed._private(range(8), context), alone, strict=True))
     with monkeypatch.context() as broken:  # it gives another answer
-        broken.setattr(models.public, "_agrees", None)
+        broken.setattr(models.public, "_has_joint", None)
         broken.setattr(
-            transformer, "_by", lambda kept: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * kept.transpose(1, 2))
+            transformer, "_multiply_by", lambda kept: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * kept.transpose(1, 2))
         )
-        assert models.public.together(models.members, context) is None  # type: ignore[attr-defined]
+        assert models.public.joint_next_token(models.members, context) is None  # type: ignore[attr-defined]
         assert asked_alone()
     with monkeypatch.context() as broken:  # it runs out of memory at another number than was tried
-        broken.setattr(models.public, "_agrees", True)
+        broken.setattr(models.public, "_has_joint", True)
         broken.setattr(transformer, "last_scores", lambda *_: torch.empty(10**15))
         assert asked_alone()
 

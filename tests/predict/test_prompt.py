@@ -11,7 +11,7 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.predict.prompt.prompt_plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompt_session import VoteTranscript, vote_and_teach
-from dpcli.predict.prompt.prompt_teachers import Shape, fitted, in_turn, labeller_of, prompt_teachers
+from dpcli.predict.prompt.prompt_teachers import Shape, labeller_of, labels_in_turn, prompt_teachers, prompt_that_fits
 from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
@@ -369,11 +369,11 @@ SHAPE = Shape("", "{text} ->", " | ", (" no", " yes"))
 
 def test_a_private_demonstration_that_is_too_long_is_left_out_and_not_refused() -> None:
     shown = [("a", 0), ("b" * 50, 1)]
-    assert fitted(SHAPE, shown, "c", lambda prompt: True) == f"a -> no | {'b' * 50} -> yes | c ->"
-    assert fitted(SHAPE, shown, "c", lambda prompt: len(prompt) < 20) == "a -> no | c ->"
-    assert fitted(SHAPE, shown[1:], "c", lambda prompt: len(prompt) < 20) == "c ->"
+    assert prompt_that_fits(SHAPE, shown, "c", lambda prompt: True) == f"a -> no | {'b' * 50} -> yes | c ->"
+    assert prompt_that_fits(SHAPE, shown, "c", lambda prompt: len(prompt) < 20) == "a -> no | c ->"
+    assert prompt_that_fits(SHAPE, shown[1:], "c", lambda prompt: len(prompt) < 20) == "c ->"
 
 
 def test_demonstrations_are_of_all_labels_in_turn() -> None:
     records = [("a", 0), ("b", 0), ("c", 0), ("d", 1)]
-    assert in_turn(records, 2) == [("a", 0), ("d", 1), ("b", 0), ("c", 0)]
+    assert labels_in_turn(records, 2) == [("a", 0), ("d", 1), ("b", 0), ("c", 0)]

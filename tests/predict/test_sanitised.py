@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.predict.pate import vote_account
-from dpcli.predict.pate.vote_account import Release, released
+from dpcli.predict.pate.vote_account import Release, released_cost
 from dpcli.predict.vote_bounds import AnswerSensitivity, log_q_gaussian
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
@@ -161,7 +161,7 @@ def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
 
 def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
     for value in (0.123456789, -0.123456789, 1e-9 / 3, 7.0, 123456.789, 0.0, 1e-300 / 7):
-        answer = vote_account.rounded(value)
+        answer = vote_account.round_up(value)
         assert value <= answer <= value + abs(value) * 1e-5
         assert answer == float(f"{answer:.5e}")
 
@@ -197,5 +197,5 @@ def test_what_is_released_is_below_both_costs_as_rarely_as_it_says(order: float,
     release = Release(order, beta, sigma, failure)
     z = -float(ndtri(failure))
     for cost, smooth in ((0.3, 0.02), (1.0, 0.5), (0.0, 1e-6)):
-        assert released(cost, smooth, release, -z) >= (cost + smooth) * (1.0 - 1e-9)
-        assert released(cost, smooth, release, -z - 0.01) < cost + smooth + 1e-9
+        assert released_cost(cost, smooth, release, -z) >= (cost + smooth) * (1.0 - 1e-9)
+        assert released_cost(cost, smooth, release, -z - 0.01) < cost + smooth + 1e-9

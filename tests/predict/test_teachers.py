@@ -17,7 +17,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.pate.learners import learnt
+from dpcli.predict.pate.learners import train_learner
 from dpcli.predict.pate.pate_plan import Pate, plan_of
 from dpcli.predict.pate.records import Records, query_inputs, shards, test_records
 from tests.cases import of_each
@@ -143,7 +143,7 @@ def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, sourc
 def test_a_built_in_model_that_fails_is_told_without_a_record(model: str) -> None:
     records = Records(np.array([[1.7e308, -1.7e308], [-1.7e308, 1.7e308], [1.0, 2.0]]), np.array([0, 1, 1]))
     with pytest.raises(InputError, match="may quote a private record"):
-        learnt(model, records, 3, 8, "a.toml").probabilities(records.inputs)
+        train_learner(model, records, 3, 8, "a.toml").probabilities(records.inputs)
 
 
 def test_equal_owners_are_one_unit(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path
 def test_a_shard_of_one_label_or_of_none_votes_all_the_same() -> None:
     inputs = np.ones((4, 2))
     for labels, label in (([2, 2, 2, 2], 2), ([], 0)):
-        teacher = learnt("logistic", Records(inputs[: len(labels)], np.array(labels, dtype=int)), 3, 8, "a.toml")
+        teacher = train_learner("logistic", Records(inputs[: len(labels)], np.array(labels, dtype=int)), 3, 8, "a.toml")
         assert teacher.probabilities(inputs).argmax(axis=1).tolist() == [label] * 4
 
 
@@ -571,7 +571,7 @@ def test_whatever_a_learner_fails_at_says_nothing_of_a_record(
     (tmp_path / "odd_learner.py").write_text(ODD.replace("{when}", when))
     records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
     with pytest.raises(InputError) as raised:
-        learnt("odd_learner:learn", records, 2, 8, str(tmp_path / "a.toml")).probabilities(np.zeros((3, 2)))
+        train_learner("odd_learner:learn", records, 2, 8, str(tmp_path / "a.toml")).probabilities(np.zeros((3, 2)))
     assert "4711" not in str(raised.value) and not recwarn.list
 
 

@@ -26,11 +26,11 @@ from dpcli.predict.models.model_answers import (
     require_ids,
     require_same_content,
 )
-from dpcli.predict.models.model_loading import language_model, require_same_vocabulary, require_spoken, size_of, vocabulary_of
+from dpcli.predict.models.model_loading import language_model, require_same_vocabulary, require_token_texts, size_of, vocabulary_of
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
 from dpcli.predict.pmixed.pmixed_plan import COUNTING, Pmixed, PmixedPlan
-from dpcli.predict.shard_processes import Apart, Staying, cores
+from dpcli.predict.shard_processes import ResidentProcess, ShardProcesses, cores
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.predict.warmed_process import Preparation
 
@@ -64,7 +64,7 @@ class PublicSide:
 
     def require_usable(self) -> None:
         """Raise InputError where the public model fails, or may draw tokens that its vocabulary has no text for."""
-        require_spoken(self.vocabulary, next_token(self.model, ANY, PUBLIC), "pmixed.tokenizer")
+        require_token_texts(self.vocabulary, next_token(self.model, ANY, PUBLIC), "pmixed.tokenizer")
 
     def taught(self, records: Records) -> bytes:
         """Return what a model learns from private records, in a process of their own, as the public model may learn with it.
@@ -143,7 +143,7 @@ def private_texts(plan: PmixedPlan) -> OwnedTexts:
     return owned_texts(TextSource(table.data, plan.path, "pmixed.data", table.text, table.units, table.record, plan.rows))
 
 
-def sharded(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
+def shard_texts(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
     """Return the texts of each shard, in order.
 
     Which shard a text is in depends on its unit alone, so that one change reaches one shard. Without units: under replace-one on its place,
@@ -186,30 +186,30 @@ class ShardTuning:
 
 
 @contextmanager
-def tuning(plan: PmixedPlan, side: PublicSide) -> Iterator[Apart]:
+def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProcesses]:
     """Start the processes in which models learn.
 
     side: what is public, by which nothing private is asked. Raises InputError where the public model is another one when it is built again.
     """
-    with Apart(ShardTuning(plan.pmixed, plan.path), TUNING_GONE, threads=cores()) as apart:
-        require_same_content(side.content, apart.content)
-        yield apart
+    with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_GONE, threads=cores()) as processes:
+        require_same_content(side.content, processes.content)
+        yield processes
 
 
-def cut(apart: Apart, shards: Sequence[Sequence[str]]) -> list[Records]:
+def cut_records(processes: ShardProcesses, shards: Sequence[Sequence[str]]) -> list[Records]:
     """Return the records of each shard. Raises InputError as `PublicSide.known_records` does."""
-    records = dict(apart.each((shard, methodcaller("known_records", texts)) for shard, texts in enumerate(shards)))
+    records = dict(processes.results((shard, methodcaller("known_records", texts)) for shard, texts in enumerate(shards)))
     return [records[shard] for shard in range(len(shards))]
 
 
-def rehearsed(apart: Apart) -> None:
+def rehearse(processes: ShardProcesses) -> None:
     """Raise InputError as `PublicSide.rehearse` does."""
-    list(apart.each([(0, methodcaller("rehearse"))]))
+    list(processes.results([(0, methodcaller("rehearse"))]))
 
 
-def taught(apart: Apart, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
+def teach_shards(processes: ShardProcesses, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
     """Yield the number of each shard, and what a model learns from its records alone."""
-    return apart.each((shard, methodcaller("taught", own)) for shard, own in records)
+    return processes.results((shard, methodcaller("taught", own)) for shard, own in records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class FittedModel:
 
     vocabulary: int
     context: int
-    process: Staying
+    process: ResidentProcess
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         return self.answer(partial(_next_token, contexts=contexts))
@@ -230,12 +230,12 @@ class FittedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class PendingAnswer:
     """A model that was asked about one context, whose answer is waited for when that is needed."""
 
     vocabulary: int
     context: int
-    process: Staying
+    process: ResidentProcess
     begun: bool
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
@@ -244,18 +244,18 @@ class Answering:
         return np.asarray(self.process.answer())
 
 
-def begun(model: LanguageModel, context: Tokens) -> LanguageModel:
+def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
     """Return the model, to be asked about this context alone, and only once: one in a process of its own begins at once."""
     if not isinstance(model, FittedModel):
         return model
     try:
         model.process.ask(partial(_next_token, contexts=[context]))
     except InputError:
-        return Answering(model.vocabulary, model.context, model.process, False)
-    return Answering(model.vocabulary, model.context, model.process, True)
+        return PendingAnswer(model.vocabulary, model.context, model.process, False)
+    return PendingAnswer(model.vocabulary, model.context, model.process, True)
 
 
-def members(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
+def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
     """Return a model for each that has learnt that.
 
     Those of dpcli itself and of transformers, without code of the user's, answer in this process: they keep nothing of what they are asked,
@@ -265,11 +265,12 @@ def members(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tupl
     """
     if ":" not in plan.pmixed.model:
         return tuple(map(side.tuned, learnt))
-    apart = Apart(ShardTuning(plan.pmixed, plan.path), GONE)
-    require_same_content(side.content, apart.content)
+    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), GONE)
+    require_same_content(side.content, processes.content)
     model = side.model
     return tuple(
-        FittedModel(model.vocabulary, model.context, one) for one in apart.staying(methodcaller("tuned", one) for one in learnt)
+        FittedModel(model.vocabulary, model.context, one)
+        for one in processes.residents(methodcaller("tuned", one) for one in learnt)
     )
 
 
