@@ -15,11 +15,11 @@ from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.random.streams import Stream
 
 LOWEST = -700.0  # below the largest score: e^-700 is a normal number, and every token has at least that weight
-HALF = 26  # bits: 65,536 numbers of twice as many have a sum below 2^63 in halves
+HALF = 26  # bits of half a weight: 65,536 weights are added up without overflow, half by half
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
-    """Return the number of a token. scores: (vocabulary,) finite; the same move of all of them changes nothing."""
+    """Return the number of a token, drawn with probability proportional to e^score. scores: (vocabulary,), finite."""
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score that is no number: this is a bug in dpcli, and no token")
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
@@ -50,7 +50,7 @@ def _sum(weights: IndexArray) -> int:
 
 
 def _place(weights: IndexArray, at: int) -> int:
-    """Return the first place up to which the sum is above `at`."""
+    """Return the first place at which the cumulative sum exceeds `at`."""
     high, low = np.cumsum(weights >> HALF), np.cumsum(weights & (2**HALF - 1))
     first, last = 0, len(weights) - 1
     while first < last:
@@ -82,7 +82,7 @@ def geometric(scale: Fraction, stream: Stream) -> int:
 
 
 def _bernoulli_exp_unit(exponent: Fraction, stream: Stream) -> bool:
-    """Return the same for an exponent of at most 1: the first failure among chances exponent / k, k = 1, 2, ..., comes at an odd k."""
+    """Return True with probability e^-exponent, exponent <= 1: the first failure of events of probability exponent / k has an odd k."""
     k = 1
     while uniform_below(exponent.denominator * k, stream) < exponent.numerator:
         k += 1

@@ -124,14 +124,14 @@ class WritingSession:
     kept: str
     stream: Stream | None
 
-    def write(self, count: int, exactly: bool, report: Report) -> list[tuple[WrittenText, str]]:
-        """Write `count` texts, or as many as can be paid for. Raises Denied where these are none, or fewer than `exactly` wanted."""
+    def write(self, count: int, must_write_all: bool, report: Report) -> list[tuple[WrittenText, str]]:
+        """Write `count` texts, or as many as can be paid for. Raises Denied where these are none, or fewer though `must_write_all`."""
         written: list[tuple[WrittenText, str]] = []
         while len(written) < count:
             try:
                 written += self._write_next()
             except Denied:
-                if exactly or not written:
+                if must_write_all or not written:
                     raise
                 break
             report(len(written), count)

@@ -53,14 +53,14 @@ class NextToken:
 class Writer:
     """The writer of one text, token by token.
 
-    prompt: the public context. differences: what is clipped (see [generate] method). tokens: most of a text. end: what closes it.
-    place: where messages begin.
+    prompt: the public context. clips_differences: which logits are clipped (see [generate] method). tokens: most of a text. end: the token
+    that closes it. place: where messages begin.
     """
 
     model: LanguageModel
     clipping: LogitClipping
     prompt: Tokens
-    differences: bool
+    clips_differences: bool
     tokens: int
     end: int | None
     place: str = "model"
@@ -98,12 +98,12 @@ class Writer:
         sums, parts = nothing.copy(), nothing.copy()
         for start in range(0, len(contexts), AT_ONCE):
             private = private_rows(self.model, [(*one, *written) for one in contexts[start : start + AT_ONCE]], len(public))
-            sums += self.clipping.differences(private, public) if self.differences else self.clipping.logits(private)
+            sums += self.clipping.differences(private, public) if self.clips_differences else self.clipping.logits(private)
             if test is not None:
                 parts += sum(map(test.parts, private))
         require_forgetful(self.model, public, shown, self.place)
         return NextToken(
-            self.clipping.scores(public if self.differences else np.zeros(len(public)), sums),
+            self.clipping.scores(public if self.clips_differences else np.zeros(len(public)), sums),
             self.clipping.scores(public, nothing),
             0 if test is None else test.distance(public, parts),
         )

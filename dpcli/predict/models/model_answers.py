@@ -95,15 +95,15 @@ def default_on_error(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
         return otherwise
 
 
-CLOSE = 1e-4  # nats: two answers to one context that differ by more were not computed from that context alone
-CONTEXTS, TOKENS = 8, 16  # that a model of the user's own is asked about, and of each answer
-LONGEST = 16  # tokens of the context that every model is asked about twice
+SAME_ANSWER = 1e-4  # nats: two answers to one context that differ by more were not computed from that context alone
+SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # that a model of the user's own is asked about, and of each answer
+SAMPLE_LENGTH = 16  # tokens of the context that every model is asked about twice
 PUBLIC = "the public model"
-OTHER = (
+CHANGED_MODEL = (
     "the public model: expected the same one whenever it is built, but its content changed: a function that draws weights needs a seed of "
     "its own, or reads them from a file"
 )
-WORDS = "; vocabulary "  # between a model and the digests of its tokens: in their order, and in alphabetical order
+VOCABULARY_MARK = "; vocabulary "  # between a model and the digests of its tokens: in their order, and in alphabetical order
 
 
 def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
@@ -159,7 +159,7 @@ def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place
     """
     again = next_token(model, context, place)
     with np.errstate(invalid="ignore"):
-        same = (again == known) | (np.abs(again - known) <= CLOSE)
+        same = (again == known) | (np.abs(again - known) <= SAME_ANSWER)
     if not same.all():
         raise InputError(
             f"{place}: gave two answers to one context: what a model was asked before must not matter, and answers must not be random, as "
@@ -172,11 +172,11 @@ def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> st
 
     Raises InputError where the model fails, or answers the same context twice otherwise: it has no content then.
     """
-    context = range(min(LONGEST, model.context, model.vocabulary))
+    context = range(min(SAMPLE_LENGTH, model.context, model.vocabulary))
     require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)
     numbers = getattr(model, "numbers", None)
     content = _sample_answers(model) if numbers is None else digest_of(numbers())
-    return content if vocabulary is None else content + WORDS + _vocabulary_digests(vocabulary, model.vocabulary)
+    return content if vocabulary is None else content + VOCABULARY_MARK + _vocabulary_digests(vocabulary, model.vocabulary)
 
 
 def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
@@ -190,7 +190,7 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
 
 def require_same_content(before: str, now: str) -> None:
     """Raise InputError where a public model, or the order of its vocabulary, has changed."""
-    words_before, words = before.partition(WORDS)[2], now.partition(WORDS)[2]
+    words_before, words = before.partition(VOCABULARY_MARK)[2], now.partition(VOCABULARY_MARK)[2]
     if words_before and words and words_before != words:
         order = words_before.split()[1] == words.split()[1]
         raise InputError(
@@ -198,12 +198,12 @@ def require_same_content(before: str, now: str) -> None:
             + ("another order: that of a set differs from process to process, sorted(...) does not" if order else "other tokens")
         )
     if not same_content(before, now):
-        raise InputError(OTHER)
+        raise InputError(CHANGED_MODEL)
 
 
 def same_content(before: str, now: str) -> bool:
     """Return whether two contents are one: one digest, or the same answers up to rounding; and one vocabulary where both state it."""
-    (one, _, words_before), (other, _, words) = before.partition(WORDS), now.partition(WORDS)
+    (one, _, words_before), (other, _, words) = before.partition(VOCABULARY_MARK), now.partition(VOCABULARY_MARK)
     return (one == other or _same_answers(one, other)) and not (words_before and words and words_before != words)
 
 
@@ -213,8 +213,8 @@ def _vocabulary_digests(vocabulary: Vocabulary, count: int) -> str:
 
 
 def _sample_answers(model: LanguageModel) -> str:
-    shown = range(0, model.vocabulary, -(-model.vocabulary // TOKENS))
-    first = range(0, model.vocabulary, -(-model.vocabulary // CONTEXTS))
+    shown = range(0, model.vocabulary, -(-model.vocabulary // SAMPLE_TOKENS))
+    first = range(0, model.vocabulary, -(-model.vocabulary // SAMPLE_CONTEXTS))
     contexts = [(token, (token + 1) % model.vocabulary, token)[: max(1, model.context)] for token in first]
     return json.dumps(private_rows(model, contexts, model.vocabulary)[:, shown].ravel().tolist())
 
@@ -225,4 +225,8 @@ def _same_answers(before: str, now: str) -> bool:
         one, other = (np.array(json.loads(text), dtype=float) for text in (before, now))
     except (ValueError, TypeError):
         return False
-    return one.ndim == 1 and one.shape == other.shape and bool(np.isclose(one, other, rtol=0.0, atol=CLOSE, equal_nan=True).all())
+    return (
+        one.ndim == 1
+        and one.shape == other.shape
+        and bool(np.isclose(one, other, rtol=0.0, atol=SAME_ANSWER, equal_nan=True).all())
+    )

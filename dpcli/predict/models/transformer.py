@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.model_answers import CLOSE, LanguageModel, Tokens
+from dpcli.predict.models.model_answers import SAME_ANSWER, LanguageModel, Tokens
 from dpcli.train.tasks.lm_models import logits, lora
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Transformer:
         except (NotJoint, RuntimeError, ValueError, TypeError, IndexError):
             return False
         alone = np.concatenate([Adapted(self, one).next_token([known]) for one in made])
-        return joint.shape == alone.shape and bool(np.abs(joint - alone).max() <= CLOSE)
+        return joint.shape == alone.shape and bool(np.abs(joint - alone).max() <= SAME_ANSWER)
 
     def with_adapter(self, weights: Mapping[str, Tensor]) -> nn.Module:
         """Return the one model, holding these weights."""

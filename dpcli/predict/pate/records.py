@@ -22,12 +22,12 @@ Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
 
 
-def read_records(source: str, extra: tuple[str, ...], label: str | None, labelled: bool, path: str) -> Columns:
-    """Return the arrays of a source that the file at `path` mentions: inputs, labels where `labelled`, and `extra`, by name.
+def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
+    """Return the arrays of a source that the file at `path` mentions: inputs, labels where `with_labels`, and `extra`, by name.
 
     Raises InputError where they cannot be read, or one is missing.
     """
-    wanted = (INPUTS, *((LABELS,) if labelled else ()), *extra)
+    wanted = (INPUTS, *((LABELS,) if with_labels else ()), *extra)
     if source == BUILT_IN:
         images, labels = images_and_labels(f"{path}: pate")
         return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}

@@ -59,7 +59,7 @@ class PublicSide:
         return records_of(self.vocabulary, texts, self.length)
 
     def private_records(self, texts: Sequence[str]) -> Records:
-        """Return the same of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
+        """Return the records of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
         return cast(Records, on_private("the tokenizer", self.records, texts))
 
     def require_usable(self) -> None:
