@@ -27,7 +27,7 @@ from dpcli.audit.bounds import (
 from dpcli.audit.claim import Claim
 from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.audit.power import GuessingRule, best_guessing_rule, least_count, power_sentences, simulated_noise_factor
-from dpcli.audit.scores import Guessed, Scores, ThresholdTest, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
+from dpcli.audit.scores import Guessed, JudgedTest, Scores, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
 from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent, up
 
@@ -335,12 +335,12 @@ def curve_gap(rates: ErrorRates, claim: Claim) -> float:
 def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
     """Judge the counts of a test that was fixed beforehand."""
     rates = error_rates(counts, 1.0 - settings.confidence)
-    tested = ThresholdTest(None, counts, rates, "test fixed beforehand")
+    tested = JudgedTest(None, counts, rates, "test fixed beforehand")
     return _tested_audit(tested, claim, settings, subject, COUNTED, None)
 
 
 def _tested_audit(
-    tested: ThresholdTest, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
+    tested: JudgedTest, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
 ) -> Audit:
     counts, confidence = tested.counts, settings.confidence
     return Audit(
@@ -362,7 +362,7 @@ def _tested_audit(
     )
 
 
-def _rate_bounds(tested: ThresholdTest, claim: Claim, confidence: float) -> tuple[ProvenBound, ...]:
+def _rate_bounds(tested: JudgedTest, claim: Claim, confidence: float) -> tuple[ProvenBound, ...]:
     counts, delta = tested.counts, claim.delta
     evidence = (
         f"{counts.true_positives:,} of {counts.members:,} found with the record, {counts.false_positives:,} of {counts.others:,} without "

@@ -104,7 +104,7 @@ HALF_NORMAL_CUBED = 0.3675525969  # and cubed: 2 / (sqrt(3) pi)
 
 
 class Look(NamedTuple):
-    """One of the numbers that a test looks at. p: the probability that noise as declared looks as bad. where: what it is, in words."""
+    """A number that a test looks at. p: the probability that noise as declared looks as bad. where: what it is, in words."""
 
     p: float
     where: str

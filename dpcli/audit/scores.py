@@ -105,7 +105,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class ThresholdTest:
+class JudgedTest:
     """A test with its counts and the bounds on its error rates, which hold together; how it was chosen, in words."""
 
     threshold: Threshold | None
@@ -114,7 +114,7 @@ class ThresholdTest:
     chosen: str
 
 
-def by_split(scores: Scores, merit: Merit, significance: float) -> ThresholdTest:
+def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     """Choose the threshold and its side on a quarter of the scores, judge it on the rest: no correction is needed.
 
     Chosen is what would prove most if the rest were like the quarter, of as many scores as will judge: at the quarter's own size no test of
@@ -131,12 +131,12 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> ThresholdTest
     sides = [Threshold(at, above) for above in (True, False) for at in _midpoints(first)]
     best = max(sides, key=lambda one: merit(one.counts(first).scaled(len(rest.inside), len(rest.outside)), significance))
     counts = best.counts(rest)
-    return ThresholdTest(
+    return JudgedTest(
         best, counts, error_rates(counts, significance), f"threshold chosen on {len(first):,} scores, judged on the others"
     )
 
 
-def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> ThresholdTest:
+def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     """Choose the best of the thresholds at all scores, each tested at significance / scores.
 
     A threshold that is itself a score is no fixed test; but given that score all others are independent of it. It is counted against us:
@@ -146,7 +146,7 @@ def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> Threshol
     each = significance / len(scores)
     best = max(_tests_at_scores(scores), key=lambda one: merit(one[1], each))
     words = f"best of {len(scores):,} thresholds, each at {100.0 * each:.2g} %"
-    return ThresholdTest(best[0], best[1], error_rates(best[1], each), words)
+    return JudgedTest(best[0], best[1], error_rates(best[1], each), words)
 
 
 def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
@@ -158,10 +158,10 @@ def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
         yield Threshold(at), replace(counts, false_positives=min(counts.false_positives + 1, counts.others))
 
 
-def by_stated(scores: Scores, at: float, significance: float) -> ThresholdTest:
+def by_stated(scores: Scores, at: float, significance: float) -> JudgedTest:
     """Test a threshold that was fixed before the scores were seen."""
     counts = Threshold(at).counts(scores)
-    return ThresholdTest(Threshold(at), counts, error_rates(counts, significance), "threshold stated beforehand")
+    return JudgedTest(Threshold(at), counts, error_rates(counts, significance), "threshold stated beforehand")
 
 
 def _spread_values(ordered: Array) -> Array:

@@ -38,7 +38,7 @@ GRACE_LOOKS, LOOK_SECONDS = 100, 0.01  # trackers of shared memory, which ignore
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What is public, built once. content: the same wherever it is built. work: done on each shard, in a process of its own."""
+    """The public part of the work, built once. content: the same wherever it is built. work: on one shard, in a process of its own."""
 
     content: str
     work: Callable[[Any], Any]

@@ -428,9 +428,7 @@ def test_where_a_shard_is_a_unit_there_are_as_many(place: Path) -> None:
     ids=lambda value: str(value)[:40],
 )
 def test_bad_tables_are_refused(place: Path, keys: dict[str, Any], message: str | None) -> None:
-    path = written(place, **{key: value for key, value in keys.items() if value is not None})
-    for absent in (key for key, value in keys.items() if value is None):
-        path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith(f"{absent} =")))
+    path = written(place, **keys)
     if message is None:
         plan_of(str(path))
         return
@@ -456,8 +454,7 @@ def test_a_prompt_that_is_too_long_for_the_model_is_refused(place: Path) -> None
         "    def tuned(learnt):\n        other = wide(learnt)\n        class Narrow:\n            vocabulary, context = 3, 12\n"
         "            next_token = other.next_token\n        return Narrow()\n    found.tuned = tuned\n    return found\n"
     )
-    path = written(place, model='"short_model:model"', context="12", **FEW)
-    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("public =")))
+    path = written(place, model='"short_model:model"', context="12", public=None, **FEW)
     assert run_pmixed(place, "fit", str(path)).code == 0
     outcome = run_pmixed(place, "predict", str(path), "--prompt", " ".join(["w1"] * 9))
     assert outcome.code == 2 and "prompt: expected at most 5 tokens before 8 new ones" in outcome.err
@@ -634,8 +631,7 @@ def test_whatever_fails_on_private_texts_says_nothing_of_them(place: Path, when:
     monkeypatch.delitem(sys.modules, "failing_models", raising=False)
     (place / "failing_models.py").write_text(f"WHEN = {when!r}\n" + FAILS)
     tokenizer = '"failing_models:words"' if when == "ids" else '"small_texts:vocabulary"'
-    path = written(place, data='"failing_models:letters"', model='"failing_models:model"', tokenizer=tokenizer, **FEW)
-    path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
+    path = written(place, data='"failing_models:letters"', model='"failing_models:model"', tokenizer=tokenizer, public=None, **FEW)
     results = [
         run_pmixed(place, command, str(path), *more) for command, *more in (("fit",), ("predict", "--prompt", "w1"), ("evaluate",))
     ]
@@ -654,9 +650,9 @@ def test_a_vocabulary_without_a_text_for_a_token_is_refused_before_the_charge(pl
         data='"failing_models:letters"',
         model='"failing_models:model"',
         tokenizer='"failing_models:words"',
+        public=None,
         test='"news.txt"',
     )
-    path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
     books(place).close()
     refused = run_pmixed(place, "fit", str(path), "--ledger", str(place / "ledger.db"))
     assert refused.code == 2 and "pmixed.tokenizer: token 11 of the model's 14: raised IndexError" in refused.err
@@ -741,8 +737,7 @@ def test_what_one_model_has_learnt_shows_in_no_other(
     """Otherwise a change of one shard moves more than its part of the average, or the public model itself."""
     monkeypatch.delitem(sys.modules, "sharing_models", raising=False)
     (place / "sharing_models.py").write_text(SHARES.replace("TUNES", f"({tunes})").replace("TAKES", takes))
-    path = written(place, model='"sharing_models:model"', **FEW)
-    path.write_text(re.sub(r"^public = .*\n", "", path.read_text(), flags=re.M))
+    path = written(place, model='"sharing_models:model"', public=None, **FEW)
     fitted = run_pmixed(place, "fit", str(path))
     drawn = run_pmixed(place, "predict", str(path), "--prompt", "w1")
     refused = {"predict": (0, 2), "none": (2, 2), None: (0, 0)}[command]

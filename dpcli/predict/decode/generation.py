@@ -36,7 +36,7 @@ TEXTS = "texts.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class GenerationOutcome:
-    """The outcome of a session.
+    """The outcome of a session of private texts.
 
     written: texts of this call. taken: texts that are charged up to now, of plan.texts. private: private tokens that are charged up to
     now, where they are counted. cut: texts of this call that end for want of them.

@@ -222,14 +222,14 @@ def evaluate(
     assert delta is not None
     side = public_side(plan.pmixed, plan.path) if models is None else models.side
     with tuning_processes(plan, side) as processes:
-        fitted = _models_made_anew(plan, side, processes) if models is None else models.members
+        fitted = _fit_anew(plan, side, processes) if models is None else models.members
         records = _test_records(plan, side, tokens)
         known = losses(side.model, records, plan.pmixed.temperature)
         setup = EvaluationSetup(plan, side, processes, records, known, stream or SystemStream(), epsilon, delta, report)
         return setup.evaluation(fitted, axis, values)
 
 
-def _models_made_anew(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
+def _fit_anew(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
     learnt = dict(teach_shards(processes, enumerate(cut_records(processes, shard_texts(plan, private_texts(plan))))))
     return fitted_models(plan, side, [learnt[shard] for shard in range(len(learnt))])
 
@@ -345,7 +345,7 @@ class EvaluationSetup:
     def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
         """Return one point. measured: the perplexities of all cases' modes in order; None where the case has models of its own."""
         if measured is None:
-            measured = iter(self.ensembles(_models_made_anew(case.plan, self.side, self.processes), case.modes))
+            measured = iter(self.ensembles(_fit_anew(case.plan, self.side, self.processes), case.modes))
         figures = [next(measured).perplexity for _ in case.modes]
         return AblationPoint(case.value, case.radius, figures[0], figures[1] if len(figures) > 1 else None)
 

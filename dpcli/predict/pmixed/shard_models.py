@@ -67,7 +67,7 @@ class PublicSide:
         require_token_texts(self.vocabulary, next_token(self.model, ANY, PUBLIC), "pmixed.tokenizer")
 
     def taught(self, records: Records) -> bytes:
-        """Return what a model learns from private records, in a process of their own, as the public model may learn with it.
+        """Return what a model learns from private records, called in a process of its own, as the public model may change with it.
 
         Raises InputError where it fails, without its words.
         """
@@ -77,7 +77,7 @@ class PublicSide:
         return learnt
 
     def tuned(self, learnt: bytes) -> LanguageModel:
-        """Return the model that has learnt that. Raises InputError, without its words, where it fails, and where it has other tokens."""
+        """Return the fitted model. Raises InputError, without its words, where it fails, and where it has other tokens."""
         model = cast(LanguageModel, on_private(TUNED, self.model.tuned, learnt))
         on_private(TUNED, require_same_vocabulary, self.model, model, TUNED)
         return model
@@ -173,7 +173,7 @@ def _by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class ShardTuning:
-    """The public side, built in the process that others are forked from; their work is a method of it."""
+    """The work on shards: a method of the public side, which is built once, in the process that others are forked from."""
 
     table: Pmixed
     path: str
@@ -231,7 +231,7 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A model that was asked about one context, whose answer is waited for when that is needed."""
+    """A model that computes its answer about one context in another process. begun: False where that process is gone."""
 
     vocabulary: int
     context: int
@@ -245,7 +245,7 @@ class PendingAnswer:
 
 
 def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
-    """Return the model, to be asked about this context alone, and only once: one in a process of its own begins at once."""
+    """Return the model for one answer about this context, which a model in a process of its own begins to compute."""
     if not isinstance(model, FittedModel):
         return model
     try:
@@ -256,7 +256,7 @@ def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
 
 
 def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
-    """Return a model for each that has learnt that.
+    """Return the fitted model of each shard, by what it has learnt.
 
     Those of dpcli itself and of transformers, without code of the user's, answer in this process: they keep nothing of what they are asked,
     and an adapter is put in place whole for each answer.

@@ -141,7 +141,7 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
 def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield each text with its label, up to where no more may be asked."""
+    """Yield each text with its released label, None where the votes did not agree, until no more may be asked."""
     for number, text in enumerate(texts):
         try:
             answer = voting.ask(text, lambda text=text: votes(text))  # type: ignore[misc]
