@@ -55,8 +55,13 @@ class PublicSide:
     content: str
 
     def records(self, texts: Sequence[str]) -> Records:
-        """Return each text with the token that closes it, in pieces of at most `length` tokens."""
-        return records_of(self.vocabulary, texts, self.length)
+        """Return each text with the token that closes it, in pieces of at most `length` tokens.
+
+        Raises InputError where the tokenizer has tokens that the model does not know.
+        """
+        records = records_of(self.vocabulary, texts, self.length)
+        require_ids((token for record in records for token in record), self.model.vocabulary)
+        return records
 
     def private_records(self, texts: Sequence[str]) -> Records:
         """Return the records of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
@@ -82,19 +87,9 @@ class PublicSide:
         on_private(TUNED, require_same_vocabulary, self.model, model, TUNED)
         return model
 
-    def known_records(self, texts: Sequence[str]) -> Records:
-        """Return the records of private texts. Raises InputError where the tokenizer fails, or has tokens that the model does not know."""
-        records = self.private_records(texts)
-        self.require_known(records)
-        return records
-
     def rehearse(self) -> None:
         """Raise InputError where a model that has learnt nothing, as of an empty shard, fails or has other tokens."""
         self.tuned(self.taught([]))
-
-    def require_known(self, records: Records) -> None:
-        """Raise InputError where the tokenizer has tokens that the model does not know."""
-        require_ids((token for record in records for token in record), self.model.vocabulary)
 
 
 def records_of(vocabulary: Vocabulary, texts: Sequence[str], length: int) -> Records:
@@ -197,8 +192,8 @@ def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProces
 
 
 def cut_records(processes: ShardProcesses, shards: Sequence[Sequence[str]]) -> list[Records]:
-    """Return the records of each shard. Raises InputError as `PublicSide.known_records` does."""
-    records = dict(processes.results((shard, methodcaller("known_records", texts)) for shard, texts in enumerate(shards)))
+    """Return the records of each shard. Raises InputError as `PublicSide.private_records` does."""
+    records = dict(processes.results((shard, methodcaller("private_records", texts)) for shard, texts in enumerate(shards)))
     return [records[shard] for shard in range(len(shards))]
 
 
