@@ -19,13 +19,10 @@ from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import np
-from dpcli.numerics.closed.normal import gaussian_delta
-from dpcli.numerics.roots import bracket_root
+from dpcli.numerics.closed.normal import mu_of_pure
 
-POINTS, ROUNDS = (
-    33,
-    3,
-)  # of the search over slopes: the points of each round, and the rounds, each around the best point of the last
+POINTS = 33  # slopes of each round of a search
+ROUNDS = 3  # each around the best slope of the last
 ROUNDED_UP = 1.0 + 1e-12  # factor: more than the rounding errors of a closed form
 
 
@@ -152,22 +149,11 @@ def _mu(mechanism: Mechanism) -> float:
         with suppress(NotRepresentable):
             pure = mechanism.approx_dp(0.0)
         if math.isfinite(pure):
-            return mu_of_pure(pure)
+            return mu_of_pure(pure) if pure > 0.0 else 0.0
         raise CannotCertify(
             f"no finite mu is known for {type(mechanism).__name__}, "
             f"neither Gaussian noise on all records, whose mu sampling does not lower, nor pure: {error}"
         ) from None
-
-
-def mu_of_pure(epsilon: float) -> float:
-    """Return the least mu, rounded up, whose Gaussian's advantage is tanh(epsilon / 2); inf where that rounds to 1."""
-    advantage = math.tanh(0.5 * epsilon)
-    if advantage >= 1.0 - 1e-15:
-        return math.inf
-    if advantage <= 0.0:
-        return 0.0
-    # delta(0) is at most mu / sqrt(2 pi)
-    return bracket_root(lambda mu: advantage - gaussian_delta(mu, 0.0)[0], advantage, 20.0, rtol=1e-14)[1] * ROUNDED_UP
 
 
 def goal_of(

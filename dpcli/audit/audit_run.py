@@ -1,4 +1,4 @@
-"""An audit from a pipeline file, flags and evidence: what is audited, against which claim, and by what."""
+"""An audit, from a pipeline file, flags and evidence to its outcome: which program is audited, against which claim, by which attack."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.analysis.calibrate_file import solved
 from dpcli.audit.audit_settings import PLAIN, AuditSettings, overridden, read_settings
-from dpcli.audit.claim import Claim, claimed, stated
+from dpcli.audit.claim import Claim, file_claim, stated_claim
 from dpcli.audit.decide import Audit, counted_audit, guessed_audit, one_run_audit, two_run_audit
 from dpcli.audit.own_code import called, user_function
-from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, taken
+from dpcli.audit.replay import Declared, Pair, Step, checks, declaration, steps_of
 from dpcli.audit.scores import Evidence, Guessed, read_evidence
-from dpcli.audit.trials import Progress, neighbouring, planned, run_trials
+from dpcli.audit.trials import Progress, neighbouring, run_trials, trial_plan
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import REPLAYED
@@ -27,12 +27,15 @@ from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
-TRIALS, REPLAYS = 1000, 5  # where none are stated
+TRIALS, REPLAYS = 1000, 5  # runs on each dataset, and pairs of runs, where none are stated
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """The command line and the file. epsilon, delta: a claim instead of the file's. correct: guesses that were right."""
+    """An audit as it is asked for, by the command line and the file.
+
+    epsilon, delta: a claim instead of the file's. correct: guesses that were right, instead of scores.
+    """
 
     settings: AuditSettings
     pipeline: Pipeline | None
@@ -46,29 +49,38 @@ class AuditRequest:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders of the user's modules."""
+        """Return the folders of the user's modules: the file's and the current one."""
         path = self.pipeline.path if self.pipeline is not None else None
-        return (os.path.dirname(os.path.abspath(path)) if path and path != "-" else os.getcwd(), os.getcwd())
+        if not path or path == "-":
+            return os.getcwd(), os.getcwd()
+        return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
     def claim(self, varied: Adjacency) -> Claim:
-        """Raises InputError where there is none, CannotCertify where it says nothing about what was varied."""
-        if self.epsilon is not None:
-            delta = self.delta if self.delta is not None else self.pipeline.privacy.delta if self.pipeline else None
-            if delta is None:
-                raise InputError("--epsilon: expected --delta with it")
-            return stated(self.epsilon, delta, varied)
-        if self.pipeline is None:
-            raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")
-        return claimed(self.pipeline, self.delta, varied)
+        """Return the claim. Raises InputError where there is none, CannotCertify where it says nothing about what was varied."""
+        if self.epsilon is None:
+            if self.pipeline is None:
+                raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")
+            return file_claim(self.pipeline, self.delta, varied)
+        delta = self.delta
+        if delta is None and self.pipeline is not None:
+            delta = self.pipeline.privacy.delta
+        if delta is None:
+            raise InputError("--epsilon: expected --delta with it")
+        return stated_claim(self.epsilon, delta, varied)
 
     def varied(self, evidence: Evidence | None) -> Adjacency:
-        """Return what differs between the worlds: as stated, as the scores' file says, or as it is by default."""
+        """Return how the audit's two datasets differ: as stated, else as the scores' file says, else as the pipeline's neighbours do."""
         in_file = _adjacency(evidence) if evidence is not None and evidence.neighbours is not None else None
         stated = self.settings.neighbours
         if in_file is not None and stated is not None and stated is not in_file:
             raise InputError(f"audit.neighbours: expected {in_file.value}, as in the scores' file, found {stated.value}")
-        own = self.pipeline.privacy.adjacency if self.pipeline is not None and self.settings.function else Adjacency.ADD_REMOVE
-        return stated or in_file or own
+        if stated is not None:
+            return stated
+        if in_file is not None:
+            return in_file
+        if self.pipeline is not None and self.settings.function:
+            return self.pipeline.privacy.adjacency
+        return Adjacency.ADD_REMOVE
 
 
 def _adjacency(evidence: Evidence) -> Adjacency:
@@ -79,7 +91,7 @@ def _adjacency(evidence: Evidence) -> Adjacency:
         raise InputError(f"{evidence.path}: neighbours: expected one of {words}, found {evidence.neighbours!r}") from None
 
 
-def request(
+def audit_request(
     path: str | None,
     flags: Mapping[str, Any],
     epsilon: float | None,
@@ -88,7 +100,7 @@ def request(
     jobs: int | None,
     progress: Progress,
 ) -> AuditRequest:
-    """Read the file and its [audit] table, with flags in place of keys. Raises InputError, InvalidFile."""
+    """Return the audit that the command line and [audit] of the file ask for; flags come before keys. Raises InputError, InvalidFile."""
     cores = jobs or min(os.cpu_count() or 1, 8)
     if path is None:
         return AuditRequest(overridden(PLAIN, flags), None, epsilon, delta, correct, cores, progress)
@@ -100,19 +112,19 @@ def request(
     )
 
 
-def audit(audit_request: AuditRequest) -> Audit:
-    """Perform it. Raises InputError for evidence that is missing or wrong, CannotCertify for a claim that says nothing about it."""
-    settings = audit_request.settings
-    kind = settings.kind or ("two-run" if settings.function is not None else "one-run")
-    return AUDITS[kind](replace(audit_request, settings=replace(settings, kind=kind)))
+def audit(request: AuditRequest) -> Audit:
+    """Perform an audit. Raises InputError for evidence that is missing or wrong, CannotCertify for a claim that says nothing about it."""
+    settings = request.settings
+    kind = settings.kind or ("one-run" if settings.function is None else "two-run")
+    return AUDITS[kind](replace(request, settings=replace(settings, kind=kind)))
 
 
-def _evidence(audit_request: AuditRequest) -> Evidence:
-    settings = audit_request.settings
-    if audit_request.correct is not None:
+def _evidence(request: AuditRequest) -> Evidence:
+    settings = request.settings
+    if request.correct is not None:
         if settings.canaries is None or settings.guesses is None:
             raise InputError("--correct: expected --canaries and --guesses with it, found less")
-        return Evidence("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, audit_request.correct))
+        return Evidence("the stated counts", guessed=Guessed(settings.canaries, settings.guesses, request.correct))
     if settings.scores is None:
         raise InputError(
             "nothing to audit: state --kind replay (the training of FILE), --scores FILE (or audit.scores), counts, or --function "
@@ -121,24 +133,24 @@ def _evidence(audit_request: AuditRequest) -> Evidence:
     return read_evidence(settings.scores)
 
 
-def _one_run(audit_request: AuditRequest) -> Audit:
-    evidence = _evidence(audit_request)
-    claim = audit_request.claim(audit_request.varied(evidence))
+def _one_run(request: AuditRequest) -> Audit:
+    evidence = _evidence(request)
+    claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
-        return one_run_audit(evidence.scores, claim, audit_request.settings, evidence.path, evidence.gradients)
+        return one_run_audit(evidence.scores, claim, request.settings, evidence.path, evidence.gradients)
     if evidence.guessed is None:
         raise InputError(
             f"{evidence.path}: expected scores or guesses about canaries, found counts of two runs; state --kind two-run"
         )
-    return guessed_audit((evidence.guessed,), claim, audit_request.settings, evidence.path)
+    return guessed_audit((evidence.guessed,), claim, request.settings, evidence.path)
 
 
-def _two_run(audit_request: AuditRequest) -> Audit:
-    settings = audit_request.settings
+def _two_run(request: AuditRequest) -> Audit:
+    settings = request.settings
     if settings.function is not None:
-        return _trials(audit_request, settings.function)
-    evidence = _evidence(audit_request)
-    claim = audit_request.claim(audit_request.varied(evidence))
+        return _trials_audit(request, settings.function)
+    evidence = _evidence(request)
+    claim = request.claim(request.varied(evidence))
     if evidence.scores is not None:
         return two_run_audit(evidence.scores, claim, settings, evidence.path)
     if evidence.counts is None:
@@ -154,75 +166,88 @@ def _pair_source(settings: AuditSettings) -> str:
     return settings.data
 
 
-def _trials(audit_request: AuditRequest, function: str) -> Audit:
-    settings = audit_request.settings
+def _trials_audit(request: AuditRequest, function: str) -> Audit:
+    settings = request.settings
     data, trials = _pair_source(settings), settings.trials or TRIALS
     # Before the work, so that nobody waits for a claim that cannot be judged.
-    claim = audit_request.claim(audit_request.varied(None))
-    plan = planned(function, data, trials, settings.seed, audit_request.folders, settings.scores)
-    scores = run_trials(plan, audit_request.jobs, settings.scores, audit_request.progress)
+    claim = request.claim(request.varied(None))
+    plan = trial_plan(function, data, trials, settings.seed, request.folders, settings.scores)
+    scores = run_trials(plan, request.jobs, settings.scores, request.progress)
     return two_run_audit(scores, claim, settings, function)
 
 
-def _replay(audit_request: AuditRequest) -> Audit:
-    settings = audit_request.settings
-    count = settings.trials or REPLAYS
-    entropy = secrets.randbits(128) if settings.seed is None else settings.seed
-    limits, replayed, unseen = (
-        _of_training(audit_request) if settings.function is None else _of_function(audit_request, settings.function, entropy)
-    )
-    pairs = []
-    for index in range(count):
-        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index)))
-        pairs.append(Pair(*replayed(index, rng), restarted=settings.function is None))
-        audit_request.progress(index + 1, count)
-    results = checks(pairs, limits)
-    by_size = next((check.power for check in results if check.name == "size of the noise"), "")
-    return Audit(
-        kind="replay",
-        subject=settings.function or f"the training of {audit_request.path}",
-        confidence=settings.confidence,
-        checks=results,
-        power=(f"would have found with 90 %: {by_size}",)
-        if by_size
-        else ("the noise was not checked: no standard deviation is known",),
-        assumptions=(
-            "the sums and the noise that are laid open are those that the program really uses",
-            "only the pairs of datasets that were tried are covered: state data that is worst for the program",
-            *unseen,
-        ),
-        counts={"replays": count, "steps": len(pairs[0].left)},
-    )
-
-
-Replayed = Callable[[int, "np.random.Generator"], tuple[tuple[Step, ...], tuple[Step, ...]]]
-OWN = (
+Steps = tuple[Step, ...]
+SEPARATE_RELEASES = (
     "sums and noise were compared up to the first step of each run that the record took part in: what the program makes of different "
     "releases afterwards cannot be told from a leak, and was not judged"
 )
 
 
-def _of_function(audit_request: AuditRequest, function: str, entropy: int) -> tuple[Declared, Replayed, tuple[str, ...]]:
-    """The user's program, on the pairs that the user's other function makes."""
-    data, program = _pair_source(audit_request.settings), user_function(function, audit_request.folders)
+class Replayable(NamedTuple):
+    """A program that can be replayed.
 
-    def replayed(index: int, rng: np.random.Generator) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    replay: (number of the replay, generator) -> the steps with the record, and without it. unseen: assumptions about what is not compared.
+    """
+
+    declared: Declared
+    replay: Callable[[int, np.random.Generator], tuple[Steps, Steps]]
+    unseen: tuple[str, ...]
+
+
+def _replay(request: AuditRequest) -> Audit:
+    settings = request.settings
+    count = settings.trials or REPLAYS
+    entropy = secrets.randbits(128) if settings.seed is None else settings.seed
+    if settings.function is None:
+        program = _replayable_training(request)
+    else:
+        program = _replayable_function(request, settings.function, entropy)
+    pairs = []
+    for index in range(count):
+        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2, index)))
+        pairs.append(Pair(*program.replay(index, rng), restarted=settings.function is None))
+        request.progress(index + 1, count)
+    results = checks(pairs, program.declared)
+    by_size = next((check.power for check in results if check.name == "size of the noise"), "")
+    return Audit(
+        kind="replay",
+        subject=settings.function or f"the training of {request.path}",
+        confidence=settings.confidence,
+        checks=results,
+        power=(
+            f"would have found with 90 %: {by_size}" if by_size else "the noise was not checked: no standard deviation is known",
+        ),
+        assumptions=(
+            "the sums and the noise that are laid open are those that the program really uses",
+            "only the pairs of datasets that were tried are covered: state data that is worst for the program",
+            *program.unseen,
+        ),
+        counts={"replays": count, "steps": len(pairs[0].left)},
+    )
+
+
+def _replayable_function(request: AuditRequest, function: str, entropy: int) -> Replayable:
+    """Return the user's program, on the pairs that the user's other function makes."""
+    data, program = _pair_source(request.settings), user_function(function, request.folders)
+
+    def replay(index: int, rng: np.random.Generator) -> tuple[Steps, Steps]:
         left, right = (
-            taken(function, called(function, program, world, copy.deepcopy(rng)))
-            for world in neighbouring(data, audit_request.folders, entropy, index)
+            steps_of(function, called(function, program, world, copy.deepcopy(rng)))
+            for world in neighbouring(data, request.folders, entropy, index)
         )
         return left, right
 
-    return declaration(audit_request.settings, audit_request.pipeline, audit_request.varied(None)), replayed, (OWN,)
+    declared = declaration(request.settings, request.pipeline, request.varied(None))
+    return Replayable(declared, replay, (SEPARATE_RELEASES,))
 
 
-def _of_training(audit_request: AuditRequest) -> tuple[Declared, Replayed, tuple[str, ...]]:
-    """Replay the training of the file itself."""
-    if audit_request.path is None or audit_request.pipeline is None or "train" not in dict(audit_request.pipeline.sections):
+def _replayable_training(request: AuditRequest) -> Replayable:
+    """Return the training of the file itself."""
+    if request.path is None or request.pipeline is None or "train" not in dict(request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
-    training = load(REPLAYED)(audit_request.path)
-    limits = replace(training.declared, significance=1.0 - audit_request.settings.confidence)
-    return limits, training.replay, training.unseen
+    training = load(REPLAYED)(request.path)
+    declared = replace(training.declared, significance=1.0 - request.settings.confidence)
+    return Replayable(declared, training.replay, training.unseen)
 
 
 AUDITS: dict[str, Callable[[AuditRequest], Audit]] = {"one-run": _one_run, "two-run": _two_run, "replay": _replay}

@@ -123,7 +123,7 @@ PLAIN = AuditSettings()
 
 
 def read_settings(data: bytes, path: str) -> AuditSettings:
-    """The [audit] table of a file; defaults where it has none.
+    """Return the [audit] table of a file; defaults where it has none.
 
     Raises:
         InvalidFile: with every problem found in the file, at its place.
@@ -133,7 +133,7 @@ def read_settings(data: bytes, path: str) -> AuditSettings:
 
 
 def overridden(settings: AuditSettings, flags: Mapping[str, Any]) -> AuditSettings:
-    """Flags in place of keys. Raises InputError for a flag that the key's rule refuses, or that contradicts another."""
+    """Return the settings with flags in place of keys. Raises InputError for a value that the key refuses, or a contradiction."""
     known = members_of(AuditSettings)
     given = {name: value for name, value in flags.items() if value is not None}
     for name, value in given.items():

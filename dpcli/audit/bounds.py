@@ -19,26 +19,26 @@ else:
     special = lazy("scipy.special")
 
 ROUNDING = 1e-11  # relative; the incomplete beta function is good to about 1e-13
-AT_ONCE = 4096  # terms of the search for alpha
-LARGEST = 64.0  # nats; e^64 is refuted by no number of canaries that fits a computer
+AT_ONCE = 4096  # terms of alpha that are computed in one array
+LARGEST_EPSILON = 64.0  # nats; e^64 is refuted by no number of canaries that fits a computer
 GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"
 TradeOff = Callable[[float], float]  # false positive rate -> lowest false negative rate, from below
-LARGEST_MU = 64.0
+LARGEST_MU = 64.0  # sensitivity over standard deviation
 MARGIN = 1e-9  # relative, for the rounding of up to a million sums
 CURVE_SOURCE = "Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235"
 RATES_SOURCE = "Jagielski, Ullman, Oprea 2020, arXiv:2006.07709; Nasr et al. 2021, arXiv:2101.04535; Clopper & Pearson 1934"
 GAUSSIAN_SOURCE = "Nasr et al. 2023, arXiv:2302.07956; Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2.13"
 
 
-def tail(trials: int, rate: float, least: Array) -> Array:
-    """P(Binomial(trials, rate) >= least) for each of `least`: 1 up to 0, 0 beyond `trials`; relative error about 1e-13."""
+def binomial_tail(trials: int, rate: float, least: Array) -> Array:
+    """Return P(Binomial(trials, rate) >= least) for each of `least`: 1 up to 0, 0 beyond `trials`; relative error about 1e-13."""
     inside = np.clip(least, 1.0, float(trials))
     chance = special.betainc(inside, trials - inside + 1.0, rate)
     return np.where(least <= 0.0, 1.0, np.where(least > trials, 0.0, chance))
 
 
 def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
-    """The largest rate that `count` of `trials` do not refute: exceeded by the truth with probability at most `significance`.
+    """Return the largest rate that `count` of `trials` do not refute: exceeded by the truth with probability at most `significance`.
 
     Args:
         count: 0 to trials. significance: in (0, 1).
@@ -55,7 +55,7 @@ def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
 
 
 def rate_lower(count: Array | float, trials: int, significance: float) -> Array:
-    """The smallest rate that `count` of `trials` do not refute, from below; `rate_upper` of those that did not count."""
+    """Return the smallest rate that `count` of `trials` do not refute: a lower bound, from `rate_upper` of the other trials."""
     return np.asarray(1.0 - rate_upper(trials - np.asarray(count, dtype=float), trials, significance))
 
 
@@ -88,23 +88,23 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     """
     checked_guesses(canaries, guesses, correct)
     rate = 1.0 / (1.0 + math.exp(-epsilon))
-    beta = float(tail(guesses, rate, np.array([float(correct)]))[0])
+    beta = float(binomial_tail(guesses, rate, np.array([float(correct)]))[0])
     excess = 2.0 * canaries * delta * _alpha(guesses, rate, correct, beta) if delta > 0.0 else 0.0
     return min(1.0, (beta + excess) * (1.0 + ROUNDING))
 
 
 def _alpha(guesses: int, rate: float, correct: int, beta: float) -> float:
-    """max_i (P(W >= v - i) - P(W >= v)) / i; the terms are at most 1 / i, so that far ones need not be looked at."""
+    """Return max_i (P(W >= v - i) - P(W >= v)) / i; a term is at most 1 / i, so that late ones need not be computed."""
     best, start = 0.0, 1
     while start <= correct and best * start < 1.0:
         i = np.arange(start, min(start + AT_ONCE, correct + 1), dtype=float)
-        best = max(best, float(((tail(guesses, rate, correct - i) - beta) / i).max()))
+        best = max(best, float(((binomial_tail(guesses, rate, correct - i) - beta) / i).max()))
         start += AT_ONCE
     return best
 
 
 def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
-    """The largest epsilon that the guesses refute at `delta`, from below.
+    """Return the largest epsilon that the guesses refute at `delta`, from below.
 
     Args:
         canaries, guesses, correct: as for `p_value`.
@@ -123,13 +123,13 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
     low, high = 0.0, 1.0
     while margin(high) > 0.0:
         low, high = high, 2.0 * high
-        if high > LARGEST:
+        if high > LARGEST_EPSILON:
             return low
     return bracket_root(margin, low, high, 1e-10)[0]
 
 
-def excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significance: float) -> float:
-    """By how much so many correct guesses contradict a trade-off curve; above 0: refuted at `significance`.
+def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significance: float) -> float:
+    """Return by how much so many correct guesses exceed what a trade-off curve allows; above 0 it is refuted at `significance`.
 
     Args:
         canaries, guesses, correct: as for the one-run bound: fair coins, guesses fixed before the run.
@@ -154,24 +154,24 @@ def excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significa
 
 
 def gaussian_curve(mu: float) -> TradeOff:
-    """G_mu(a) = Phi(Phi^-1(1 - a) - mu) (Dong, Roth, Su 2022, arXiv:1905.02383)."""
+    """Return the trade-off curve of a Gaussian, G_mu(a) = Phi(Phi^-1(1 - a) - mu) (Dong, Roth, Su 2022, arXiv:1905.02383)."""
     return lambda alpha: float(special.ndtr(special.ndtri(1.0 - alpha) - mu))
 
 
 def guesses_mu_lower(canaries: int, guesses: int, correct: int, significance: float) -> float:
-    """The largest mu such that the guesses refute mu-Gaussian DP: a lower bound, at least 0."""
+    """Return the largest mu such that the guesses refute mu-Gaussian DP: a lower bound, at least 0."""
 
-    def left(mu: float) -> float:
-        return excess(canaries, guesses, correct, gaussian_curve(mu), significance)
+    def excess(mu: float) -> float:
+        return curve_excess(canaries, guesses, correct, gaussian_curve(mu), significance)
 
     low, high = 0.0, 0.25
-    if guesses == 0 or left(low) <= 0.0:
+    if guesses == 0 or excess(low) <= 0.0:
         return 0.0
-    while left(high) > 0.0:
+    while excess(high) > 0.0:
         low, high = high, 2.0 * high
         if high > LARGEST_MU:
             return low
-    return bracket_root(left, low, high, 1e-7)[0]
+    return bracket_root(excess, low, high, 1e-7)[0]
 
 
 def guesses_gaussian_epsilon_lower(canaries: int, guesses: int, correct: int, delta: float, significance: float) -> float:
@@ -204,8 +204,8 @@ class Counts:
         if not (self.members and self.others):
             raise InputError(f"expected runs with the record and without it, found {self.members} and {self.others}")
 
-    def of_so_many(self, members: int, others: int) -> Counts:
-        """Scale the shares to so many runs, rounded against the test."""
+    def scaled(self, members: int, others: int) -> Counts:
+        """Return the counts of as good a test on so many runs, rounded against the test."""
         false_positives = -(-self.false_positives * others // self.others)
         return Counts(members, others, self.true_positives * members // self.members, false_positives)
 
@@ -219,30 +219,29 @@ class ErrorRates:
 
 
 def error_rates(counts: Counts, significance: float) -> ErrorRates:
-    """Clopper-Pearson bounds, half of the significance each."""
+    """Return Clopper-Pearson bounds on both rates, each at half of the significance."""
     positive = float(rate_upper(counts.false_positives, counts.others, 0.5 * significance))
     negative = float(rate_upper(counts.members - counts.true_positives, counts.members, 0.5 * significance))
     return ErrorRates(positive, negative)
 
 
 def rates_epsilon_lower(rates: ErrorRates, delta: float) -> float:
-    """The largest epsilon that error rates of at most these refute at `delta`, in both directions: a lower bound (nats), at least 0.
+    """Return the largest epsilon that error rates of at most these refute at `delta`, in both directions: a lower bound (nats), at least 0.
 
     1 - fnr <= e^eps fpr + delta, and the same with the rates exchanged, hold for every test (Wasserman & Zhou 2010,
     arXiv:0811.2501, Theorem 2.4). Both rates are bounded by one event, so every delta may be asked about.
     """
-    return max(
-        _one_way(rates.false_positive, rates.false_negative, delta), _one_way(rates.false_negative, rates.false_positive, delta)
-    )
+    positive, negative = rates.false_positive, rates.false_negative
+    return max(_one_sided_epsilon(positive, negative, delta), _one_sided_epsilon(negative, positive, delta))
 
 
-def _one_way(false_positive: float, false_negative: float, delta: float) -> float:
+def _one_sided_epsilon(false_positive: float, false_negative: float, delta: float) -> float:
     gain = 1.0 - false_negative - delta
     return max(0.0, math.log(gain / false_positive) - ROUNDING) if gain > 0.0 else 0.0
 
 
 def rates_mu_lower(rates: ErrorRates) -> float:
-    """The largest mu such that error rates of at most these refute mu-Gaussian DP: a lower bound, at least 0."""
+    """Return the largest mu such that error rates of at most these refute mu-Gaussian DP: a lower bound, at least 0."""
     mu = -special.ndtri(rates.false_positive) - special.ndtri(rates.false_negative)
     return max(0.0, float(mu) * (1.0 - ROUNDING))
 

@@ -17,7 +17,7 @@ from dpcli.numerics.arrays import np
 
 STEEP = 12.0  # nats up to which the curve is computed closely
 ROUNDING = 1e-12  # of an interpolation between rates
-EXCHANGED = 2  # a replaced record is one removed and one added
+RECORDS_OF_A_REPLACEMENT = 2  # a replaced record is one removed and one added
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,19 +42,19 @@ class Claim:
 
     @property
     def trade_off(self) -> Callable[[float], float]:
-        """False positive rate -> lowest false negative rate that the claim allows, from below; the same function each time."""
+        """Return the function from a false positive rate to the lowest false negative rate that the claim allows, from below."""
         return _trade_off(self)
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
-        """The corners of `trade_off`, from false positive rate 0 to 1."""
+        """Return the corners of `trade_off`, from false positive rate 0 to 1."""
         alphas = corners(zip(self.curve.epsilons.tolist(), self.curve.upper.tolist(), strict=True))
         return tuple(zip(alphas, trade_off(self.curve, alphas).tolist(), strict=True))
 
 
 @functools.lru_cache(maxsize=4)
 def _trade_off(claim: Claim) -> Callable[[float], float]:
-    """Straight lines between the corners, which is the function itself; it is asked for thousands of times."""
+    """Return the straight lines between the corners, kept as they are evaluated thousands of times."""
     alphas, rates = zip(*claim.corners, strict=True)
 
     def rate_at(alpha: float) -> float:
@@ -65,8 +65,8 @@ def _trade_off(claim: Claim) -> Callable[[float], float]:
     return rate_at
 
 
-def stated(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
-    """A pair that somebody wrote down. Raises InputError for values out of range."""
+def stated_claim(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
+    """Return the claim of a stated pair. Raises InputError for values out of range."""
     if not 0.0 <= epsilon < math.inf:
         raise InputError(f"--epsilon: expected a finite number >= 0, found {epsilon!r}")
     if not 0.0 <= delta < 1.0:
@@ -75,7 +75,7 @@ def stated(epsilon: float, delta: float, adjacency: Adjacency) -> Claim:
     return Claim(epsilon, delta, adjacency, "as stated on the command line", curve)
 
 
-def claimed(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim:
+def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Claim:
     """Return what a pipeline file claims about datasets that differ as those of the audit do.
 
     Args:
@@ -110,7 +110,7 @@ def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
     if claimed_about is varied:
         return 1
     if claimed_about is Adjacency.ADD_REMOVE and varied is Adjacency.REPLACE_ONE:
-        return EXCHANGED
+        return RECORDS_OF_A_REPLACEMENT
     raise CannotCertify(
         f"expected worlds that differ as the claim's neighbours do ({claimed_about.value}), found an audit that varies {varied.value}: "
         "the claim says nothing about these; state audit.neighbours, or vary records as the claim does"

@@ -1,4 +1,4 @@
-"""From scores or counts and a claim to an audit: which test is made, at which significance, and what it proves."""
+"""The verdict of an audit: which test is made of scores or counts, at which significance, and what it proves against the claim."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dpcli.audit import power
 from dpcli.audit.audit_settings import AuditSettings
@@ -17,8 +17,8 @@ from dpcli.audit.bounds import (
     RATES_SOURCE,
     Counts,
     ErrorRates,
+    curve_excess,
     error_rates,
-    excess,
     guesses_epsilon_lower,
     guesses_gaussian_epsilon_lower,
     rates_epsilon_lower,
@@ -26,14 +26,13 @@ from dpcli.audit.bounds import (
 )
 from dpcli.audit.claim import Claim
 from dpcli.audit.gradient_scores import SampledSteps
-from dpcli.audit.power import Guessing, best_guessing, least_found, needed
-from dpcli.audit.scores import Guessed, Scores, Tested, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
+from dpcli.audit.power import GuessingRule, best_guessing_rule, least_count, power_sentences, simulated_noise_factor
+from dpcli.audit.scores import Guessed, JudgedTest, Scores, by_bonferroni, by_split, by_stated, check_fair, guess, guess_counts
 from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent, up
 
 if TYPE_CHECKING:
-    from dpcli.audit.bounds import ErrorRates
-    from dpcli.audit.scores import Scores, Threshold
+    from dpcli.audit.scores import Threshold
 
 
 AuditKind = Literal["one-run", "two-run", "replay"]
@@ -58,9 +57,9 @@ class ProvenBound:
 
 @dataclass(frozen=True, slots=True)
 class CurveTest:
-    """A test of the claimed trade-off curve at every point, at `confidence`; detail: by what, in words.
+    """A test of the claimed trade-off curve at every point, at `confidence`.
 
-    point: what the claim allows there and what was found, in words; for the headline where it is refuted.
+    detail: the counts or rates that tested it, in words. point: what the claim allows where it is refuted, and what was measured, in words.
     """
 
     refuted: bool
@@ -88,7 +87,10 @@ class ReplayCheck:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredScores:
-    """The content of the picture: all scores of the judged part, the test that was made of them, and bounds on its errors."""
+    """Scores for the picture of an audit, the threshold that was tested on them, and bounds on its error rates.
+
+    independent: whether each score is a run's own; the canaries of one run share its noise.
+    """
 
     scores: Scores
     threshold: Threshold | None = None
@@ -121,19 +123,22 @@ class Audit:
 
     @property
     def deciding(self) -> ProvenBound | None:
-        """The bound that is held against the claim."""
+        """Return the bound that is compared with the claim."""
         return next((bound for bound in self.bounds if not bound.assumes), None)
 
     @property
     def violated(self) -> bool:
         """Tell whether something was proven against the claim: a bound above it, its curve refuted, or a check failed."""
         bound = self.deciding
-        above = bound is not None and self.claim is not None and bound.epsilon > self.claim.epsilon
-        return above or (self.curve is not None and self.curve.refuted) or any(not check.passed for check in self.checks)
+        if bound is not None and self.claim is not None and bound.epsilon > self.claim.epsilon:
+            return True
+        if self.curve is not None and self.curve.refuted:
+            return True
+        return not all(check.passed for check in self.checks)
 
 
-CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
-REFUTED = 1e6  # more than any epsilon
+THRESHOLD_CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
+REFUTED = 1e6  # added to the merit of a threshold that refutes the curve: more than any epsilon
 GAUSSIAN = "the trade-off curve of the program is a Gaussian's"
 COINS = "each canary was in the run by the toss of its own fair coin, and the score did not know which way it fell"
 BEFOREHAND = "the number of guesses, the sides and the confidence were fixed before the scores were seen"
@@ -146,6 +151,31 @@ AFTER_CLIPPING = (
 TRUSTED = (
     "the scores are what the program under test really gave: an audit cannot see a program that behaves otherwise when audited"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class GuessTest:
+    """A test of a claim by guesses about canaries, which fails a true claim with probability `significance` at most."""
+
+    claim: Claim
+    significance: float
+
+    def epsilon_lower(self, guessed: Guessed) -> float:
+        """Return the epsilon that the guesses prove at the claim's delta."""
+        return guesses_epsilon_lower(guessed.canaries, guessed.guesses, guessed.correct, self.claim.delta, self.significance)
+
+    def curve_excess(self, guessed: Guessed) -> float:
+        """Return by how much the guesses exceed what the claimed trade-off curve allows; above 0 they refute it."""
+        return curve_excess(guessed.canaries, guessed.guesses, guessed.correct, self.claim.trade_off, self.significance)
+
+    def refuted_by(self, guessed: Guessed) -> bool:
+        if self.epsilon_lower(guessed) > self.claim.epsilon:
+            return True
+        return self.claim.has_curve and self.curve_excess(guessed) > 0.0
+
+    def needed(self, guessed: Guessed) -> int:
+        """Return how many of as many guesses must be right to refute the claim."""
+        return least_count(guessed.guesses, lambda right: self.refuted_by(replace(guessed, correct=right)))
 
 
 def one_run_audit(
@@ -161,15 +191,23 @@ def one_run_audit(
     if settings.canaries is not None and settings.canaries != len(scores):
         raise InputError(f"{subject}: expected {settings.canaries} canaries as stated, found {len(scores)} scores")
     check_fair(scores)
-    settings = _with_guesses(settings, claim, len(scores), gradients) if gradients else settings
-    numbers = (settings.guesses,) if settings.guesses is not None else guess_counts(len(scores))
-    made = tuple(guess(scores, number, settings.one_sided) for number in numbers)
+    if gradients and settings.guesses is None:
+        settings = _with_best_rule(settings, claim, len(scores), gradients)
+    numbers = guess_counts(len(scores)) if settings.guesses is None else (settings.guesses,)
+    results = tuple(guess(scores, number, settings.one_sided) for number in numbers)
     measured = MeasuredScores(scores, independent=False, confidence=settings.confidence)
-    return guessed_audit(made, claim, settings, subject, measured, gradients)
+    return guessed_audit(results, claim, settings, subject, measured, gradients)
+
+
+def _with_best_rule(settings: AuditSettings, claim: Claim, canaries: int, steps: tuple[SampledSteps, ...]) -> AuditSettings:
+    """Choose the guesses that find the smallest fault in simulated audits; no score is seen."""
+    test = GuessTest(claim, (1.0 - settings.confidence) / (2 if claim.has_curve else 1))
+    rule = best_guessing_rule(steps, canaries, lambda guesses, right: test.refuted_by(Guessed(canaries, guesses, right)))
+    return replace(settings, guesses=rule.guesses, one_sided=rule.one_sided)
 
 
 def guessed_audit(
-    made: tuple[Guessed, ...],
+    results: tuple[Guessed, ...],
     claim: Claim,
     settings: AuditSettings,
     subject: str,
@@ -177,109 +215,97 @@ def guessed_audit(
     gradients: tuple[SampledSteps, ...] | None = None,
 ) -> Audit:
     """Judge guesses. Several numbers of guesses, and the pair beside the curve, share the significance equally."""
-    tests = len(made) * (2 if claim.has_curve else 1)
-    each = (1.0 - settings.confidence) / tests
-    best = max(made, key=lambda one: guesses_epsilon_lower(one.canaries, one.guesses, one.correct, claim.delta, each))
-    lower = guesses_epsilon_lower(best.canaries, best.guesses, best.correct, claim.delta, each)
-    bounds = [
-        ProvenBound("one run", lower, claim.delta, 1.0 - each, _guesses(best), GUESSES_SOURCE),
-        *_gaussian_guesses(best, claim, each),
-    ]
+    tests = len(results) * (2 if claim.has_curve else 1)
+    test = GuessTest(claim, (1.0 - settings.confidence) / tests)
+    best = max(results, key=test.epsilon_lower)
+    assumptions = [COINS, BEFOREHAND, TRUSTED]
+    if gradients is not None:
+        assumptions.append(AFTER_CLIPPING)
+    if gradients:
+        stated_power = _simulated_power(results, test, settings, gradients)
+    else:
+        stated_power = _guessing_power(results, test, settings)
     return Audit(
         kind="one-run",
         subject=subject,
         confidence=settings.confidence,
         claim=claim,
-        bounds=tuple(bounds),
-        curve=_curve_of_guesses(made, claim, each) if claim.has_curve else None,
-        assumptions=(COINS, BEFOREHAND, TRUSTED, *(() if gradients is None else (AFTER_CLIPPING,))),
-        notes=_shared(tests, each),
-        power=_gradient_power(made, claim, settings, each, gradients)
-        if gradients
-        else _guessing_power(made, claim, settings, each),
+        bounds=_guess_bounds(best, test),
+        curve=_curve_of_guesses(results, test) if claim.has_curve else None,
+        assumptions=tuple(assumptions),
+        notes=(f"{tests} tests share the significance: each may err with probability {test.significance:.3g}",)
+        if tests > 1
+        else (),
+        power=stated_power,
         measured=measured,
         counts={"canaries": best.canaries, "guesses": best.guesses, "correct": best.correct, "tests": tests},
     )
 
 
-def _guesses(one: Guessed) -> str:
-    about = f"{one.sides} of {one.canaries:,} canaries" if one.sides else f"{one.canaries:,} canaries"
-    return f"{one.correct:,} of {one.guesses:,} guesses right, about {about}"
+def _guess_evidence(guessed: Guessed) -> str:
+    about = f"{guessed.sides} of {guessed.canaries:,} canaries" if guessed.sides else f"{guessed.canaries:,} canaries"
+    return f"{guessed.correct:,} of {guessed.guesses:,} guesses right, about {about}"
 
 
-def _gaussian_guesses(best: Guessed, claim: Claim, each: float) -> tuple[ProvenBound, ...]:
-    if claim.delta <= 0.0:
-        return ()
-    lower = guesses_gaussian_epsilon_lower(best.canaries, best.guesses, best.correct, claim.delta, each)
-    return (ProvenBound("one run, Gaussian family", lower, claim.delta, 1.0 - each, _guesses(best), CURVE_SOURCE, GAUSSIAN),)
+def _guess_bounds(best: Guessed, test: GuessTest) -> tuple[ProvenBound, ...]:
+    delta, confidence, evidence = test.claim.delta, 1.0 - test.significance, _guess_evidence(best)
+    bound = ProvenBound("one run", test.epsilon_lower(best), delta, confidence, evidence, GUESSES_SOURCE)
+    if delta <= 0.0:
+        return (bound,)
+    gaussian = guesses_gaussian_epsilon_lower(best.canaries, best.guesses, best.correct, delta, test.significance)
+    return bound, ProvenBound("one run, Gaussian family", gaussian, delta, confidence, evidence, CURVE_SOURCE, GAUSSIAN)
 
 
-def _curve_of_guesses(made: tuple[Guessed, ...], claim: Claim, each: float) -> CurveTest:
-    left = [(excess(one.canaries, one.guesses, one.correct, claim.trade_off, each), one) for one in made]
-    most, best = max(left, key=lambda pair: pair[0])
-    words = f"{_guesses(best)}: {'more' if most > 0.0 else 'no more'} than the claimed trade-off curve allows"
-    return CurveTest(most > 0.0, 1.0 - each, words, CURVE_SOURCE, _most_right(best, claim, each) if most > 0.0 else "")
+def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTest:
+    best = max(results, key=test.curve_excess)
+    refuted = test.curve_excess(best) > 0.0
+    detail = f"{_guess_evidence(best)}: {'more' if refuted else 'no more'} than the claimed trade-off curve allows"
+    return CurveTest(refuted, 1.0 - test.significance, detail, CURVE_SOURCE, _allowed_guesses(best, test) if refuted else "")
 
 
-def _most_right(one: Guessed, claim: Claim, each: float) -> str:
+def _allowed_guesses(guessed: Guessed, test: GuessTest) -> str:
     """Say how many right guesses the claimed curve allows."""
-    least = needed(
-        one.correct - 1, lambda right: right > 0 and excess(one.canaries, one.guesses, right, claim.trade_off, each) > 0.0
-    )
+    least = least_count(guessed.correct - 1, lambda right: right > 0 and test.curve_excess(replace(guessed, correct=right)) > 0.0)
     return (
-        f"of {one.guesses:,} guesses about {one.canaries:,} canaries it allows more than {least - 1:,} to be right with a chance of at "
-        f"most {100.0 * each:.3g} %, and {one.correct:,} were"
+        f"of {guessed.guesses:,} guesses about {guessed.canaries:,} canaries it allows more than {least - 1:,} to be right with a chance "
+        f"of at most {100.0 * test.significance:.3g} %, and {guessed.correct:,} were"
     )
 
 
-def _guessing_power(made: tuple[Guessed, ...], claim: Claim, settings: AuditSettings, each: float) -> tuple[str, ...]:
-    """By the numbers of guesses that were made, had they been right, or been about the best scores."""
-    most = max(guesses_epsilon_lower(one.canaries, one.guesses, one.guesses, claim.delta, each) for one in made)
-    attack = power.strongest(claim)
+def _most_provable(results: tuple[Guessed, ...], test: GuessTest) -> float:
+    """Return the epsilon that would have been proven, had every guess been right."""
+    return max(test.epsilon_lower(replace(one, correct=one.guesses)) for one in results)
+
+
+def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings) -> tuple[str, ...]:
+    """Say what the strongest attack would have found with these numbers of guesses."""
+    attack = power.strongest_attack(test.claim)
 
     def detects(factor: float) -> bool:
         assert attack is not None
         return any(
-            _refutes(one, power.guessed_right(attack, factor, one.canaries, one.guesses, settings.one_sided), claim, each)
-            for one in made
+            test.refuted_by(replace(one, correct=attack.right_guesses(factor, one.canaries, one.guesses, settings.one_sided)))
+            for one in results
         )
 
-    factor = math.inf if attack is None else power.least_factor(detects)
-    return power.words(most, factor, claim, "every guess been right")
+    factor = math.inf if attack is None else power.least_noise_factor(detects)
+    return power_sentences(_most_provable(results, test), factor, test.claim, "every guess been right")
 
 
-def _gradient_power(
-    made: tuple[Guessed, ...], claim: Claim, settings: AuditSettings, each: float, steps: tuple[SampledSteps, ...]
+def _simulated_power(
+    results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings, steps: tuple[SampledSteps, ...]
 ) -> tuple[str, ...]:
-    """By audits of the same canaries and the same test, simulated with less noise."""
-    most = max(guesses_epsilon_lower(one.canaries, one.guesses, one.guesses, claim.delta, each) for one in made)
-    ways = [
-        Guessing(one.guesses, settings.one_sided, needed(one.guesses, lambda right, one=one: _refutes(one, right, claim, each)))  # type: ignore[misc]
-        for one in made
-    ]
-    factor = least_found(steps, made[0].canaries, ways)
-    return power.words(most, factor, claim, "every guess been right", "these canaries", "by simulated audits of them")
-
-
-def _refutes(one: Guessed, right: int, claim: Claim, each: float) -> bool:
-    return guesses_epsilon_lower(one.canaries, one.guesses, right, claim.delta, each) > claim.epsilon or (
-        claim.has_curve and excess(one.canaries, one.guesses, right, claim.trade_off, each) > 0.0
+    """Say what simulated audits of the same canaries, by the same test, find with less noise."""
+    rules = [GuessingRule(one.guesses, settings.one_sided, test.needed(one)) for one in results]
+    factor = simulated_noise_factor(steps, results[0].canaries, rules)
+    return power_sentences(
+        _most_provable(results, test),
+        factor,
+        test.claim,
+        "every guess been right",
+        "these canaries",
+        "by simulated audits of them",
     )
-
-
-def _with_guesses(settings: AuditSettings, claim: Claim, canaries: int, steps: tuple[SampledSteps, ...]) -> AuditSettings:
-    """Choose guesses where none are stated: those that find the smallest fault in simulated audits; no score is seen."""
-    if settings.guesses is not None:
-        return settings
-    each = (1.0 - settings.confidence) / (2 if claim.has_curve else 1)
-    guesses, one_sided = best_guessing(
-        steps, canaries, lambda count, right: _refutes(Guessed(canaries, count, right), right, claim, each)
-    )
-    return replace(settings, guesses=guesses, one_sided=one_sided)
-
-
-def _shared(tests: int, each: float) -> tuple[str, ...]:
-    return (f"{tests} tests share the significance: each may err with probability {each:.3g}",) if tests > 1 else ()
 
 
 def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
@@ -288,20 +314,20 @@ def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject
     if settings.threshold is not None:
         tested = by_stated(scores, settings.threshold, significance)
     else:
-        tested = CHOICES[settings.choose](scores, functools.partial(_merit, claim=claim), significance)
+        tested = THRESHOLD_CHOICES[settings.choose](scores, functools.partial(_merit, claim=claim), significance)
     measured = MeasuredScores(scores, tested.threshold, tested.rates, True, settings.confidence)
     return _tested_audit(tested, claim, settings, subject, INDEPENDENT, measured)
 
 
 def _merit(counts: Counts, significance: float, claim: Claim) -> float:
-    """First of all that its error rates are below the claim's curve; where they are not, the epsilon that it proves."""
+    """Rank thresholds: first those whose error rates refute the claimed curve, then by the epsilon that they prove."""
     rates = error_rates(counts, significance)
-    below = _below(rates, claim) if claim.has_curve else 0.0
-    return REFUTED + below if below > 0.0 else rates_epsilon_lower(rates, claim.delta)
+    gap = curve_gap(rates, claim) if claim.has_curve else 0.0
+    return REFUTED + gap if gap > 0.0 else rates_epsilon_lower(rates, claim.delta)
 
 
-def _below(rates: ErrorRates, claim: Claim) -> float:
-    """By how much one of the rates is below what the curve allows beside the other; above 0: refuted."""
+def curve_gap(rates: ErrorRates, claim: Claim) -> float:
+    """Return by how much one of the error rates is below what the claimed curve allows given the other; above 0 it is refuted."""
     fpr, fnr = rates.false_positive, rates.false_negative
     return max(claim.trade_off(fpr) - fnr, claim.trade_off(fnr) - fpr)
 
@@ -309,32 +335,23 @@ def _below(rates: ErrorRates, claim: Claim) -> float:
 def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
     """Judge the counts of a test that was fixed beforehand."""
     rates = error_rates(counts, 1.0 - settings.confidence)
-    tested = Tested(None, counts, rates, "test fixed beforehand")
+    tested = JudgedTest(None, counts, rates, "test fixed beforehand")
     return _tested_audit(tested, claim, settings, subject, COUNTED, None)
 
 
 def _tested_audit(
-    tested: Tested, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
+    tested: JudgedTest, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
 ) -> Audit:
-    counts, rates, each = tested.counts, tested.rates, settings.confidence
-    evidence = (
-        f"{counts.true_positives:,} of {counts.members:,} found with the record, {counts.false_positives:,} of {counts.others:,} without "
-        f"({tested.chosen})"
-    )
-    lower = rates_epsilon_lower(rates, claim.delta)
-    bounds = [ProvenBound("two runs", lower, claim.delta, each, evidence, RATES_SOURCE)]
-    if claim.delta > 0.0:
-        gaussian = rates_gaussian_epsilon_lower(rates, claim.delta)
-        bounds.append(ProvenBound("two runs, Gaussian family", gaussian, claim.delta, each, evidence, GAUSSIAN_SOURCE, GAUSSIAN))
+    counts, confidence = tested.counts, settings.confidence
     return Audit(
         kind="two-run",
         subject=subject,
-        confidence=each,
+        confidence=confidence,
         claim=claim,
-        bounds=tuple(bounds),
-        curve=_curve_of_rates(tested, claim, each) if claim.has_curve else None,
+        bounds=_rate_bounds(tested, claim, confidence),
+        curve=_curve_of_rates(tested.rates, claim, confidence) if claim.has_curve else None,
         assumptions=(assumption, TRUSTED),
-        power=_telling_power(counts, claim, each),
+        power=_threshold_power(counts, claim, confidence),
         measured=measured,
         counts={
             "members": counts.members,
@@ -345,20 +362,49 @@ def _tested_audit(
     )
 
 
-def _curve_of_rates(tested: Tested, claim: Claim, confidence: float) -> CurveTest:
+def _rate_bounds(tested: JudgedTest, claim: Claim, confidence: float) -> tuple[ProvenBound, ...]:
+    counts, delta = tested.counts, claim.delta
+    evidence = (
+        f"{counts.true_positives:,} of {counts.members:,} found with the record, {counts.false_positives:,} of {counts.others:,} without "
+        f"({tested.chosen})"
+    )
+    bound = ProvenBound("two runs", rates_epsilon_lower(tested.rates, delta), delta, confidence, evidence, RATES_SOURCE)
+    if delta <= 0.0:
+        return (bound,)
+    gaussian = rates_gaussian_epsilon_lower(tested.rates, delta)
+    return bound, ProvenBound("two runs, Gaussian family", gaussian, delta, confidence, evidence, GAUSSIAN_SOURCE, GAUSSIAN)
+
+
+def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> CurveTest:
     """Test every pair of the curve by the one event that bounds both rates."""
-    fpr, fnr = tested.rates.false_positive, tested.rates.false_negative
-    words = f"false positives at most {percent(fpr)} with false negatives at most {percent(fnr)}"
-    below = _below(tested.rates, claim)
-    if below > 0.0 and rates_epsilon_lower(tested.rates, claim.delta) <= claim.epsilon:
-        gap, epsilon, delta = max(_gaps(tested.rates, claim))
-        words += f": epsilon >= {down(epsilon + gap)} at delta = {delta:.3g}, where the claim says epsilon <= {up(epsilon)}"
-    fpr, fnr = tested.rates.false_positive, tested.rates.false_negative
+    fpr, fnr = rates.false_positive, rates.false_negative
+    detail = f"false positives at most {percent(fpr)} with false negatives at most {percent(fnr)}"
+    if curve_gap(rates, claim) <= 0.0:
+        return CurveTest(False, confidence, detail, RATES_SOURCE)
+    if rates_epsilon_lower(rates, claim.delta) <= claim.epsilon:
+        worst = max(_exceeded_pairs(rates, claim))
+        detail += (
+            f": epsilon >= {down(worst.epsilon + worst.excess)} at delta = {worst.delta:.3g}, where the claim says epsilon <= "
+            f"{up(worst.epsilon)}"
+        )
     point = (
         f"at a false positive rate of {100.0 * fpr:.3g} % it allows a true positive rate of at most "
         f"{_rate_up(1.0 - claim.trade_off(fpr))}, and the attack reached at least {_rate_down(1.0 - fnr)}"
     )
-    return CurveTest(below > 0.0, confidence, words, RATES_SOURCE, point if below > 0.0 else "")
+    return CurveTest(True, confidence, detail, RATES_SOURCE, point)
+
+
+class ExceededPair(NamedTuple):
+    """A claimed (epsilon, delta), and by how much the proven epsilon at that delta exceeds it."""
+
+    excess: float
+    epsilon: float
+    delta: float
+
+
+def _exceeded_pairs(rates: ErrorRates, claim: Claim) -> Iterator[ExceededPair]:
+    for epsilon, delta in zip(claim.curve.epsilons.tolist(), claim.curve.upper.tolist(), strict=True):
+        yield ExceededPair(rates_epsilon_lower(rates, delta) - epsilon, epsilon, delta)
 
 
 def _rate_up(rate: float) -> str:
@@ -369,24 +415,24 @@ def _rate_down(rate: float) -> str:
     return f"{math.floor(1e5 * rate) / 1e3:g} %"
 
 
-def _telling_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str, ...]:
-    """By as many runs as were judged, at the best threshold."""
-    best = error_rates(Counts(counts.members, counts.others, counts.members, 0), 1.0 - confidence)
-    most, attack = rates_epsilon_lower(best, claim.delta), power.strongest(claim)
+def _threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str, ...]:
+    """Say what the strongest attack would have found with as many runs, at its best threshold."""
+    significance = 1.0 - confidence
+    perfect = error_rates(Counts(counts.members, counts.others, counts.members, 0), significance)
+    attack = power.strongest_attack(claim)
 
     def detects(factor: float) -> bool:
         assert attack is not None
-        for right, wrong in power.error_counts(attack, factor, counts.members, counts.others):
-            rates = error_rates(Counts(counts.members, counts.others, right, wrong), 1.0 - confidence)
-            if rates_epsilon_lower(rates, claim.delta) > claim.epsilon or (claim.has_curve and _below(rates, claim) > 0.0):
-                return True
-        return False
+        rates = (error_rates(at, significance) for at in attack.counts(factor, counts.members, counts.others))
+        return any(refuted_by_rates(one, claim) for one in rates)
 
-    factor = math.inf if attack is None else power.least_factor(detects)
-    return power.words(most, factor, claim, "every run been told right", "the strongest attack there is, at its best threshold")
+    factor = math.inf if attack is None else power.least_noise_factor(detects)
+    most = rates_epsilon_lower(perfect, claim.delta)
+    return power_sentences(most, factor, claim, "every run been told right", "the strongest attack there is, at its best threshold")
 
 
-def _gaps(rates: ErrorRates, claim: Claim) -> Iterator[tuple[float, float, float]]:
-    """(by how much a claimed epsilon is exceeded, that epsilon, its delta) for every pair of the curve."""
-    for epsilon, delta in zip(claim.curve.epsilons.tolist(), claim.curve.upper.tolist(), strict=True):
-        yield rates_epsilon_lower(rates, delta) - epsilon, epsilon, delta
+def refuted_by_rates(rates: ErrorRates, claim: Claim) -> bool:
+    """Tell whether a test with these error rates refutes the claimed pair, or the claimed curve."""
+    if rates_epsilon_lower(rates, claim.delta) > claim.epsilon:
+        return True
+    return claim.has_curve and curve_gap(rates, claim) > 0.0

@@ -1,4 +1,4 @@
-"""Scores of canaries that are gradients of norm C: how much likelier their inner products with the noisy sums are with them than without.
+"""Scores of canaries that are gradients of norm C: likelihood ratios of their inner products with the noisy sums, with them and without.
 
 A product of a step, over C, is b + s n: b whether the canary was in the step's sum, n standard normal, s the noise multiplier. Directions
 are orthonormal and the sum of the records themselves is taken off, so nothing else is in it.
@@ -14,8 +14,9 @@ from functools import lru_cache
 
 from dpcli.numerics.arrays import Array, np
 
-POOL, WORK = 4000, 2_000_000  # scores of members, and of others, that audits are drawn from; products behind each kind, at most
-LEAST = 250
+POOL = 4000  # most scores of members, and as many of others, from which simulated audits draw
+LEAST_POOL = 250
+PRODUCTS = 2_000_000  # inner products that are simulated for either pool, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class SampledSteps:
 
 
 def log_ratios(products: Array, rate: float, noise: float) -> Array:
-    """Log of the likelihood with each canary over that without it; products: (steps, canaries), over C."""
+    """Return log of the likelihood with each canary over that without it; products: (steps, canaries), over C."""
     with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step
         absent = np.log1p(-rate)
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
@@ -36,8 +37,8 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
 
 @lru_cache(maxsize=64)
 def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
-    """Scores of members and of others in a program with 1 / factor of its noise; the same random numbers for every factor."""
-    chance, size = np.random.default_rng(0), max(LEAST, min(POOL, WORK // sum(one.steps for one in steps)))
+    """Return simulated scores of members and of others, with 1 / factor of the noise; the same random numbers for every factor."""
+    chance, size = np.random.default_rng(0), max(LEAST_POOL, min(POOL, PRODUCTS // sum(one.steps for one in steps)))
     scores = np.zeros((2, size))
     for one in steps:
         for start in range(0, one.steps, 256):
@@ -50,8 +51,10 @@ def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
 
 
 def right_guesses(steps: Sequence[SampledSteps], factor: float, canaries: int, audits: int, seed: int) -> tuple[Array, Array]:
-    """In simulated audits of a program with 1 / factor of its noise, a coin for each canary: how many of the k highest scores are
-    members', and how many of the k lowest are others'; each (audits, canaries + 1), k = 0, 1, ..."""
+    """Simulate audits of a program with 1 / factor of its noise, with a fair coin for each canary.
+
+    Returns how many of the k highest scores are members', and how many of the k lowest are others'; each (audits, canaries + 1), by k.
+    """
     inside, outside = pools(tuple(steps), factor)
     chance, shape = np.random.default_rng(seed), (audits, canaries)
     member = chance.random(shape) < 0.5

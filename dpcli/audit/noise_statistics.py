@@ -1,4 +1,4 @@
-"""Statistics of a replay's noise, each with a bound on the chance that noise as declared looks as bad, over everything that it looked at.
+"""Statistical tests of a replay's noise: each bounds the probability that noise as declared looks as bad as what was measured.
 
 Too much noise costs no privacy: sizes are tested from below alone, and shapes after each tensor is put at its own size.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up
@@ -38,30 +38,30 @@ class Draws:
 
     @property
     def count(self) -> int:
-        """Rows."""
+        """Return the number of rows."""
         return len(self.positions)
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
+        """Return how many numbers a row has."""
         return sum(values.shape[1] for values in self.tensors.values())
 
     def scaled(self) -> Draws:
-        """Each tensor over its own root mean square: too much noise costs no privacy, and is not what a shape is judged by."""
+        """Return each tensor over its own root mean square: too much noise costs no privacy, and is not what a shape is judged by."""
         sizes = {name: float(np.sqrt(np.mean(np.square(values)))) or 1.0 for name, values in self.tensors.items()}
         tensors = {name: values / sizes[name] for name, values in self.tensors.items()}
         return Draws(tensors, self.positions, self.resolution / min(sizes.values()))
 
-    def few(self, width: int) -> Array:
-        """(draws, at most about `width` numbers): of every tensor its first ones, as many of each as there is room for."""
+    def first_columns(self, width: int) -> Array:
+        """Return the first numbers of every tensor, (draws, about `width`), as many of each as there is room for."""
         room, parts = width, []
         for left, values in zip(range(len(self.tensors), 0, -1), sorted(self.tensors.values(), key=_width), strict=True):
             parts.append(values[:, : max(1, room // left)])
             room -= parts[-1].shape[1]
         return np.concatenate(parts, axis=1)
 
-    def named(self) -> Iterator[tuple[str, Array]]:
-        """Each tensor by itself, and where there are several all of them together."""
+    def parts(self) -> Iterator[tuple[str, Array]]:
+        """Yield each tensor with its name, and before them all of them joined where there are several."""
         if len(self.tensors) > 1:
             yield "all together", np.concatenate(list(self.tensors.values()), axis=1)
         yield from self.tensors.items()
@@ -72,7 +72,7 @@ def _width(values: Array) -> int:
 
 
 def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]], std: float, fresh: bool) -> Draws | None:
-    """The table of the steps that hold numbers; None where not every step has noise of the same names and sizes, or none is left.
+    """Return the noise of all steps that hold finite numbers; None where names or sizes differ between steps, or none is left.
 
     Args:
         runs: of each run its steps, (sums, noise) by name. std: as declared. fresh: whether steps are independent; else the first alone is.
@@ -90,24 +90,29 @@ def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Arr
 
 
 def _finite(step: tuple[Mapping[str, Array], Mapping[str, Array]]) -> bool:
-    """Leave what is not a number to another check."""
+    """Tell whether a step holds numbers alone; what is not finite is another check's."""
     return all(bool(np.all(np.isfinite(value))) for table in step for value in table.values())
 
 
-FOUND = 0.9  # chance with which a fault of the stated size would have been found
-SAMPLE = 4096  # numbers whose pairs are looked at
-FINEST = 2.0**-14  # of the standard deviation: numbers that are as near count as equal
+FOUND = 0.9  # probability with which a fault of the stated size would have been found
+SAMPLE = 4096  # numbers of a tensor that are compared in pairs
+FINEST_CELL = 2.0**-14  # standard deviations: numbers in one cell of this width count as equal
 MEMORY = 2**24  # numbers that are compared at once
-LAGS = 16
-PAIRS, TRIPLES = (
-    0.5641895835,
-    0.3675525969,
-)  # integrals of the half normal density, squared and cubed: 1 / sqrt(pi), 2 / (sqrt(3) pi)
+LAGS = 16  # distances of steps, and of coordinates, at which correlation is tested
+HALF_NORMAL_SQUARED = 0.5641895835  # integral of the half normal density squared: 1 / sqrt(pi)
+HALF_NORMAL_CUBED = 0.3675525969  # and cubed: 2 / (sqrt(3) pi)
+
+
+class Look(NamedTuple):
+    """A number that a test looks at. p: the probability that noise as declared looks as bad. where: what it is, in words."""
+
+    p: float
+    where: str
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A check. p: at most the chance that noise as declared gives this or worse. power: what would have been found, at a level."""
+    """A test. p: at most the probability that noise as declared gives this or worse. power: the fault it would find, by its level."""
 
     name: str
     p: float
@@ -116,7 +121,7 @@ class Statistic:
 
 
 def statistics(draws: Draws) -> Iterator[Statistic]:
-    """All of them."""
+    """Yield every test of the noise."""
     scaled = draws.scaled()
     yield size(draws)
     yield size_over_time(draws)
@@ -129,46 +134,49 @@ def statistics(draws: Draws) -> Iterator[Statistic]:
     yield steps(scaled)
 
 
-def _worst(looks: list[tuple[float, str]], more: int = 0) -> tuple[float, str]:
-    """The smallest p times the number of looks, and where it was (Bonferroni)."""
-    p, where = min(looks)
-    return min(1.0, p * (len(looks) + more)), where
+def _worst(looks: list[Look], more: int = 0) -> Look:
+    """Return the look with the smallest p, corrected for the number of looks (Bonferroni). more: looks that are not in the list."""
+    least = min(looks)
+    return Look(min(1.0, least.p * (len(looks) + more)), least.where)
+
+
+def _worse(one: Look, other: Look) -> Look:
+    """Return the worse of two tests that share a level equally."""
+    return min(Look(min(1.0, 2.0 * one.p), one.where), Look(min(1.0, 2.0 * other.p), other.where))
 
 
 def chi_square(squares: Array | float, count: Array | float) -> Array:
-    """P(chi-square of `count` degrees <= squares)."""
+    """Return P(chi-square of `count` degrees of freedom <= squares)."""
     return np.asarray(special.gammainc(0.5 * np.asarray(count, dtype=float), 0.5 * np.asarray(squares, dtype=float)))
 
 
-def factor(count: int, level: float) -> float:
-    """Noise divided by this is found with chance FOUND among `count` numbers, at this level."""
+def detectable_factor(count: int, level: float) -> float:
+    """Return the factor by which smaller noise is found with probability FOUND among `count` numbers, by a test at this level."""
     least, usual = float(special.gammaincinv(0.5 * count, level)), float(special.gammaincinv(0.5 * count, FOUND))
     return math.sqrt(usual / least) if least > 0.0 else math.inf
 
 
-def divided(count: int, level: float) -> str:
-    divisor = factor(count, level)
-    return f"noise / {up(divisor, 3)}" if divisor < 1e4 else "no smaller noise"
+def _detectable_noise(count: int, level: float) -> str:
+    factor = detectable_factor(count, level)
+    return f"noise / {up(factor, 3)}" if factor < 1e4 else "no smaller noise"
 
 
 def size(draws: Draws) -> Statistic:
     """Test the size of each tensor, over all steps (chi-square)."""
     looks, sizes = [], {}
-    for name, values in draws.named():
+    for name, values in draws.parts():
         squares = float(np.square(values).sum())
         sizes[name] = (math.sqrt(squares / values.size), values.size)
-        looks.append((float(chi_square(squares, values.size)), name))
+        looks.append(Look(float(chi_square(squares, values.size)), name))
     p, where = _worst(looks)
     measured, count = sizes[where]
-    least = min(n for _, n in sizes.values())
-    return Statistic(
-        "size of the noise",
-        p,
-        f"{measured:.6g} times as declared in {where}, over {count:,} draws",
-        lambda level: (
-            f"{divided(least, level / len(looks))} in any tensor, {divided(draws.count * draws.width, level / len(looks))} in all"
-        ),
-    )
+    smallest = min(n for _, n in sizes.values())
+
+    def power(level: float) -> str:
+        each = level / len(looks)
+        return f"{_detectable_noise(smallest, each)} in any tensor, {_detectable_noise(draws.count * draws.width, each)} in all"
+
+    return Statistic("size of the noise", p, f"{measured:.6g} times as declared in {where}, over {count:,} draws", power)
 
 
 def size_over_time(draws: Draws) -> Statistic:
@@ -179,7 +187,7 @@ def size_over_time(draws: Draws) -> Statistic:
     np.add.at(by_step, draws.positions, squares)
     np.add.at(times, draws.positions, draws.width)
     looks = [
-        (float(p), f"one of the steps {int(at) + 1}")
+        Look(float(p), f"one of the steps {int(at) + 1}")
         for p, at in zip(chi_square(squares, draws.width), draws.positions, strict=True)
     ]
     length = 1
@@ -187,14 +195,14 @@ def size_over_time(draws: Draws) -> Statistic:
         for start in range(0, steps, length):
             stop = min(start + length, steps)
             where = f"steps {start + 1} to {stop}" if length > 1 else f"all steps {start + 1}"
-            looks.append((float(chi_square(by_step[start:stop].sum(), times[start:stop].sum())), where))
+            looks.append(Look(float(chi_square(by_step[start:stop].sum(), times[start:stop].sum())), where))
         length *= 2
     p, where = _worst(looks)
     return Statistic(
         "size of the noise over time",
         p,
         f"least in {where}",
-        lambda level: f"{divided(draws.width, level / len(looks))} in one step",
+        lambda level: f"{_detectable_noise(draws.width, level / len(looks))} in one step",
     )
 
 
@@ -205,33 +213,38 @@ def size_by_coordinate(draws: Draws) -> Statistic:
         squares = np.square(values).sum(axis=0)
         at = int(squares.argmin())
         p = float(chi_square(squares[at], draws.count))
-        looks.append((p, f"{name}[{at}]: {math.sqrt(squares[at] / draws.count):.4g} times as declared, over {draws.count:,} draws"))
+        looks.append(
+            Look(p, f"{name}[{at}]: {math.sqrt(squares[at] / draws.count):.4g} times as declared, over {draws.count:,} draws")
+        )
     p, where = _worst(looks, draws.width - len(looks))
     return Statistic(
         "size of the noise by coordinate",
         p,
         where,
-        lambda level: f"{divided(draws.count, level / draws.width)} in any one coordinate",
+        lambda level: f"{_detectable_noise(draws.count, level / draws.width)} in any one coordinate",
     )
 
 
 def mean(draws: Draws) -> Statistic:
     """Test the mean of each tensor, of all, and of each coordinate over all steps (chi-square)."""
     looks = []
-    for name, values in draws.named():
+    for name, values in draws.parts():
         z = abs(float(values.sum())) / math.sqrt(values.size)
-        looks.append((math.erfc(z / math.sqrt(2.0)), f"{float(values.mean()):.3g} standard deviations in {name}"))
+        looks.append(Look(math.erfc(z / math.sqrt(2.0)), f"{float(values.mean()):.3g} standard deviations in {name}"))
     lengths = sum(float(np.square(values.sum(axis=0)).sum()) for values in draws.tensors.values()) / draws.count
     away = math.sqrt(lengths / draws.width / draws.count)
-    looks.append((float(special.gammaincc(0.5 * draws.width, 0.5 * lengths)), f"{away:.3g} standard deviations a coordinate"))
+    looks.append(Look(float(special.gammaincc(0.5 * draws.width, 0.5 * lengths)), f"{away:.3g} standard deviations a coordinate"))
     p, where = _worst(looks)
     total = draws.count * draws.width
     return Statistic(
-        "mean of the noise", p, where, lambda level: f"{_normal(level / len(looks)) / math.sqrt(total):.2g} standard deviations"
+        "mean of the noise",
+        p,
+        where,
+        lambda level: f"{_detectable_errors(level / len(looks)) / math.sqrt(total):.2g} standard deviations",
     )
 
 
-def _normal(level: float) -> float:
+def _detectable_errors(level: float) -> float:
     """Return the distance of a mean, in standard errors, that is found with chance FOUND at this level, both sides."""
     return float(special.ndtri(FOUND) - special.ndtri(0.5 * level))
 
@@ -242,13 +255,13 @@ def shape(draws: Draws) -> Statistic:
     p from 2 exp(-2 n d^2) (Massart 1990), which holds for every n.
     """
     looks, counts = [], []
-    for name, values in draws.named():
+    for name, values in draws.parts():
         ordered = np.sort(values, axis=None)
         n, expected = len(ordered), special.ndtr(ordered)
         ranks = np.arange(n + 1) / n
         apart = float(max((ranks[1:] - expected).max(), (expected - ranks[:-1]).max()))
         looks.append(
-            (min(1.0, 2.0 * math.exp(-2.0 * n * apart * apart)), f"distribution {apart:.3g} away from a Gaussian's in {name}")
+            Look(min(1.0, 2.0 * math.exp(-2.0 * n * apart * apart)), f"distribution {apart:.3g} away from a Gaussian's in {name}")
         )
         counts.append(n)
     p, where = _worst(looks)
@@ -263,19 +276,19 @@ def shape(draws: Draws) -> Statistic:
 def tails(draws: Draws) -> Statistic:
     """Count the numbers beyond 1, 2, 3, 4 standard deviations (binomial), and measure how far out the farthest is: both sides."""
     looks, counts = [], []
-    for name, values in draws.named():
+    for name, values in draws.parts():
         sizes, n = np.abs(values), values.size
         counts.append(n)
         for at in (1.0, 2.0, 3.0, 4.0):
             beyond, rate = int((sizes > at).sum()), math.erfc(at / math.sqrt(2.0))
             few = float(special.betainc(n - beyond, beyond + 1, 1.0 - rate)) if beyond < n else 1.0
             many = float(special.betainc(beyond, n - beyond + 1, rate)) if beyond else 1.0
-            looks.append((min(1.0, 2.0 * min(few, many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}"))
+            looks.append(Look(min(1.0, 2.0 * min(few, many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}"))
         farthest = float(sizes.max())
         outside = math.erfc(farthest / math.sqrt(2.0))
         none = math.exp(n * math.log1p(-outside)) if outside < 1.0 else 0.0  # chance that nothing is farther
         looks.append(
-            (min(1.0, 2.0 * min(none, 1.0 - none)), f"the farthest of {n:,} at {farthest:.4g} standard deviations in {name}")
+            Look(min(1.0, 2.0 * min(none, 1.0 - none)), f"the farthest of {n:,} at {farthest:.4g} standard deviations in {name}")
         )
     p, where = _worst(looks)
 
@@ -286,42 +299,51 @@ def tails(draws: Draws) -> Statistic:
     return Statistic("tails of the noise", p, where, power)
 
 
-def _collisions(rows: Array, cell: float) -> tuple[float, int, float]:
-    """(p, pairs, as many as expected) of columns whose sizes are in the same cells in every row: numbers that repeat up to their sign."""
+class Collisions(NamedTuple):
+    """The pairs of columns whose sizes are in the same cells in every row, and how many are expected of noise as declared."""
+
+    p: float
+    pairs: int
+    expected: float
+
+
+def _collisions(rows: Array, cell: float) -> Collisions:
+    """Count numbers that repeat up to their sign."""
     m, n = rows.shape
     cells = np.floor(np.abs(rows) / cell).astype(np.int64)
     _, times = np.unique(cells, axis=1, return_counts=True) if m > 1 else np.unique(cells[0], return_counts=True)
     pairs = int((times.astype(float) * (times - 1)).sum() / 2)
-    two, three = (PAIRS * cell) ** m, (TRIPLES * cell * cell) ** m
+    two, three = (HALF_NORMAL_SQUARED * cell) ** m, (HALF_NORMAL_CUBED * cell * cell) ** m
     expected = 0.5 * n * (n - 1) * two
     variance = expected * (1.0 - two) + n * (n - 1.0) * (n - 2.0) * max(three - two * two, 0.0)
     if not pairs:
-        return 1.0, 0, expected
+        return Collisions(1.0, 0, expected)
     by_chance = float(special.gammainc(pairs, expected))  # a Poisson number is as large
     wider = float(special.gammaincc(expected * expected / variance, (pairs - 0.5) * expected / variance))
-    return max(by_chance, wider if expected > 1.0 else 0.0), pairs, expected
+    return Collisions(max(by_chance, wider if expected > 1.0 else 0.0), pairs, expected)
 
 
-def _cell(draws: Draws, least: float = FINEST) -> float:
+def _cell_width(draws: Draws, least: float = FINEST_CELL) -> float:
+    """Return a width, in standard deviations, that the resolution of the numbers allows."""
     return min(max(least, 64.0 * draws.resolution), 1.0)
 
 
 def precision(draws: Draws) -> Statistic:
     """Test whether numbers fall together, as those of a short format or of a grid do: pairs of nearly equal ones."""
-    cell, looks, counts = _cell(draws), [], []
+    cell, looks, counts = _cell_width(draws), [], []
     for name, values in draws.tensors.items():
         flat = values.reshape(-1)
         chosen = flat[np.linspace(0, len(flat) - 1, min(len(flat), SAMPLE)).astype(int)]
         p, pairs, expected = _collisions(chosen[None], cell)
-        looks.append((p, f"{pairs:,} pairs of equal numbers in {name}, {expected:.3g} expected"))
+        looks.append(Look(p, f"{pairs:,} pairs of equal numbers in {name}, {expected:.3g} expected"))
         counts.append(len(chosen))
     p, where = _worst(looks)
 
     def power(level: float) -> str:
         n = max(counts)
-        expected = 0.5 * n * n * PAIRS * cell
+        expected = 0.5 * n * n * HALF_NORMAL_SQUARED * cell
         more = (-float(special.ndtri(level / len(looks))) + float(special.ndtri(FOUND))) * math.sqrt(expected + 1.0) + 1.0
-        grid = (expected + more) / (0.5 * n * n * PAIRS)
+        grid = (expected + more) / (0.5 * n * n * HALF_NORMAL_SQUARED)
         return f"rounding to {grid:.2g} standard deviations in the largest tensor" if grid < 1.0 else "no rounding"
 
     return Statistic("precision of the noise", p, where, power)
@@ -330,64 +352,63 @@ def precision(draws: Draws) -> Statistic:
 def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     """Test that each coordinate has noise of its own: none repeats another one, up to its sign, and neighbours are not correlated."""
     room = max(2, MEMORY // 64)
-    rows = draws.few(room)  # as they are: one number in two tensors is equal before each is put at its own size
+    rows = draws.first_columns(room)  # as they are: one number in two tensors is equal before each is put at its own size
     needed = 0.5 * rows.shape[1] ** 2
-    cell = _cell(draws, 2.0**-10)
-    used = min(draws.count, max(1, math.ceil(math.log(needed * 1e6) / -math.log(min(PAIRS * cell, 0.5)))))
+    cell = _cell_width(draws, 2.0**-10)
+    used = min(draws.count, max(1, math.ceil(math.log(needed * 1e6) / -math.log(min(HALF_NORMAL_SQUARED * cell, 0.5)))))
     chosen = rows[np.linspace(0, draws.count - 1, used).astype(int)]
-    p, pairs, expected = _collisions(chosen, cell) if rows.shape[1] > 1 else (1.0, 0, 0.0)
-    looks = [(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")]
-    rows = scaled.few(room)
+    p, pairs, expected = _collisions(chosen, cell) if rows.shape[1] > 1 else Collisions(1.0, 0, 0.0)
+    looks = [Look(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")]
+    rows = scaled.first_columns(room)
     for lag in range(1, min(LAGS, rows.shape[1] // 2) + 1):
         halves = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
         looks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} apart"))
-    least, where = _worst(looks)
     # A pair shows by itself, whatever is correlated: each of the two kinds has half of the level.
-    least, where = min((min(1.0, 2.0 * p), looks[0][1]), (min(1.0, 2.0 * least), where))
+    least, where = _worse(looks[0], _worst(looks))
     half = rows.size // 2
-    return Statistic(
-        "noise of its own in each coordinate",
-        least,
-        where,
-        lambda level: ("one number used twice, " if expected < 0.01 * level else "") + _correlated(half, level / (2 * len(looks))),
-    )
+
+    def power(level: float) -> str:
+        repeated = "one number used twice, " if expected < 0.01 * level else ""
+        return repeated + _detectable_correlation(half, level / (2 * len(looks)))
+
+    return Statistic("noise of its own in each coordinate", least, where, power)
 
 
-def _correlation(one: Array, other: Array, what: str) -> tuple[float, str]:
-    """(p, words) of the cosine of two vectors, each independent of the other: exact, as a Gaussian's direction is uniform."""
+def _correlation(one: Array, other: Array, what: str) -> Look:
+    """Return the cosine of two independent vectors as a look: its p is exact, as a Gaussian's direction is uniform."""
     a, b = one.reshape(-1), other.reshape(-1)
     cosine = float(a @ b) / max(math.sqrt(float(a @ a) * float(b @ b)), 1e-300)
     p = float(special.betainc(0.5 * (len(a) - 1), 0.5, max(0.0, 1.0 - cosine * cosine))) if len(a) > 1 else 1.0
-    return p, f"{what}: correlation {cosine:.3g}"
+    return Look(p, f"{what}: correlation {cosine:.3g}")
 
 
-def _correlated(count: int, level: float) -> str:
-    least = _normal(level) / math.sqrt(count) if count else 1.0
+def _detectable_correlation(count: int, level: float) -> str:
+    least = _detectable_errors(level) / math.sqrt(count) if count else 1.0
     return f"a correlation of {least:.2g}" if least < 1.0 else "no correlation"
 
 
 def steps(draws: Draws) -> Statistic:
     """Test that each step has noise of its own: no two of all runs are correlated, nor steps as many apart throughout."""
-    looks: list[tuple[float, str]] = []
+    looks: list[Look] = []
     for name, values in draws.tensors.items():
         for lag in range(1, min(LAGS, draws.count // 2) + 1):
             halves = values[: draws.count // (2 * lag) * 2 * lag].reshape(-1, 2, lag, values.shape[1])
             looks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} apart in {name}"))
     pairs = draws.count * (draws.count - 1) // 2
-    rows = draws.few(max(2, MEMORY // max(1, draws.count)))
-    apart, where = (1.0, "one step alone") if not pairs or rows.shape[1] < 2 else _alike(rows)
-    p, best = _worst(looks) if looks else (1.0, where)
-    least, where = min((min(1.0, 2.0 * apart * max(1, pairs)), where), (min(1.0, 2.0 * p), best))
+    rows = draws.first_columns(max(2, MEMORY // max(1, draws.count)))
+    closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else Look(1.0, "one step alone")
+    by_lag = _worst(looks) if looks else Look(1.0, closest.where)
+    least, where = _worse(Look(closest.p * max(1, pairs), closest.where), by_lag)
     return Statistic(
         "noise of its own in each step",
         least,
         where,
-        lambda level: _correlated(rows.shape[1], level / max(1, 2 * pairs)) + " of two steps",
+        lambda level: _detectable_correlation(rows.shape[1], level / max(1, 2 * pairs)) + " of two steps",
     )
 
 
-def _alike(rows: Array) -> tuple[float, str]:
-    """The smallest p of two rows' correlation, and which rows."""
+def _closest_rows(rows: Array) -> Look:
+    """Return the correlation of the two rows that are correlated most."""
     unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     cosines = np.abs(np.triu(unit @ unit.T, 1))
     i, j = (int(k) for k in np.unravel_index(int(cosines.argmax()), cosines.shape))

@@ -20,14 +20,16 @@ from dpcli.base.errors import InputError
 from dpcli.base.extras import unavailable
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDERS = tuple(folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib"))))
-NAMES = ("site-packages", "dist-packages")  # folders that hold nothing but libraries, of whichever Python they are
-OF_CODE = (ImportError, SyntaxError, NameError)  # whose messages quote names and code, and no data
+LIBRARY_FOLDERS = tuple(
+    folder + os.sep for folder in (PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")))
+)
+LIBRARY_FOLDER_NAMES = ("site-packages", "dist-packages")  # folders that hold nothing but libraries, of whichever Python they are
+ERRORS_ABOUT_CODE = (ImportError, SyntaxError, NameError)  # whose messages quote names and code, and no data
 FAILURES = (Exception, SystemExit)  # sys.exit() in a user's code must not end us, with exit code 0 at that
 
 
 def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
-    """The function that "package.module:name" names.
+    """Return the function that "package.module:name" names.
 
     Args:
         folders: where the user's modules are. Installed modules of the same name come first: a statistics.py of the user's must not stand
@@ -45,7 +47,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
         imported = importlib.import_module(module)
         member = getattr(imported, name, None)
     except FAILURES as error:
-        raise unavailable(error) or InputError(f"{target}: cannot be imported: {_of_import(error)}") from None
+        raise unavailable(error) or InputError(f"{target}: cannot be imported: {_import_error_text(error)}") from None
     if not callable(member):
         place = getattr(imported, "__file__", None) or "a module of Python's own"
         raise InputError(
@@ -77,8 +79,8 @@ def raised_at(error: BaseException) -> str:
     return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
 
 
-def _of_import(error: BaseException) -> str:
-    return error_text(error) if isinstance(error, OF_CODE) or not str(error) else raised_at(error)
+def _import_error_text(error: BaseException) -> str:
+    return error_text(error) if isinstance(error, ERRORS_ABOUT_CODE) or not str(error) else raised_at(error)
 
 
 def module_file(module: str, folders: tuple[str, ...]) -> str | None:
@@ -94,11 +96,11 @@ def module_file(module: str, folders: tuple[str, ...]) -> str | None:
 
 def code_files(target: str, folders: tuple[str, ...]) -> dict[str, str]:
     """Return the files of "module:function", by module, as far as the user wrote them. folders: searched after sys.path."""
-    return _sources(target.partition(":")[0], folders, {})
+    return _source_files(target.partition(":")[0], folders, {})
 
 
 def digest_of_files(files: Mapping[str, str]) -> str:
-    """SHA-256 of files with their names; "" of none."""
+    """Return the SHA-256 of files with their names; "" of none."""
     digest = hashlib.sha256()
     for name, file in sorted(files.items()):
         with open(file, "rb") as content:
@@ -106,8 +108,8 @@ def digest_of_files(files: Mapping[str, str]) -> str:
     return digest.hexdigest() if files else ""
 
 
-def _sources(module: str, folders: tuple[str, ...], known: dict[str, str]) -> dict[str, str]:
-    """Files of a module and of what it imports, by module, as far as the user wrote them."""
+def _source_files(module: str, folders: tuple[str, ...], known: dict[str, str]) -> dict[str, str]:
+    """Return the files of a module and of what it imports, by module, as far as the user wrote them."""
     file = module_file(module, folders) if module not in known else None
     if file is None or not os.path.isfile(file) or not is_own_code(file):
         return known
@@ -122,13 +124,13 @@ def _sources(module: str, folders: tuple[str, ...], known: dict[str, str]) -> di
         return known  # which whoever imports it is told
     package = module if os.path.basename(file) == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree):
-        for name in _imported(node, package):
-            _sources(name, folders, known)
+        for name in _imported_modules(node, package):
+            _source_files(name, folders, known)
     return known
 
 
-def _imported(node: ast.AST, package: str) -> Iterator[str]:
-    """Modules that a statement may import, the packages around them among them."""
+def _imported_modules(node: ast.AST, package: str) -> Iterator[str]:
+    """Yield the modules that a statement may import, and the packages around them."""
     names: list[str] = []
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
@@ -147,29 +149,31 @@ def is_own_code(file: str) -> bool:
 
 
 def is_library(file: str) -> bool:
-    """Tell whether a library has the file: by the folders of this Python, by a folder of such a name on sys.path, by the record that an
-    installer left of a library on sys.path, or because torch is imported from there."""
-    folders, files = _elsewhere(tuple(sys.path))
-    return file.startswith((*FOLDERS, *folders)) or file in files
+    """Tell whether a file is a library's, and no user's.
+
+    It is where it lies in a folder of this Python or of torch, in one on sys.path that is named as such, or in an installer's record.
+    """
+    folders, files = _libraries_elsewhere(tuple(sys.path))
+    return file.startswith((*LIBRARY_FOLDERS, *folders)) or file in files
 
 
 @lru_cache(maxsize=4)
-def _elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Folders of libraries, and files of them, that are not where this Python installs."""
-    others = [place for place in path if place and not (place + os.sep).startswith(FOLDERS)]
-    named = [place for place in others if os.path.basename(os.path.normpath(place)) in NAMES]
-    files = frozenset(file for place in others if place not in named for file in _recorded(place))
-    return tuple(os.path.normpath(place) + os.sep for place in named) + tuple(_torch()), files
+def _libraries_elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return folders and files of libraries that are not where this Python installs."""
+    others = [place for place in path if place and not (place + os.sep).startswith(LIBRARY_FOLDERS)]
+    named = [place for place in others if os.path.basename(os.path.normpath(place)) in LIBRARY_FOLDER_NAMES]
+    files = frozenset(file for place in others if place not in named for file in _installed_files(place))
+    return tuple(os.path.normpath(place) + os.sep for place in named) + tuple(_torch_folders()), files
 
 
-def _recorded(place: str) -> Iterator[str]:
-    """Files that an installer has put there; of a project that is only pointed to from there none."""
+def _installed_files(place: str) -> Iterator[str]:
+    """Yield the files that an installer has put there; none of a project that is only pointed to."""
     for distribution in importlib.metadata.distributions(path=[place]):
         for line in (distribution.read_text("RECORD") or "").splitlines():
             yield os.path.normpath(os.path.join(place, line.rsplit(",", 2)[0]))
 
 
-def _torch() -> Iterator[str]:
-    """torch's own folder, which may be its source."""
+def _torch_folders() -> Iterator[str]:
+    """Return torch's own folder, which may be its source."""
     spec = importlib.util.find_spec("torch")
     return (folder + os.sep for folder in (spec.submodule_search_locations or () if spec else ()))

@@ -16,11 +16,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dpcli.audit.audit_settings import AuditSettings
-from dpcli.audit.bounds import tail
+from dpcli.audit.bounds import binomial_tail
 from dpcli.audit.decide import ReplayCheck
-from dpcli.audit.noise_statistics import FOUND, Statistic, draws_of, factor, statistics
+from dpcli.audit.noise_statistics import FOUND, Statistic, detectable_factor, draws_of, statistics
 from dpcli.audit.own_code import FAILURES, error_text
-from dpcli.audit.power import needed
+from dpcli.audit.power import least_count
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import lazy
 from dpcli.base.rounding import up
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-ALIKE = 1e-4  # of the standard deviation: noise that differs by less is the same noise
+SAME_NOISE = 1e-4  # of the standard deviation: noise that differs by less is the same noise
 ROUNDING = 1e-6  # relative: sums in single precision may exceed the bound by that much
 
 
@@ -83,74 +83,76 @@ class Pair:
     restarted: bool = True
 
     @property
-    def compared(self) -> int:
-        """Steps that begin with the same released numbers on both: up to the first that the record takes part in."""
-        together = min(len(self.left), len(self.right))
+    def comparable(self) -> int:
+        """Return how many steps begin with the same released numbers on both: up to the first that the record takes part in."""
+        shorter = min(len(self.left), len(self.right))
         if self.restarted:
-            return together
-        pairs = enumerate(zip(self.left, self.right, strict=False), 1)
-        return next((i for i, (left, right) in pairs if _apart(left, right)), together)
+            return shorter
+        for number, (left, right) in enumerate(zip(self.left, self.right, strict=False), 1):
+            if _takes_part(left, right):
+                return number
+        return shorter
 
 
-def taken(program: str, steps: Any) -> tuple[Step, ...]:
-    """The steps that a program returned. Raises InputError for what is no Step."""
+def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
+    """Return copies of the steps that a program returned. Raises InputError for what is no Step."""
     try:
-        taken_steps = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
+        copies = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
     except FAILURES as error:  # a generator runs only here
         raise InputError(f"{program}: raised {error_text(error)}") from error
-    if not taken_steps:
+    if not copies:
         raise InputError(f"{program}: expected at least one step")
-    return taken_steps
+    return copies
 
 
 def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy: a program may go on to write into its arrays."""
+    """Return a copy, as a program may go on to write into its arrays."""
     return {name: np.array(value, dtype=float) for name, value in table.items()}
 
 
 def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]:
-    """Every check over all replays.
+    """Return every check over all replays.
 
     Those without a p-value are exact: one counterexample is a proof. The others share declared.significance equally, and each its own
     among all that it looks at (Bonferroni), so that a correct program fails any of them with at most that probability.
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
-    tests = [*_statistics(pairs, declared), *_sizes(pairs, declared), *_drawn(pairs, declared)]
-    return (*exact, *_noise_checks(pairs, declared), *(_judged(one, declared.significance / len(tests)) for one in tests))
+    tests = [*_statistics(pairs, declared), *_batch_sizes(pairs, declared), *_draw_counts(pairs, declared)]
+    return (*exact, *_noise_checks(pairs, declared), *(_as_check(one, declared.significance / len(tests)) for one in tests))
 
 
-def _judged(one: Statistic, level: float) -> ReplayCheck:
+def _as_check(one: Statistic, level: float) -> ReplayCheck:
     message = f"{one.message} (p = {one.p:.2g}, refuted below {level:.2g})"
     return ReplayCheck(one.name, one.p > level, message, statistical=True, power=one.power(level))
 
 
 def _steps(pairs: Sequence[Pair]) -> ReplayCheck:
-    ended = [pair for pair in pairs if pair.compared == min(len(pair.left), len(pair.right))]
+    ended = [pair for pair in pairs if pair.comparable == min(len(pair.left), len(pair.right))]
     wrong = [(len(pair.left), len(pair.right)) for pair in ended if len(pair.left) != len(pair.right)]
     message = f"{wrong[0][0]} with the record, {wrong[0][1]} without" if wrong else f"{len(pairs[0].left)} on both"
     return ReplayCheck("number of steps", not wrong, message)
 
 
-def _both(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
+def _paired_steps(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
     for pair in pairs:
         yield from ((i, left, right) for i, (left, right) in enumerate(zip(pair.left, pair.right, strict=False), 1))
 
 
-def _alike(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
+def _comparable_steps(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]:
     """Yield the steps that begin with the same released numbers."""
     for pair in pairs:
-        yield from ((i, left, right) for i, left, right in _both([pair]) if i <= pair.compared)
+        yield from ((i, left, right) for i, left, right in _paired_steps([pair]) if i <= pair.comparable)
 
 
-def _apart(left: Step, right: Step) -> bool:
+def _takes_part(left: Step, right: Step) -> bool:
     """Tell whether the record takes part: by the batches, or by the sums where no batches are given."""
     return set(left.batch) != set(right.batch) if left.batch or right.batch else distance(left, right) != 0.0
 
 
 def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
-    for i, left, right in _both(pairs):
+    for i, left, right in _paired_steps(pairs):
         shapes = [{name: np.shape(value) for name, value in step.sums.items()} for step in (left, right)]
         if shapes[0] != shapes[1]:
             return ReplayCheck("names and shapes of the sums", False, f"step {i}: {shapes[0]} with the record, {shapes[1]} without")
@@ -158,10 +160,10 @@ def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
 
 
 def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
-    """The only ids in one batch and not in the other are the record's, and those are the same in every step."""
+    """Check that batches differ by the record's ids alone, the same ones in every step."""
     for pair in pairs:
         differ: set[Any] = set()
-        for i, left, right in _both([pair]):
+        for i, left, right in _paired_steps([pair]):
             differ |= set(left.batch) ^ set(right.batch)
             if len(differ) > declared.exchanged:
                 return ReplayCheck(
@@ -171,7 +173,7 @@ def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
 
 
 def _finite(pairs: Sequence[Pair]) -> ReplayCheck:
-    for i, left, right in _both(pairs):
+    for i, left, right in _paired_steps(pairs):
         for what, tables in (("sums", (left.sums, right.sums)), ("noise", (left.noise, right.noise))):
             for name in {**tables[0], **tables[1]}:
                 if not all(np.all(np.isfinite(_array(table, name))) for table in tables):
@@ -186,7 +188,7 @@ def _array(table: Mapping[str, Any], name: str) -> Array:
 
 
 def distance(left: Step, right: Step) -> float:
-    """L2 distance between all sums of a step together; inf where they cannot be compared."""
+    """Return the L2 distance between all sums of two steps, joined; inf where they cannot be compared."""
     total = 0.0
     for name in {**left.sums, **right.sums}:
         one, other = _array(left.sums, name), _array(right.sums, name)
@@ -197,31 +199,31 @@ def distance(left: Step, right: Step) -> float:
 
 
 def _sensitivity(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
-    """Measured against declared; only a lower bound on the true one, as other records may move the sums further."""
-    worst, step = max((distance(left, right), i) for i, left, right in _alike(pairs))
+    """Check the measured sensitivity, a lower bound on the true one: other records may move the sums further."""
+    worst, step = max((distance(left, right), i) for i, left, right in _comparable_steps(pairs))
     message = f"measured {worst:.6g} in step {step}, declared {declared.sensitivity:.6g}"
     return ReplayCheck("sensitivity of the sums", worst <= declared.sensitivity * (1.0 + ROUNDING), message, worst)
 
 
-def _flat(step: Step) -> Array:
+def _flat_noise(step: Step) -> Array:
     return np.concatenate([np.ravel(_array(step.noise, name)) for name in sorted(step.noise)] or [np.empty(0)])
 
 
 def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayCheck]:
-    """Equal on both datasets, new in every step and every replay."""
+    """Check that noise is equal on both datasets, and new in every step and every replay."""
     if declared.noise is None:
         return
     if not any(step.noise for pair in pairs for step in pair.left):
         yield ReplayCheck("noise", False, "none is reported, though a standard deviation is declared")
         return
-    drawn = [[_flat(step) for step in pair.left] for pair in pairs]
+    drawn = [[_flat_noise(step) for step in pair.left] for pair in pairs]
     yield _same_noise(pairs, declared.noise)
     if declared.fresh:
-        again = any(_equal(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
+        again = any(_same_draws(one, other, declared.noise) for run in drawn for one, other in pairwise(run))
         message = "two steps have the same noise" if again else "no two steps in a row alike"
         yield ReplayCheck("new noise in every step", not again, message)
     if len(drawn) > 1:
-        again = any(_equal(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
+        again = any(_same_draws(one[0], other[0], declared.noise) for one, other in pairwise(drawn))
         message = "two runs have the same noise" if again else "no two runs in a row alike"
         yield ReplayCheck("new noise in every run", not again, message)
 
@@ -239,21 +241,21 @@ def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic
 
 
 def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
-    for i, left, right in _alike(pairs):
-        one, other = _flat(left), _flat(right)
-        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=ALIKE * std, equal_nan=True):
+    for i, left, right in _comparable_steps(pairs):
+        one, other = _flat_noise(left), _flat_noise(right)
+        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=SAME_NOISE * std, equal_nan=True):
             return ReplayCheck("noise does not depend on the record", False, f"step {i}: other draws with the record than without")
     return ReplayCheck("noise does not depend on the record", True, "equal draws on both")
 
 
-def _equal(one: Array, other: Array, std: float) -> bool:
-    """Exactly; of several numbers, to what is left of them where noise is the difference of sums in single precision."""
-    close = ALIKE * std if len(one) >= 8 else 0.0
+def _same_draws(one: Array, other: Array, std: float) -> bool:
+    """Tell whether two draws are equal; of 8 numbers or more, to the precision of differences of sums in single precision."""
+    close = SAME_NOISE * std if len(one) >= 8 else 0.0
     return bool(len(one) and one.shape == other.shape and np.allclose(one, other, rtol=0.0, atol=close))
 
 
-def _sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Batches under Poisson sampling have sizes that vary; those of a shuffle do not."""
+def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+    """Test that batch sizes vary as under Poisson sampling; those of a shuffle do not."""
     sizes = np.array([len(step.batch) for pair in pairs for step in pair.left], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
         return
@@ -265,12 +267,12 @@ def _sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
         "batches drawn by Poisson sampling",
         p,
         message,
-        lambda level: f"sizes that vary {1.0 / factor(len(sizes) - 1, level) ** 2:.2g} times as much",
+        lambda level: f"sizes that vary {1.0 / detectable_factor(len(sizes) - 1, level) ** 2:.2g} times as much",
     )
 
 
-def _drawn(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """No more records are drawn than the declared rate draws of all that there may be."""
+def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
+    """Test that no more records are drawn than the declared rate draws of all that there may be."""
     rate = declared.rate or 0.0
     steps = [step for pair in pairs for step in pair.left]
     trials, count = len(steps) * (declared.records or 0), sum(len(step.batch) for step in steps)
@@ -278,18 +280,20 @@ def _drawn(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
         return
 
     def power(level: float) -> str:
-        many = needed(trials, lambda drawn: drawn > 0 and float(tail(trials, rate, np.array([drawn]))[0]) <= level)
+        many = least_count(trials, lambda drawn: drawn > 0 and float(binomial_tail(trials, rate, np.array([drawn]))[0]) <= level)
         least = float(special.betaincinv(many, trials - many + 1, FOUND)) / rate if many <= trials else math.inf
         return f"records drawn {up(least, 2)} times as often" if least < 1.0 / rate else "nothing"
 
     message = (
         f"{count:,} records drawn in {len(steps):,} steps, {rate * trials:,.6g} expected of {declared.records:,} at rate {rate:.4g}"
     )
-    yield Statistic("records drawn as often as declared", float(tail(trials, rate, np.array([count]))[0]), message, power)
+    yield Statistic("records drawn as often as declared", float(binomial_tail(trials, rate, np.array([count]))[0]), message, power)
 
 
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:
-    """Sensitivity C, twice that where a record is replaced, and the noise of the file's one mechanism with a noise multiplier.
+    """Return what the settings and the file declare of each step.
+
+    The sensitivity is C, twice that where a record is replaced; the noise is that of the one mechanism with a noise multiplier.
 
     Raises:
         InputError: no sensitivity was stated.
@@ -297,9 +301,10 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
     if settings.sensitivity is None:
         raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")
     times = 2 if varied is Adjacency.REPLACE_ONE else 1
-    entry = _noisy(pipeline)
-    multiplier = getattr(entry.spec, "noise_multiplier", None) if entry is not None else None
-    noise = settings.noise or (multiplier * settings.sensitivity if multiplier is not None else None)
+    entry = _noisy_entry(pipeline)
+    noise = settings.noise
+    if noise is None and entry is not None:
+        noise = entry.spec.noise_multiplier * settings.sensitivity  # type: ignore[attr-defined]
     return Declared(
         sensitivity=times * settings.sensitivity,
         noise=noise,
@@ -311,8 +316,8 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
     )
 
 
-def _noisy(pipeline: Pipeline | None) -> Entry | None:
-    """The one mechanism with a noise multiplier; None where there are several, or none."""
+def _noisy_entry(pipeline: Pipeline | None) -> Entry | None:
+    """Return the one mechanism with a noise multiplier; None where there are several, or none."""
     entries = [entry for entry in pipeline.mechanisms if getattr(entry.spec, "noise_multiplier", None)] if pipeline else []
     return entries[0] if len(entries) == 1 else None
 

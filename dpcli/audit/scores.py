@@ -1,4 +1,4 @@
-"""Scores of an attack, and how a test is chosen from them without deciding by what it is then judged on.
+"""Scores of an attack, read from a file; and tests of membership that are not chosen by the scores that judge them.
 
 A finished run leaves `audit.json` in its folder. That file is all that training tells the audit:
 
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli.audit.bounds import Counts, ErrorRates, checked_guesses, error_rates, tail
+from dpcli.audit.bounds import Counts, ErrorRates, binomial_tail, checked_guesses, error_rates
 from dpcli.audit.gradient_scores import SampledSteps
 from dpcli.base.errors import InputError
 from dpcli.file.toml.limits import escaped_path
@@ -68,21 +68,21 @@ class Scores:
 
     @property
     def inside(self) -> Array:
-        """Scores of members."""
+        """Return the scores of members."""
         return self.values[self.members]
 
     @property
     def outside(self) -> Array:
-        """Scores of the others."""
+        """Return the scores of the others."""
         return self.values[~self.members]
 
     def shuffled(self) -> Scores:
-        """In an order that says nothing of who is a member, so that ties are broken without knowing that."""
+        """Return the scores in a fixed random order, so that ties are broken without knowing who is a member."""
         order = np.random.default_rng(SHUFFLE).permutation(len(self))
         return Scores(self.members[order], self.values[order])
 
-    def halves(self) -> tuple[Scores, Scores]:
-        """CHOOSING of the members and of the others, at random; and the rest."""
+    def split(self) -> tuple[Scores, Scores]:
+        """Return a random share CHOOSING of the members and of the others, and the rest."""
         mixed = self.shuffled()
         ranks = np.where(mixed.members, np.cumsum(mixed.members), np.cumsum(~mixed.members))
         sizes = np.where(mixed.members, len(self.inside), len(self.outside))
@@ -105,7 +105,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class JudgedTest:
     """A test with its counts and the bounds on its error rates, which hold together; how it was chosen, in words."""
 
     threshold: Threshold | None
@@ -114,7 +114,7 @@ class Tested:
     chosen: str
 
 
-def by_split(scores: Scores, merit: Merit, significance: float) -> Tested:
+def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     """Choose the threshold and its side on a quarter of the scores, judge it on the rest: no correction is needed.
 
     Chosen is what would prove most if the rest were like the quarter, of as many scores as will judge: at the quarter's own size no test of
@@ -127,54 +127,54 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> Tested:
             f"expected at least {LEAST} members and {LEAST} others to choose a threshold from, "
             f"found {len(scores.inside)} and {len(scores.outside)}; state a threshold, or collect more"
         )
-    first, rest = scores.halves()
-    sides = [Threshold(at, above) for above in (True, False) for at in _between(first)]
-    best = max(sides, key=lambda one: merit(one.counts(first).of_so_many(len(rest.inside), len(rest.outside)), significance))
+    first, rest = scores.split()
+    sides = [Threshold(at, above) for above in (True, False) for at in _midpoints(first)]
+    best = max(sides, key=lambda one: merit(one.counts(first).scaled(len(rest.inside), len(rest.outside)), significance))
     counts = best.counts(rest)
-    return Tested(
+    return JudgedTest(
         best, counts, error_rates(counts, significance), f"threshold chosen on {len(first):,} scores, judged on the others"
     )
 
 
-def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> Tested:
-    """The best of the thresholds at all scores, each at significance / scores.
+def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
+    """Choose the best of the thresholds at all scores, each tested at significance / scores.
 
     A threshold that is itself a score is no fixed test; but given that score all others are independent of it. It is counted against us:
     a member as missed, as it is not above itself, another as a false alarm. So there are as many tests as scores, however many of them
     are looked at, and each is exact.
     """
     each = significance / len(scores)
-    best = max(_at_scores(scores), key=lambda one: merit(one[1], each))
+    best = max(_tests_at_scores(scores), key=lambda one: merit(one[1], each))
     words = f"best of {len(scores):,} thresholds, each at {100.0 * each:.2g} %"
-    return Tested(best[0], best[1], error_rates(best[1], each), words)
+    return JudgedTest(best[0], best[1], error_rates(best[1], each), words)
 
 
-def _at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
-    """Thresholds at scores, with counts in which that score itself is an error."""
-    for at in _spaced(np.unique(scores.inside)).tolist():
+def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
+    """Yield thresholds at scores, with counts in which that score itself is an error."""
+    for at in _spread_values(np.unique(scores.inside)).tolist():
         yield Threshold(at), Threshold(at).counts(scores)
-    for at in _spaced(np.unique(scores.outside)).tolist():
+    for at in _spread_values(np.unique(scores.outside)).tolist():
         counts = Threshold(at).counts(scores)
         yield Threshold(at), replace(counts, false_positives=min(counts.false_positives + 1, counts.others))
 
 
-def by_stated(scores: Scores, at: float, significance: float) -> Tested:
-    """A threshold that was fixed before the scores were seen."""
+def by_stated(scores: Scores, at: float, significance: float) -> JudgedTest:
+    """Test a threshold that was fixed before the scores were seen."""
     counts = Threshold(at).counts(scores)
-    return Tested(Threshold(at), counts, error_rates(counts, significance), "threshold stated beforehand")
+    return JudgedTest(Threshold(at), counts, error_rates(counts, significance), "threshold stated beforehand")
 
 
-def _spaced(ordered: Array) -> Array:
-    """At most MOST of increasing values, evenly by rank, and all of the END at either end, where small error rates are decided."""
+def _spread_values(ordered: Array) -> Array:
+    """Return MOST of increasing values, evenly by rank, and END at either end, where small error rates are decided."""
     ranks = {*np.linspace(0, len(ordered) - 1, min(len(ordered), MOST)).astype(int).tolist()}
     ranks |= {i for i in range(len(ordered)) if i < END or i >= len(ordered) - END}
     return ordered[sorted(ranks)]
 
 
-def _between(scores: Scores) -> list[float]:
-    """Thresholds half way between neighbouring scores."""
+def _midpoints(scores: Scores) -> list[float]:
+    """Return thresholds half way between neighbouring scores."""
     levels = np.unique(scores.values)
-    between: list[float] = _spaced(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
+    between: list[float] = _spread_values(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
     return between
 
 
@@ -202,7 +202,7 @@ def guess(scores: Scores, guesses: int, one_sided: bool) -> Guessed:
 
 
 def guess_counts(canaries: int) -> tuple[int, ...]:
-    """The numbers of guesses that are tried where none was stated: fixed shares of the canaries."""
+    """Return the numbers of guesses that are tried where none was stated: fixed shares of the canaries."""
     return tuple(sorted({max(1, round(share * canaries)) for share in SHARES}))
 
 
@@ -210,7 +210,7 @@ def check_fair(scores: Scores) -> None:
     """Raise InputError where the canaries cannot have been put in by fair coins."""
     count, members = len(scores), len(scores.inside)
     further = max(members, count - members)
-    if 2.0 * float(tail(count, 0.5, np.array([float(further)]))[0]) < UNFAIR:
+    if 2.0 * float(binomial_tail(count, 0.5, np.array([float(further)]))[0]) < UNFAIR:
         raise InputError(
             f"expected canaries that are in the run by the toss of a fair coin each, found {members} of {count}: "
             "the bound for one run does not hold for these"
@@ -233,9 +233,9 @@ class Evidence:
 
 
 def read_evidence(path: str) -> Evidence:
-    """The scores, guesses or counts in a file, or in RUN_FILE of a folder. Raises InputError, with the row, for anything else."""
+    """Return the scores, guesses or counts in a file, or in RUN_FILE of a folder. Raises InputError, with the row, for anything else."""
     name = os.path.join(path, RUN_FILE) if os.path.isdir(path) else path
-    shown, text = escaped_path(name), _text(name)
+    shown, text = escaped_path(name), _read_text(name)
     if name.lower().endswith(".csv"):
         return _of_rows(shown, list(csv.DictReader(io.StringIO(text))))
     try:
@@ -245,7 +245,7 @@ def read_evidence(path: str) -> Evidence:
     return _of_json(shown, document)
 
 
-def _text(name: str) -> str:
+def _read_text(name: str) -> str:
     try:
         if not stat.S_ISREG(os.stat(name).st_mode):
             raise InputError(f"{escaped_path(name)}: this is not a regular file")
@@ -292,19 +292,19 @@ def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ..
     return steps
 
 
-def _guessed(path: str, counts: list[int]) -> Evidence:
+def _guessed_counts(path: str, counts: list[int]) -> Evidence:
     canaries, guesses, correct = counts
     checked_guesses(canaries, guesses, correct)
     return Evidence(path, guessed=Guessed(canaries, guesses, correct))
 
 
-def _tested(path: str, counts: list[int]) -> Evidence:
+def _tested_counts(path: str, counts: list[int]) -> Evidence:
     return Evidence(path, counts=Counts(*counts))
 
 
 COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
-    ("canaries", "guesses", "correct"): _guessed,
-    ("members", "others", "true_positives", "false_positives"): _tested,
+    ("canaries", "guesses", "correct"): _guessed_counts,
+    ("members", "others", "true_positives", "false_positives"): _tested_counts,
 }
 
 
@@ -315,7 +315,7 @@ def _count(path: str, key: str, value: Any) -> int:
 
 
 def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
-    """Rows with member and score, or with member and guess (nothing where there is none)."""
+    """Return the evidence in rows with member and score, or with member and guess (empty where none was made)."""
     if not rows or not all(type(row) is dict for row in rows):
         raise InputError(
             f"{path}: expected rows with member and score, or member and guess, found "

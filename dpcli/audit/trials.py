@@ -1,4 +1,4 @@
-"""Running a user's mechanism many times on two neighbouring datasets: in several processes, kept as it goes, resumed where it stopped."""
+"""Trials: runs of a user's mechanism on two neighbouring datasets, in several processes, kept in a file and resumed from it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,29 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcli.audit.own_code import called, code_files, digest_of_files, user_function
 from dpcli.audit.scores import Scores
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
 
-CHUNKS = 40  # for each process: how finely the work is dealt out, kept and reported
-WORLDS = (True, False)  # with the record, and without it
+PARTS_PER_PROCESS = 40  # for each process: how finely the work is dealt out, kept and reported
+WITH_RECORD = (True, False)  # the two datasets
 Progress = Callable[[int, int], None]
-Part = tuple[bool, int, int]  # world, first trial, one past the last
+
+
+class TrialPart(NamedTuple):
+    """Trials `first` to `stop` - 1 on the dataset with the record, or on the one without it."""
+
+    with_record: bool
+    first: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """A number of runs in each world, fixed before the first; all random numbers follow from `entropy`."""
+    """A number of runs on each of the two datasets, fixed before the first; all random numbers follow from `entropy`."""
 
     function: str
     data: str
@@ -37,7 +44,7 @@ class TrialPlan:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The first line of a file of kept trials that may be continued."""
+        """Return the first line of a file of kept trials that may be continued."""
         return {
             "schema": "dpcli/trials/v1",
             "function": self.function,
@@ -47,13 +54,13 @@ class TrialPlan:
             "code": [digest_of_files(code_files(target, self.folders)) for target in (self.function, self.data)],
         }
 
-    def generator(self, world: bool, trial: int) -> np.random.Generator:
-        """A stream of its own for each trial."""
-        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(1, int(world), trial)))
+    def generator(self, with_record: bool, trial: int) -> np.random.Generator:
+        """Return the random numbers of one trial, a stream of its own."""
+        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(1, int(with_record), trial)))
 
 
-def planned(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
-    """The plan of the file of kept trials, where it is the same audit; else a new one.
+def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
+    """Return the plan of the file of kept trials, where it is the same audit; else a new one.
 
     Raises InputError where the file is another audit's: more trials after a look at the first would be another test.
     """
@@ -71,23 +78,23 @@ def planned(function: str, data: str, trials: int, seed: int | None, folders: tu
 
 
 def run_trials(plan: TrialPlan, jobs: int, kept: str | None, progress: Progress) -> Scores:
-    """The scores of all trials. What is done is in the file `kept` at any time, an interruption included.
+    """Run the trials that are not kept yet and return the scores of all. What is done is in the file `kept` at any time.
 
     Raises:
         InputError: the function raises, or returns what is no finite number.
     """
-    done = dict(_kept(kept))
-    total, record = 2 * plan.trials, _keeper(plan, kept)
-    for part, values in _computed(plan, jobs, _missing(plan, jobs, done)):
-        done |= {(part[0], part[1] + i): value for i, value in enumerate(values)}
+    done = dict(_kept_scores(kept))
+    total, record = 2 * plan.trials, _recorder(plan, kept)
+    for part, values in _computed_parts(plan, jobs, _missing_parts(plan, jobs, done)):
+        done |= {(part.with_record, part.first + i): value for i, value in enumerate(values)}
         record(part, values)
         progress(len(done), total)
-    keys = [(world, trial) for world in WORLDS for trial in range(plan.trials)]
-    return Scores(np.array([world for world, _ in keys]), np.array([done[key] for key in keys]))
+    keys = [(with_record, trial) for with_record in WITH_RECORD for trial in range(plan.trials)]
+    return Scores(np.array([with_record for with_record, _ in keys]), np.array([done[key] for key in keys]))
 
 
-def _kept(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
-    """The trials in the file; a line that was cut short by a crash is not one."""
+def _kept_scores(path: str | None) -> Iterator[tuple[tuple[bool, int], float]]:
+    """Yield the trials in the file; a line that a crash cut short is none."""
     if path is None or not os.path.exists(path):
         return
     with open(path, encoding="utf-8") as file:
@@ -107,12 +114,12 @@ def _record(line: str) -> dict[str, Any]:
     return {}
 
 
-def _keeper(plan: TrialPlan, path: str | None) -> Callable[[Part, list[float]], None]:
+def _recorder(plan: TrialPlan, path: str | None) -> Callable[[TrialPart, list[float]], None]:
     if path is None:
         return lambda part, values: None
     if not os.path.exists(path):
         _append(path, plan.header)
-    return lambda part, values: _append(path, {"member": part[0], "first": part[1], "scores": values})
+    return lambda part, values: _append(path, {"member": part.with_record, "first": part.first, "scores": values})
 
 
 def _append(path: str, record: dict[str, Any]) -> None:
@@ -130,22 +137,25 @@ def _ends_line(file: Any) -> bool:
     return bool(file.read(1) == b"\n")
 
 
-def _missing(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) -> list[Part]:
-    """Return what is left, in parts of both worlds by turns, so that an early end leaves them equally far."""
-    size = max(1, plan.trials // (jobs * CHUNKS))
-    spans = [(first, min(first + size, plan.trials)) for first in range(0, plan.trials, size)]
-    parts = [(world, first, last) for first, last in spans for world in WORLDS]
-    return [part for part in parts if any((part[0], trial) not in done for trial in range(part[1], part[2]))]
+def _missing_parts(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], float]) -> list[TrialPart]:
+    """Return the parts that are left, of both datasets by turns, so that an early end leaves them equally far."""
+    size = max(1, plan.trials // (jobs * PARTS_PER_PROCESS))
+    parts = [
+        TrialPart(with_record, first, min(first + size, plan.trials))
+        for first in range(0, plan.trials, size)
+        for with_record in WITH_RECORD
+    ]
+    return [part for part in parts if any((part.with_record, trial) not in done for trial in range(part.first, part.stop))]
 
 
-def _computed(plan: TrialPlan, jobs: int, parts: list[Part]) -> Iterator[tuple[Part, list[float]]]:
+def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Iterator[tuple[TrialPart, list[float]]]:
     worker = Worker(plan)  # also where there are others, to fail early and in one voice
     if jobs == 1 or len(parts) < 2:
         yield from ((part, worker.run(part)) for part in parts)
         return
-    pool = ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), _start, (plan,))
+    pool = ProcessPoolExecutor(min(jobs, len(parts)), get_context("spawn"), _start_worker, (plan,))
     try:
-        waiting: dict[Future[list[float]], Part] = {pool.submit(_run, part): part for part in parts}
+        waiting: dict[Future[list[float]], TrialPart] = {pool.submit(_run_part, part): part for part in parts}
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 yield waiting.pop(future), future.result()
@@ -156,20 +166,19 @@ def _computed(plan: TrialPlan, jobs: int, parts: list[Part]) -> Iterator[tuple[P
 
 
 class Worker:
-    """The two datasets and the function, made once in each process."""
+    """The two datasets and the function under test, made once in each process."""
 
     def __init__(self, plan: TrialPlan) -> None:
         self.plan = plan
         self.function = user_function(plan.function, plan.folders)
         self.pair = neighbouring(plan.data, plan.folders, plan.entropy)
 
-    def run(self, part: Part) -> list[float]:
-        world, first, last = part
-        dataset = self.pair[0 if world else 1]
-        return [self.score(dataset, world, trial) for trial in range(first, last)]
+    def run(self, part: TrialPart) -> list[float]:
+        dataset = self.pair[0 if part.with_record else 1]
+        return [self.score(dataset, part.with_record, trial) for trial in range(part.first, part.stop)]
 
-    def score(self, dataset: Any, world: bool, trial: int) -> float:
-        value = called(self.plan.function, self.function, dataset, self.plan.generator(world, trial))
+    def score(self, dataset: Any, with_record: bool, trial: int) -> float:
+        value = called(self.plan.function, self.function, dataset, self.plan.generator(with_record, trial))
         try:
             return float(value)
         except (TypeError, ValueError):
@@ -177,7 +186,7 @@ class Worker:
 
 
 def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int = 0) -> tuple[Any, Any]:
-    """The pair (with the record, without it) that a user's function makes; the same one wherever it is asked for again."""
+    """Return the pair (with the record, without it) that a user's function makes; the same one in each process."""
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0, index)))
     pair = called(data, user_function(data, folders), rng)
     if type(pair) is not tuple or len(pair) != 2:
@@ -188,10 +197,10 @@ def neighbouring(data: str, folders: tuple[str, ...], entropy: int, index: int =
 _WORKER: list[Worker] = []  # of this process
 
 
-def _start(plan: TrialPlan) -> None:
+def _start_worker(plan: TrialPlan) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends us after the part in hand
     _WORKER[:] = [Worker(plan)]
 
 
-def _run(part: Part) -> list[float]:
+def _run_part(part: TrialPart) -> list[float]:
     return _WORKER[0].run(part)

@@ -26,10 +26,10 @@ from dpcli.numerics.orders import least_over_orders
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.vote_bounds import (
     AnswerSensitivity,
-    conditions,
     log_answered,
     log_q_gaussian,
     log_q_laplace,
+    monotone_conditions,
     threshold_by_distance,
     total_rdp_gaussian,
     total_rdp_laplace,
@@ -58,7 +58,7 @@ class Releases:
         return self.total(self.log_q, self.weights, orders) if len(self.log_q) else np.zeros(len(orders))
 
 
-def releases(log_q: Array, counted: Array, total: Total) -> Releases:
+def merged_releases(log_q: Array, counted: Array, total: Total) -> Releases:
     """Return releases, those with the same q put together. counted: (n,) how often each is counted, or with which probability."""
     different, place = np.unique(log_q, return_inverse=True)
     weights = np.asarray(np.bincount(np.ravel(place), weights=counted, minlength=len(different)), dtype=float)
@@ -168,7 +168,8 @@ class GnMax(Aggregator):
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         of = AnswerSensitivity(self.sigma, counts.shape[1], order)
-        failing = [name for name, holds in zip(("C5", "C6"), conditions(of, teachers), strict=True) if not holds]
+        hold = monotone_conditions(of, teachers)
+        failing = [name for name, holds in (("C5", hold.c5), ("C6", hold.c6)) if not holds]
         if failing:
             raise CannotCertify(
                 f"expected an order at which conditions C5 and C6 hold, found {order:g}, where {' and '.join(failing)} fails: what is "
@@ -179,7 +180,7 @@ class GnMax(Aggregator):
         return np.asarray(often @ of.by_distance(rows, teachers) if len(rows) else np.zeros(teachers), dtype=float)
 
     def answers(self, counts: Counts, counted: Array) -> Releases:
-        return releases(log_q_gaussian(counts, self.sigma), counted, _gaussian(self.sigma))
+        return merged_releases(log_q_gaussian(counts, self.sigma), counted, _gaussian(self.sigma))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ class ConfidentGnMax(GnMax):
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
         # The largest count moves by 1 where the counts move by sqrt 2, for which the bound is stated.
-        return (releases(log_q, np.ones(len(log_q)), _gaussian(math.sqrt(2.0) * self.threshold_sigma)),)
+        return (merged_releases(log_q, np.ones(len(log_q)), _gaussian(math.sqrt(2.0) * self.threshold_sigma)),)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         values, often = np.unique(np.rint(largest), return_counts=True)
@@ -245,7 +246,7 @@ class LnMax(Aggregator):
         def total(log_q: Array, weights: Array, orders: Array) -> Array:
             return total_rdp_laplace(log_q, weights, 2.0 / self.scale, orders)
 
-        return releases(log_q_laplace(counts, self.scale), counted, total)
+        return merged_releases(log_q_laplace(counts, self.scale), counted, total)
 
 
 def _gaussian(sigma: float) -> Total:

@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connector
 from dpcli.ledger.stores.postgres_connection import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.postgres_connection import Kept, Limits, bounded, driver, place_of, settings_of
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, checked_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, require_count
 
 ATTEMPTS = 5
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -51,7 +51,7 @@ class PostgresQueries:
     def __init__(
         self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
     ) -> None:
-        address, self._name = named(url)
+        address, self._name = split_name(url)
         settings = settings_of(address)
         self._server, self._seconds = place_of(settings), seconds
         self._place = f"{self._server}#{self._name}"
@@ -66,7 +66,7 @@ class PostgresQueries:
             return self._count(connection).taken
 
     def take(self, count: int = 1) -> Granted:
-        checked_count(count)
+        require_count(count)
         with self._transaction() as connection:
             now = self._count(connection, lock=True)
             if connection.execute(WRITE, (now.after(count, self._place, self._things), self._name, now.taken)).rowcount != 1:
@@ -118,7 +118,7 @@ class _Raced(Exception):
     """Somebody else made the schema at the same moment."""
 
 
-def named(url: str) -> tuple[str, str]:
+def split_name(url: str) -> tuple[str, str]:
     """Return a URL without its name, and the name. Raises InputError, which quotes nothing of it, where it has none."""
     address, _, name = url.rpartition("#")
     if not address or NAME.fullmatch(name) is None:

@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.models.model_answers import same_content
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, checked_count, require_counting
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, require_count, require_counting
 from dpcli.sessions.charged import Session, charge, noted, reason, session_in
 from dpcli.sessions.window import Resumable
 
@@ -85,7 +85,7 @@ def open_queries(
     """
     if not identity or not identity.isascii() or not identity.isprintable() or len(identity) > 200:
         raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
-    checked_count(total, "total")
+    require_count(total, "total")
     if place.startswith(POSTGRES):
         budget: QueryBudget = load("dpcli.predict.postgres_queries:PostgresQueries")(place, identity, total, new, seconds, things)
         return budget

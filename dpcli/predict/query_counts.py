@@ -93,7 +93,7 @@ class LedgerQueries:
         return self._ledger.state().run(self._run).counts.get(self._things, 0)
 
     def take(self, count: int = 1) -> Granted:
-        after = self._ledger.count(self._run, self._things, checked_count(count), self.total)
+        after = self._ledger.count(self._run, self._things, require_count(count), self.total)
         return Granted(after - count + 1, count, self.total)
 
 
@@ -106,7 +106,7 @@ def require_counting(ledger: Ledger) -> None:
         )
 
 
-def checked_count(count: int, name: str = "count") -> int:
+def require_count(count: int, name: str = "count") -> int:
     """Return the count. Raises InputError unless it is a whole number from 1 to 2^62."""
     if type(count) is not int or not 1 <= count <= MOST:
         raise InputError(f"{name}: expected a whole number of answers, at least 1, found {count!r}")

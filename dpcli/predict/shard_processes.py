@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.base.extras import require_posix
 from dpcli.predict.models.model_answers import require_same_content
-from dpcli.predict.warmed_process import ONE_THREAD, Craft, Task
+from dpcli.predict.warmed_process import ONE_THREAD, ShardWork, Task
 
 ENTROPY = 32  # bytes
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
@@ -41,81 +41,93 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Apart:
-    """The processes of one craft.
+class StartedWork(NamedTuple):
+    """A process that has begun with a work. line: to it. own: the warmed process that was started for it alone, if any."""
 
-    gone: the message where one of them is killed. jobs: shards at once. threads: of torch in each process.
+    line: Connection
+    own: _WarmedProcess | None
 
-    Raises InputError where what is public cannot be built, as the craft says it.
+    def close(self) -> None:
+        """End the process, whether or not its work is done."""
+        self.line.close()
+        if self.own is not None:
+            self.own.end()
+
+
+class ShardProcesses:
+    """The processes that do the same work on private shards, one for each shard.
+
+    gone: the message where one of them is killed. jobs: processes at once. threads: of torch in each process.
+
+    Raises InputError where what is public cannot be built, in the words of `work`.
     """
 
-    def __init__(self, craft: Craft, gone: str, jobs: int = 1, threads: int = 1) -> None:
+    def __init__(self, work: ShardWork, gone: str, jobs: int = 1, threads: int = 1) -> None:
         require_posix("what is learnt of private shards, each in a process of its own")
-        self._craft, self.gone, self._jobs, self._threads = craft, gone, jobs, threads
-        self._warmed = self._started()
+        self._work, self.gone, self._jobs, self._threads = work, gone, jobs, threads
+        self._warmed = self._start_warmed()
 
     @property
     def content(self) -> str:
-        """Return the public part, by content."""
+        """Return the content of what is public."""
         return self._warmed.content
 
-    def each(self, works: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each work, and its result, as they become ready. Raises InputError where one fails."""
-        waiting, busy = iter(works), dict[Connection, tuple[int, _Warmed | None]]()
+    def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each shard, and the result of the work on it, as they become ready. Raises InputError where one fails."""
+        waiting, busy = iter(shards), dict[Connection, tuple[int, StartedWork]]()
         try:
             while True:
-                while len(busy) < self._jobs and (one := next(waiting, None)) is not None:
-                    ours, own = self._begun(*one)
-                    busy[ours] = (one[0], own)
+                while len(busy) < self._jobs and (following := next(waiting, None)) is not None:
+                    number, shard = following
+                    started = self._start_work(number, shard)
+                    busy[started.line] = number, started
                 if not busy:
                     return
                 for ready in wait(list(busy)):
                     assert isinstance(ready, Connection)
-                    number, own = busy.pop(ready)
-                    with ready:
-                        result = self.received(ready)
-                    if own is not None:
-                        own.end()
+                    number, started = busy.pop(ready)
+                    try:
+                        result = self.receive(ready)
+                    finally:
+                        started.close()
                     yield number, result
         finally:
-            for ours, (_, own) in busy.items():
-                ours.close()  # at which the process ends
-                if own is not None:
-                    own.end()
+            for _, started in busy.values():
+                started.close()
 
-    def staying(self, works: Iterable[Any]) -> list[Staying]:
-        """Start a process for each work, which keeps its result. Raises InputError where one fails."""
-        begun = [Staying(self, *self._begun(number, work, True)) for number, work in enumerate(works)]
-        for one in begun:
-            one.answer()
-        return begun
+    def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
+        """Start a process for each shard, which keeps its result and answers questions. Raises InputError where one fails."""
+        residents = [ResidentProcess(self, self._start_work(number, shard, stays=True)) for number, shard in enumerate(shards)]
+        for resident in residents:
+            resident.answer()
+        return residents
 
-    def _begun(self, number: int, work: Any, stays: bool = False) -> tuple[Connection, _Warmed | None]:
-        """Return the end of a line to a process that has begun with this work; and the process that was started for it alone, if any."""
-        task = Task(fresh_entropy(number), self._threads, work, stays)
-        own = None if self._warmed.forks else self._started()
+    def _start_work(self, number: int, shard: Any, stays: bool = False) -> StartedWork:
+        task = Task(fresh_entropy(number), self._threads, shard, stays)
+        own = None if self._warmed.forks else self._start_warmed()
         try:
             if own is not None:
                 require_same_content(self.content, own.content)
-            ours = self._warmed.fork() if own is None else own.line
-            ours.send(task)
+            line = self._warmed.fork() if own is None else own.line
+            line.send(task)
         except (OSError, InputError) as error:
             if own is not None:
                 own.end()
             raise InputError(self.gone if isinstance(error, OSError) else str(error)) from None
-        return ours, own
+        return StartedWork(line, own)
 
-    def received(self, line: Connection) -> Any:
+    def receive(self, line: Connection) -> Any:
+        """Return the next result of a process. Raises the error that it sent, and InputError where it is gone."""
         try:
-            fine, result = line.recv()
+            succeeded, result = line.recv()
         except (EOFError, OSError):
             raise InputError(self.gone) from None
-        if not fine:
+        if not succeeded:
             assert isinstance(result, DpcliError)
             raise result
         return result
 
-    def _started(self) -> _Warmed:
+    def _start_warmed(self) -> _WarmedProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             command = START.format(path=sys.path, descriptor=theirs.fileno())
@@ -128,12 +140,12 @@ class Apart:
             )
         line = Connection(ours.detach())
         try:
-            line.send(self._craft)
-            content, forks = self.received(line)
+            line.send(self._work)
+            content, forks = self.receive(line)
         except BaseException:
-            _ended(process, line)
+            _end_process(process, line)
             raise
-        return _Warmed(process, line, content, forks)
+        return _WarmedProcess(process, line, content, forks)
 
     def __enter__(self) -> Self:
         return self
@@ -143,34 +155,33 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True)
-class Staying:
-    """A process that keeps its result, as long as this object lives. own: the process that was started for it alone, if any."""
+class ResidentProcess:
+    """A process that keeps its result, as long as this object lives."""
 
-    apart: Apart
-    line: Connection
-    own: _Warmed | None
+    processes: ShardProcesses
+    started: StartedWork
 
     def ask(self, question: Callable[[Any], Any]) -> None:
         """Send the question that `answer` returns the answer to: a function of the result. Raises InputError where the process is gone."""
         try:
-            self.line.send(question)
+            self.started.line.send(question)
         except OSError:
-            raise InputError(self.apart.gone) from None
+            raise InputError(self.processes.gone) from None
 
     def answer(self) -> Any:
         """Return the answer. Raises InputError where the question raises, without its words, and where the process is gone."""
-        return self.apart.received(self.line)
+        return self.processes.receive(self.started.line)
 
 
-class _Warmed:
-    """A process that is ready. line: to it. content: of what is public. forks: whether it forks; else it takes one work itself.
+class _WarmedProcess:
+    """A process that is ready. line: to it. content: of what is public. forks: whether it can; else it does the work on one shard itself.
 
     end: ends it, as does the end of this object.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], line: Connection, content: str, forks: bool) -> None:
         self.line, self.content, self.forks = line, content, forks
-        self.end = weakref.finalize(self, _ended, process, line)
+        self.end = weakref.finalize(self, _end_process, process, line)
 
     def fork(self) -> Connection:
         """Return the end of a line to a new process."""
@@ -180,7 +191,7 @@ class _Warmed:
         return Connection(ours.detach())
 
 
-def _ended(process: subprocess.Popen[bytes], line: Connection) -> None:
+def _end_process(process: subprocess.Popen[bytes], line: Connection) -> None:
     """End a warmed process: its keeper ends what it has started. No work is lost: what was forked ends with its own line."""
     line.close()
     process.wait()

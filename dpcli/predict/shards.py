@@ -86,13 +86,13 @@ def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[l
     return places
 
 
-def spread_names(units: Sequence[str | int], stated: bool, adjacency: Adjacency) -> Sequence[str | int]:
-    """Return the names by which texts are spread over shards: their owners, where the file names them (`stated`).
+def spread_names(units: Sequence[str | int], names_owners: bool, adjacency: Adjacency) -> Sequence[str | int]:
+    """Return the names by which texts are spread over shards: their owners, where the file names them (`names_owners`).
 
     Else by their places under replace-one, as what changes stays in its place; elsewhere by what they say (`units` then), as places move
     when others come and go, or are blanked: a blank text is none, and whoever spreads texts leaves it out.
     """
-    return range(len(units)) if adjacency is Adjacency.REPLACE_ONE and not stated else units
+    return range(len(units)) if adjacency is Adjacency.REPLACE_ONE and not names_owners else units
 
 
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:

@@ -21,7 +21,7 @@ from dpcli.base.extras import require_posix
 from dpcli.ledger.stores.sqlite import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, checked_count
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, require_count
 from dpcli.sessions.whereabouts import Whereabouts, whereabouts
 
 APPLICATION = 0x64706371  # "dpcq"
@@ -83,7 +83,7 @@ class SqliteQueries:
             return row.count.taken
 
     def take(self, count: int = 1) -> Granted:
-        checked_count(count)
+        require_count(count)
         with self._writing() as (connection, row):
             now = replace(row.count, taken=row.count.after(count, self._path, self._things))
             _write(connection, replace(row, count=now))
@@ -93,7 +93,7 @@ class SqliteQueries:
     def _writing(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
         """Lend the row, at the place where the file is, to one process at a time. Leaving commits durably; an error rolls back."""
         refuse_path(self._path)
-        with explained(self._path), closing(connect(self._path, self._seconds)) as connection:
+        with sqlite_errors(self._path), closing(connect(self._path, self._seconds)) as connection:
             _prepare(connection, self._path)
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -166,7 +166,7 @@ def _write(connection: Any, row: Row) -> None:
 
 
 @contextmanager
-def explained(path: str) -> Iterator[None]:
+def sqlite_errors(path: str) -> Iterator[None]:
     """Turn every error of SQLite into a LedgerError."""
     try:
         yield
@@ -182,7 +182,7 @@ def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) 
     """Make a count that begins at 0, whole or not at all; do nothing where a file exists. Mode 0600."""
     folder, name = os.path.split(os.path.abspath(path))
     try:
-        with _alone(folder, path, seconds):
+        with _locked_folder(folder, path, seconds):
             if not os.path.lexists(path):
                 _create(path, os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new"), Count(identity, total, 0))
                 sync_folder(folder)
@@ -197,7 +197,7 @@ def _create(path: str, draft: str, count: Count) -> None:
         raise LedgerError(f"{path}: expected no leftover of another count, found {leftover}: a count that is gone was here; {LOST}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        with explained(path), closing(connect(draft, BUSY_SECONDS)) as connection:
+        with sqlite_errors(path), closing(connect(draft, BUSY_SECONDS)) as connection:
             for setting in SETTINGS:
                 connection.execute(setting)
             where = replace(whereabouts(draft), path=os.path.realpath(path))
@@ -211,7 +211,7 @@ def _create(path: str, draft: str, count: Count) -> None:
 
 
 @contextmanager
-def _alone(folder: str, path: str, seconds: float) -> Iterator[None]:
+def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
     """Keep others from making a count in this folder: several processes may begin to answer at the same moment."""
     require_posix(f"{path}: a count in a file")
     import fcntl

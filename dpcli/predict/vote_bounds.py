@@ -284,7 +284,7 @@ class AnswerSensitivity:
 
 
 def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
-    """Return the same for the decision whether to answer, (n, teachers), where the largest count is `largest` rounded to whole votes."""
+    """Return the largest local sensitivity, by distance, of the decision whether to answer, (n, teachers); largest: whole votes, (n,)."""
     counts = np.arange(teachers + 1.0)
     log_q = np.minimum(*log_answered(counts, threshold, sigma))
     steps = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
@@ -299,7 +299,7 @@ def threshold_by_distance(largest: Array, threshold: float, sigma: float, order:
     return np.maximum.accumulate(each, axis=1)
 
 
-def smooth(by_distance: Array, beta: float) -> float:
+def smooth_bound(by_distance: Array, beta: float) -> float:
     """Return the smooth upper bound on a sensitivity by distance, (teachers,): the largest of e^(-beta d) times that at distance d.
 
     Source: Nissim, Raskhodnikova, Smith 2007, Definition 2.2.
@@ -312,17 +312,24 @@ MOST_POINTS = 200_000  # points
 NO_FALL = 1e-9  # relative: a fall of this size is none
 
 
-def conditions(of: AnswerSensitivity, teachers: int) -> tuple[bool, bool]:
-    """Return (C5, C6): that the cost D(q), and D(B_U(q)) - D(q), do not fall in q, up to q0 and up to q1, for q of so many votes.
+class MonotoneConditions(NamedTuple):
+    """Conditions C5 and C6 of the smooth sensitivity: D(q) does not fall in q up to q0, nor D(B_U(q)) - D(q) up to q1."""
+
+    c5: bool
+    c6: bool
+
+
+def monotone_conditions(of: AnswerSensitivity, teachers: int) -> MonotoneConditions:
+    """Return whether the conditions hold, for q of the votes of so many teachers.
 
     They are looked at on a grid, as in the published analysis: that they hold between its points is not proved.
     Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
     """
     costs = of.cost(_grid(of, teachers, of.log_q0))
-    c5 = _rises(costs)
+    c5 = _never_falls(costs)
     below = _grid(of, teachers, of.log_q1)
     cost = of.cost(below)
-    return c5, c5 and _rises(of.cost(of.more_likely(below)) - cost, cost)
+    return MonotoneConditions(c5, c5 and _never_falls(of.cost(of.more_likely(below)) - cost, cost))
 
 
 def _grid(of: AnswerSensitivity, teachers: int, log_high: float) -> Array:
@@ -334,6 +341,6 @@ def _grid(of: AnswerSensitivity, teachers: int, log_high: float) -> Array:
     return np.minimum(others + log_ndtr_array(places), math.nextafter(log_high, -math.inf))
 
 
-def _rises(values: Array, scale: Array | None = None) -> bool:
+def _never_falls(values: Array, scale: Array | None = None) -> bool:
     size = np.abs(values if scale is None else scale)
     return bool(np.all(np.diff(values) >= -NO_FALL * np.maximum(size[1:], size[:-1]) - 1e-300))

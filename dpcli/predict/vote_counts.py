@@ -56,21 +56,21 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
     _refuse_labels(table, teachers, classes, place)
     if table.shape[1] != classes:
         raise InputError(f"{place}: expected {classes} columns, one for each label, found {table.shape[1]}")
-    _each(np.isfinite(table), "finite counts", "one that is not a number", place)
-    _each(table >= 0, "counts >= 0", "a negative one", place)
-    _each(table == np.floor(table), "whole counts", "a fraction", place)
+    _require_all(np.isfinite(table), "finite counts", "one that is not a number", place)
+    _require_all(table >= 0, "counts >= 0", "a negative one", place)
+    _require_all(table == np.floor(table), "whole counts", "a fraction", place)
     sums = table.sum(axis=1, dtype=float)
-    _each(sums == teachers, f"counts that add up to {teachers} teachers", "another sum", place)
+    _require_all(sums == teachers, f"counts that add up to {teachers} teachers", "another sum", place)
     return VoteCounts(table.astype(np.int64), teachers)
 
 
-def counted(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
+def counts_of_labels(values: Any, teachers: int, classes: int, place: str) -> VoteCounts:
     """Return labels, (n, teachers) from 0 to classes - 1, as counts. Raises InputError as `vote_counts` does."""
     table = _table(values, place)
     if table.shape[1] != teachers:
         raise InputError(f"{place}: expected {teachers} columns, the label that each teacher gave, found {table.shape[1]}")
-    _each(np.isfinite(table) & (table == np.floor(table)), "whole numbers as labels", "something else", place)
-    _each((table >= 0) & (table < classes), f"labels from 0 to {classes - 1}", "another", place)
+    _require_all(np.isfinite(table) & (table == np.floor(table)), "whole numbers as labels", "something else", place)
+    _require_all((table >= 0) & (table < classes), f"labels from 0 to {classes - 1}", "another", place)
     if len(table) * classes > MOST:
         raise InputError(f"{place}: expected at most {MOST:,} counts, queries times labels, found {len(table) * classes:,}")
     rows = np.arange(len(table))[:, None] * classes
@@ -104,6 +104,6 @@ def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
         raise InputError(f"{place}: expected {classes} columns, one for each label, found labels: {SAY}")
 
 
-def _each(holds: Any, expected: str, wrong: str, place: str) -> None:
+def _require_all(holds: Any, expected: str, wrong: str, place: str) -> None:
     if not holds.all():
         raise InputError(f"{place}: expected {expected}, found {wrong} in some row (which one is private)")

@@ -33,18 +33,18 @@ from dpcli.predict.models.model_answers import on_private
 # A fork has none of its parent's threads, and numeric libraries wait for theirs for ever: the parent has one.
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TEMPORARY = ("TMPDIR", "JOBLIB_TEMP_FOLDER")  # the latter is in /dev/shm else
-LOOKS, LOOK = 100, 0.01  # seconds, in which trackers of shared memory, which ignore SIGTERM, remove what others have left
+GRACE_LOOKS, LOOK_SECONDS = 100, 0.01  # trackers of shared memory, which ignore SIGTERM, remove in that time what others have left
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The public part of the work. content: the same wherever it is built. work: done on each shard, in a process of its own."""
+    """The public part of the work, built once. content: the same wherever it is built. work: on one shard, in a process of its own."""
 
     content: str
     work: Callable[[Any], Any]
 
 
-class Craft(Protocol):
+class ShardWork(Protocol):
     """The work on each shard; it is sent to the warmed process, and holds nothing private."""
 
     @property
@@ -67,7 +67,7 @@ class Task:
     stays: bool = False
 
 
-def begin_afresh(entropy: bytes) -> None:
+def seed_generators(entropy: bytes) -> None:
     """Seed every generator that processes share: after the user's module was imported and the public model built, where these seed.
 
     What is imported later begins as in every process.
@@ -91,22 +91,22 @@ def main(descriptor: int) -> None:
 
 
 def _prepare(line: Connection, temporary: str) -> None:
-    craft: Craft = line.recv()
+    shard_work: ShardWork = line.recv()
     with contextlib.suppress(ImportError):
         import tqdm  # type: ignore[import-untyped]
 
         tqdm.tqdm.monitor_interval = 0  # its bars start no thread, as no process with threads is forked from
     try:
-        prepared = craft.prepared()
+        prepared = shard_work.prepared()
     except DpcliError as error:
-        line.send((False, _as_sent(error)))
+        line.send((False, _sendable_error(error)))
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    forks = _forks()
+    forks = _can_fork()
     line.send((True, (prepared.content, forks)))
     if not forks:
-        _work(line, craft.place, prepared.work)
+        _work(line, shard_work.place, prepared.work)
         return
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whose end is seen at their lines
     with socket.socket(fileno=os.dup(line.fileno())) as control:
@@ -118,7 +118,7 @@ def _prepare(line: Connection, temporary: str) -> None:
             theirs = received[0]
             if os.fork() == 0:
                 control.close()
-                _keep(theirs, temporary, lambda: _work(Connection(theirs), craft.place, prepared.work))  # noqa: B023
+                _keep(theirs, temporary, lambda: _work(Connection(theirs), shard_work.place, prepared.work))  # noqa: B023
             os.close(theirs)
 
 
@@ -129,21 +129,21 @@ def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
     folder = tempfile.mkdtemp(prefix="dpcli-", dir=temporary)
     worker = os.fork()
     if worker == 0:
-        _do(folder, work)
+        _run_worker(folder, work)
 
     def look(*_: object) -> None:
         if os.waitpid(worker, os.WNOHANG)[0] == worker:
-            _end(worker, folder)
+            _end_group(worker, folder)
 
     signal.signal(signal.SIGCHLD, look)
     look()  # where it has ended by now
     gone = select.poll()
     gone.register(line, 0)  # which says that the other end is closed, and no more
     gone.poll()
-    _end(worker, folder)
+    _end_group(worker, folder)
 
 
-def _do(folder: str, work: Callable[[], None]) -> NoReturn:
+def _run_worker(folder: str, work: Callable[[], None]) -> NoReturn:
     try:
         os.setsid()
         tempfile.tempdir = folder
@@ -155,21 +155,21 @@ def _do(folder: str, work: Callable[[], None]) -> NoReturn:
         os._exit(0)
 
 
-def _end(group: int, folder: str) -> NoReturn:
+def _end_group(group: int, folder: str) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter on macOS, where all have ended
         os.killpg(group, signal.SIGTERM)
-        for _ in range(LOOKS):
+        for _ in range(GRACE_LOOKS):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(group, os.WNOHANG)
             os.killpg(group, 0)
-            time.sleep(LOOK)
+            time.sleep(LOOK_SECONDS)
         os.killpg(group, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
-def _forks() -> bool:
+def _can_fork() -> bool:
     """Return whether a fork works: a graphics card in use does not come along, nor do threads, which numeric libraries then wait for."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -180,30 +180,30 @@ def _forks() -> bool:
 
 def _work(line: Connection, place: str, work: Callable[[Any], Any]) -> None:
     """Do what arrives and send the result; or keep it, and answer questions about it as long as the line is open."""
-    _say_nothing()
-    _own_offsets()
+    _discard_output()
+    _reopen_files()
     task: Task = line.recv()
-    begin_afresh(task.entropy)
+    seed_generators(task.entropy)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(task.threads)
-    fine, made = _done(place, work, task.work)
+    fine, made = _result_of(place, work, task.work)
     line.send((fine, None if fine and task.stays else made))
     while fine and task.stays:
         try:
             question = line.recv()
         except EOFError:
             return
-        line.send(_done(place, question, made))
+        line.send(_result_of(place, question, made))
 
 
-def _done(place: str, work: Callable[[Any], Any], given: Any) -> tuple[bool, Any]:
+def _result_of(place: str, work: Callable[[Any], Any], given: Any) -> tuple[bool, Any]:
     try:
         return True, on_private(place, work, given)
     except DpcliError as error:
-        return False, _as_sent(error)
+        return False, _sendable_error(error)
 
 
-def _say_nothing() -> None:
+def _discard_output() -> None:
     """Discard what is printed, as it may be a private value."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
@@ -211,7 +211,7 @@ def _say_nothing() -> None:
     os.close(nowhere)
 
 
-def _own_offsets() -> None:
+def _reopen_files() -> None:
     """Give each regular file that is open a place of its own to read at: forks would move each other's. Linux alone has a way to.
 
     What can be written only is written at its end, as it was where all forks wrote at one place.
@@ -230,7 +230,7 @@ def _own_offsets() -> None:
                 os.close(again)
 
 
-def _as_sent(error: DpcliError) -> DpcliError:
+def _sendable_error(error: DpcliError) -> DpcliError:
     """Return an error with the words alone."""
     kind = Unavailable if isinstance(error, Unavailable) else InputError
     return kind(str(error))

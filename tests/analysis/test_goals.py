@@ -14,10 +14,11 @@ from scipy.stats import norm
 from dpcli.analysis.account import account
 from dpcli.analysis.calibrate_file import calibrate_file, calibrate_goal
 from dpcli.analysis.curve import profile
-from dpcli.analysis.goals import AdvantageGoal, GaussianGoal, Goal, PowerGoal, RhoGoal, goal_of, mu_of_pure
+from dpcli.analysis.goals import AdvantageGoal, GaussianGoal, Goal, PowerGoal, RhoGoal, goal_of
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.exam.subjects import SEED
 from dpcli.file.pipeline.read import parse
+from dpcli.numerics.closed.normal import mu_of_pure
 from tests.cases import tiered
 
 HEAD = 'format = 1\n[privacy]\nadjacency = "add-remove"\nunit = "example"\ndelta = 1e-6\nreleases = "outputs"\ndataset_size = 100_000\n'

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcli.audit.claim import Claim, claimed
+from dpcli.audit.claim import Claim, file_claim
 from dpcli.audit.scores import Scores
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
@@ -32,7 +32,7 @@ noise_multiplier = {sigma}
 steps = {steps}
 {sampling}
 """
-    return claimed(parse(text.encode(), "sums.toml"), None, Adjacency.ADD_REMOVE)
+    return file_claim(parse(text.encode(), "sums.toml"), None, Adjacency.ADD_REMOVE)
 
 
 def one_sum(size: float = 1.0, noise: float = 1.0) -> Attack:

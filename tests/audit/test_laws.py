@@ -15,15 +15,15 @@ from scipy.stats import binom
 from dpcli.audit.bounds import (
     Counts,
     ErrorRates,
+    binomial_tail,
+    curve_excess,
     error_rates,
-    excess,
     guesses_epsilon_lower,
     guesses_gaussian_epsilon_lower,
     p_value,
     rate_lower,
     rate_upper,
     rates_epsilon_lower,
-    tail,
 )
 from dpcli.audit.scores import Scores, Threshold, by_bonferroni, by_split, check_fair, guess, guess_counts
 from dpcli.base.errors import InputError
@@ -37,7 +37,7 @@ def binomial(trials: int, rate: float, count: int) -> float:
 @given(trials=st.integers(1, 60), rate=st.floats(0.01, 0.99), least=st.integers(-2, 62))
 def test_tail_is_the_sum(trials: int, rate: float, least: int) -> None:
     exact = math.fsum(binomial(trials, rate, k) for k in range(max(least, 0), trials + 1))
-    assert float(tail(trials, rate, np.array([float(least)]))[0]) == pytest.approx(exact, rel=1e-9, abs=1e-14)
+    assert float(binomial_tail(trials, rate, np.array([float(least)]))[0]) == pytest.approx(exact, rel=1e-9, abs=1e-14)
 
 
 @given(trials=st.integers(1, 60), data=st.data(), level=st.floats(0.001, 0.4))
@@ -104,8 +104,8 @@ def test_curve_of_no_information_is_refuted_by_right_guesses_alone() -> None:
     def blind(alpha: float) -> float:
         return 1.0 - alpha
 
-    assert excess(1000, 200, 150, blind, 0.05) > 0.0
-    assert excess(1000, 200, 105, blind, 0.05) <= 0.0
+    assert curve_excess(1000, 200, 150, blind, 0.05) > 0.0
+    assert curve_excess(1000, 200, 105, blind, 0.05) <= 0.0
 
 
 def test_curve_test_is_sharper_than_the_pair() -> None:
@@ -119,7 +119,7 @@ def test_impossible_counts_are_refused() -> None:
         with pytest.raises(InputError, match="correct <= guesses <= canaries"):
             p_value(*counts, 1.0, 0.0)
         with pytest.raises(InputError, match="correct <= guesses <= canaries"):
-            excess(*counts, lambda alpha: 1.0 - alpha, 0.05)
+            curve_excess(*counts, lambda alpha: 1.0 - alpha, 0.05)
 
     require_each([(10, 11, 5), (10, 5, 6), (0, 0, 0), (10, -1, 0), (10, 5, -1)], check)
 
@@ -158,7 +158,7 @@ def test_guess_counts_are_fixed_by_the_number_of_canaries(canaries: int) -> None
 
 def test_split_judges_other_scores_than_it_chose_on() -> None:
     scores = Scores(np.repeat([True, False], 400), np.concatenate([np.arange(400) + 0.5, np.arange(400.0)]))
-    first, rest = scores.halves()
+    first, rest = scores.split()
     assert len(first) + len(rest) == len(scores)
     assert {*first.values.tolist()} & {*rest.values.tolist()} == set()
     assert len(first.inside) == 100

@@ -11,8 +11,8 @@ from dpcli.audit import power
 from dpcli.audit.audit_settings import AuditSettings
 from dpcli.audit.bounds import error_rates, guesses_epsilon_lower
 from dpcli.audit.claim import Claim
-from dpcli.audit.decide import _below, one_run_audit, two_run_audit
-from dpcli.audit.scores import Scores, Threshold, _between
+from dpcli.audit.decide import curve_gap, one_run_audit, two_run_audit
+from dpcli.audit.scores import Scores, Threshold, _midpoints
 from tests.audit import attacks
 from tests.audit.attacks import Attack, canaries, one_sum, runs
 
@@ -25,7 +25,7 @@ DP_SGD = attacks.claim(attacks.SIGMA, attacks.STEPS, attacks.RATE)
 @pytest.fixture(autouse=True)
 def _what_it_could_have_found_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than the verdict, which does not depend on it."""
-    monkeypatch.setattr(power, "strongest", lambda claim: None)
+    monkeypatch.setattr(power, "strongest_attack", lambda claim: None)
 
 
 def one_run(scores: Scores, claim: Claim, **settings: object) -> bool:
@@ -77,7 +77,7 @@ def test_threshold_chosen_on_the_scores_it_is_judged_on_alarms_more_often() -> N
     failures = 0
     for seed in range(AUDITS):
         scores = runs(one_sum(), 400, seed)
-        failures += any(_below(error_rates(Threshold(at).counts(scores), 0.05), ONE_SUM) > 0.0 for at in _between(scores))
+        failures += any(curve_gap(error_rates(Threshold(at).counts(scores), 0.05), ONE_SUM) > 0.0 for at in _midpoints(scores))
     assert failures >= 6
     assert sum(two_run(runs(one_sum(), 400, seed), ONE_SUM) for seed in range(AUDITS)) < failures / 2
 

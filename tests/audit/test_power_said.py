@@ -8,9 +8,9 @@ import re
 import pytest
 
 from dpcli.audit.audit_settings import AuditSettings
-from dpcli.audit.bounds import error_rates, rates_epsilon_lower
-from dpcli.audit.claim import Claim, stated
-from dpcli.audit.decide import Audit, _below, guessed_audit, one_run_audit, two_run_audit
+from dpcli.audit.bounds import error_rates
+from dpcli.audit.claim import Claim, stated_claim
+from dpcli.audit.decide import Audit, guessed_audit, one_run_audit, refuted_by_rates, two_run_audit
 from dpcli.audit.documents.audit import headline
 from dpcli.audit.power import THRESHOLDS
 from dpcli.audit.scores import Guessed, Threshold
@@ -18,7 +18,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from tests.audit.attacks import canaries, claim, one_sum, runs
 
 CURVE = claim()
-PAIR = stated(CURVE.epsilon, CURVE.delta, Adjacency.ADD_REMOVE)
+PAIR = stated_claim(CURVE.epsilon, CURVE.delta, Adjacency.ADD_REMOVE)
 AUDITS = 60
 
 
@@ -54,16 +54,17 @@ def test_a_fault_of_the_stated_size_is_found_at_the_best_threshold(against: Clai
     noise, judged = 1.0 / x, 300  # a quarter of the scores chose the threshold
 
     def refuted(at: float, seed: int) -> bool:
-        rates = error_rates(Threshold(at).counts(runs(one_sum(noise=noise), judged, seed)), 0.05)
-        return rates_epsilon_lower(rates, against.delta) > against.epsilon or (against.has_curve and _below(rates, against) > 0.0)
+        return refuted_by_rates(error_rates(Threshold(at).counts(runs(one_sum(noise=noise), judged, seed)), 0.05), against)
 
     assert max(sum(refuted(noise * at, seed) for seed in range(AUDITS)) for at in THRESHOLDS[::2]) >= 45
 
 
 def test_no_power_is_said_beside_the_verdict() -> None:
     """All of 20 guesses right would prove less than 3."""
-    found = guessed_audit((Guessed(400, 20, 12),), stated(3.0, 1e-5, Adjacency.ADD_REMOVE), AuditSettings(), "counts")
-    assert not guessed_audit((Guessed(400, 20, 20),), stated(3.0, 1e-5, Adjacency.ADD_REMOVE), AuditSettings(), "counts").violated
+    found = guessed_audit((Guessed(400, 20, 12),), stated_claim(3.0, 1e-5, Adjacency.ADD_REMOVE), AuditSettings(), "counts")
+    assert not guessed_audit(
+        (Guessed(400, 20, 20),), stated_claim(3.0, 1e-5, Adjacency.ADD_REMOVE), AuditSettings(), "counts"
+    ).violated
     assert "no violation found at 95 %" in headline(found)
     assert "it could have found no fault: had every guess been right" in headline(found)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dpcli.audit.decide import ReplayCheck
-from dpcli.audit.noise_statistics import chi_square, draws_of, factor, statistics
-from dpcli.audit.replay import Declared, Pair, Step, checks, taken
+from dpcli.audit.noise_statistics import chi_square, detectable_factor, draws_of, statistics
+from dpcli.audit.replay import Declared, Pair, Step, checks, steps_of
 from dpcli.base.errors import InputError
 from tests.audit import learners
 from tests.audit.noises import RIGHT, WRONG, refuted, table
@@ -133,14 +133,14 @@ def test_a_program_may_write_into_its_arrays() -> None:
             sums[:] = i
             yield Step({"w": sums})
 
-    assert [float(step.sums["w"][0]) for step in taken("p", program())] == [0.0, 1.0, 2.0]
+    assert [float(step.sums["w"][0]) for step in steps_of("p", program())] == [0.0, 1.0, 2.0]
 
 
 def test_what_is_no_step_is_refused() -> None:
     with pytest.raises(InputError, match="expected steps with sums"):
-        taken("m:f", [1.0])
+        steps_of("m:f", [1.0])
     with pytest.raises(InputError, match="at least one step"):
-        taken("m:f", [])
+        steps_of("m:f", [])
 
 
 def test_noise_that_is_not_reported_fails() -> None:
@@ -207,7 +207,7 @@ def test_a_size_is_found_as_often_as_said() -> None:
 
     def check(case: tuple[int, float]) -> None:
         count, level = case
-        chance, divisor = np.random.default_rng(count), factor(count, level)
+        chance, divisor = np.random.default_rng(count), detectable_factor(count, level)
         squares = chance.chisquare(count, 20_000) / divisor**2
         assert np.mean(chi_square(squares, count) <= level) == pytest.approx(0.9, abs=0.01)
 

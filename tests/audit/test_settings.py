@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dpcli
-from dpcli.audit.audit_run import audit, request
+from dpcli.audit.audit_run import audit, audit_request
 from dpcli.audit.audit_settings import AuditSettings, overridden, read_settings
 from dpcli.audit.own_code import is_library, is_own_code
 from dpcli.base.errors import InputError
@@ -82,7 +82,7 @@ def read_by_audits_of(kind: str, folder: Path) -> set[str]:
     plain = {**EVERY, "kind": kind, "scores": str(folder / "s.csv"), "function": None, "neighbours": None}
     Watched.asked = set()
     for way in ({}, {"threshold": None}, {"function": program, "scores": None, "neighbours": Adjacency.ADD_REMOVE}):
-        made = request(str(folder / "p.toml"), {}, None, None, None, 1, lambda *_: None)
+        made = audit_request(str(folder / "p.toml"), {}, None, None, None, 1, lambda *_: None)
         with suppress(InputError):
             audit(dataclasses.replace(made, settings=Watched(**{**plain, **way})))
     return Watched.asked & set(KEYS)

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcli.numerics.arrays import Array
-from dpcli.predict.decode.exact_draws import token
+from dpcli.predict.decode.exact_draws import draw_token
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
-from dpcli.predict.decode.text_writer import Writer, batches, frame_of
+from dpcli.predict.decode.text_writer import Writer, context_batches, frame_of
 from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary
 from dpcli.predict.models.model_loading import language_model
 from dpcli.random.streams import SystemStream
@@ -48,7 +48,7 @@ def measured(plan: GenerationPlan, name: str, source: str) -> None:
     generate = plan.generate
     model, vocabulary = language_model(source, generate.tokenizer, str(FILE), "generate")
     frame = frame_of(generate, model, vocabulary)
-    (contexts,) = batches(generate, str(FILE), plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
+    (contexts,) = context_batches(generate, str(FILE), plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
     writer = Writer(model, plan.clipping, frame.prompt, True, generate.tokens, vocabulary.end)
     rows: list[tuple[str, list[Next]]] = [
         ("public alone", [cache(lambda written: normal(writer.following([], written, None).scores))]),
@@ -118,7 +118,7 @@ def texts(ways: Sequence[Next], vocabulary: Vocabulary, longest: int) -> list[st
     found = []
     for way in itertools.islice(itertools.cycle(ways), TEXTS):
         written: list[int] = []
-        while len(written) < longest and (chosen := token(way(tuple(written)), SystemStream())) != vocabulary.end:
+        while len(written) < longest and (chosen := draw_token(way(tuple(written)), SystemStream())) != vocabulary.end:
             written.append(chosen)
         found.append(vocabulary.text(written))
     return found

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcli.predict.pmixed.model_ensemble import Paper, Sound
-from dpcli.predict.pmixed.projection import ball, clip, drawn, mix
+from dpcli.predict.pmixed.projection import ball, clip, draw_token, mix
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
 from dpcli.random.streams import SystemStream
 
@@ -102,7 +102,9 @@ def tokens(vocabulary: int, count: int, rounds: int) -> list[tuple[str, float]]:
         "published": Paper(Published(ORDER, 0.03, 1024, 8.0, 1e-5)),
     }
     stream = SystemStream()
-    return [(name, least(lambda mode=mode: drawn(*mode.total(public, private), stream), rounds)) for name, mode in ways.items()]
+    return [
+        (name, least(lambda mode=mode: draw_token(*mode.total(public, private), stream), rounds)) for name, mode in ways.items()
+    ]
 
 
 def report(vocabulary: int, count: int, rounds: int) -> str:

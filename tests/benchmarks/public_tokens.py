@@ -16,7 +16,7 @@ from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
 from dpcli.predict.decode.private_tokens import PrivateTurns, PublicTest
-from dpcli.predict.decode.text_writer import NextToken, Writer, batches, frame_of
+from dpcli.predict.decode.text_writer import NextToken, Writer, context_batches, frame_of
 from dpcli.predict.models.model_answers import Tokens
 from dpcli.predict.models.model_loading import language_model
 from dpcli.predict.query_counts import Granted
@@ -60,7 +60,7 @@ def main() -> None:
     generate, path = plan.generate, str(FILE)
     model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
     frame = frame_of(generate, model, vocabulary)
-    (contexts,) = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
+    (contexts,) = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary)
     writer = Remembering(model, plan.clipping, frame.prompt, True, generate.tokens, vocabulary.end)
     sys.stdout.write("threshold scale  epsilon  private tokens  texts  private a text  tokens a text  cough  tell\n")
     for threshold, scale in ROWS:

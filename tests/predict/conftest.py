@@ -12,9 +12,9 @@ __all__ = ("cluster", "database", "used_again")  # one server for all of them
 
 @pytest.fixture(autouse=True)
 def short_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Statements of one line, as a whole one takes a second; `@pytest.mark.usefixtures("whole_statements")` leaves them as they are."""
+    """Leave the file's disclosure out of statements, which takes a second, but with `@pytest.mark.usefixtures("whole_statements")`."""
     if "whole_statements" not in request.fixturenames:
-        monkeypatch.setattr(prediction_statement, "statement", lambda priced, message: message["done"])
+        monkeypatch.setattr(prediction_statement, "file_statement", lambda priced, answers: "")
 
 
 @pytest.fixture

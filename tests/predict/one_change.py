@@ -46,7 +46,7 @@ def drawn(much):
     if "LEAVES" in os.environ:
         leave()
     with open("begun", "a") as file:
-        file.write(f"{random.getstate()[1][:4]};{tuple(np.random.get_state()[1][:4])};BEGUN\\n")
+        file.write(f"{random.getstate()[1][:4]};{tuple(np.random.get_state()[1][:4])}BEGUN\\n")
     return found[-1] + sum(kept)
 """
 
@@ -108,7 +108,7 @@ def user_code(body: str, habit: str, torch: bool) -> str:
         "SEED": seeds,
         "AT_MODULE": "seed()" if habit == "module" else "",
         "AT_BUILD": "seed()" if habit == "build" else "pass",
-        "BEGUN": "{torch.initial_seed()}" if torch else "",
+        "BEGUN": ";{torch.initial_seed()}" if torch else "",
         "FROM_TORCH": "+ float(torch.rand(1))" if torch else "",
     }
     for mark, code in marks.items():
@@ -157,9 +157,9 @@ def _of_pmixed(folder: Path, code: str, more: str, changed: bool) -> list[bytes]
     return [one.read_bytes() for one in sorted(Path(plan.folder).glob("*.model"))]
 
 
-def of_pmixed(folder: Path, habit: str, changed: bool) -> list[bytes]:
+def of_pmixed(folder: Path, habit: str, changed: bool, torch: bool = True) -> list[bytes]:
     """Models of the user's own."""
-    return _of_pmixed(folder, user_code(PMIXED, habit, True), 'model = "own_code:model"', changed)
+    return _of_pmixed(folder, user_code(PMIXED, habit, torch), 'model = "own_code:model"', changed)
 
 
 def of_ngram(folder: Path, habit: str, changed: bool) -> list[bytes]:
@@ -188,7 +188,7 @@ def of_prompt(folder: Path, habit: str, changed: bool) -> list[bytes]:
         "\n".join(map(repr, [*([("a newcomer", "yes", int(newcomer("{}", int)))] if changed else []), *rows]))
     )
     (folder / "own_code.py").write_text(user_code(PROMPT, habit, True))
-    text = FILE.replace("stub:", "own_code:").replace("teachers = 40", "teachers = 6").replace('public = "own_code:public"\n', "")
+    text = FILE.replace("stub:", "own_code:").replace("teachers = 16", "teachers = 6").replace('public = "own_code:public"\n', "")
     (folder / "own.toml").write_text(text)
     result: list[bytes] = []
     complete = PromptTeachers.labels_of

@@ -77,19 +77,18 @@ def broken():
 
 
 def written(folder: Path, **keys: Any) -> Path:
-    """The file, with other keys; `mechanism_` and `privacy_` before a name mean those tables."""
-    text = HEAD
+    """Write the file with other keys, or without those that are None; `mechanism_` and `privacy_` before a name mean those tables."""
     (folder / "small_texts.py").write_text(MODULE)
+    lines = HEAD.splitlines()
     for name, value in keys.items():
-        line = f"{name.removeprefix('mechanism_').removeprefix('privacy_')} = {value}\n"
-        table = (
-            "[[mechanism]]\n" if name.startswith("mechanism_") else "[privacy]\n" if name.startswith("privacy_") else "[pmixed]\n"
+        prefix, _, rest = name.partition("_")
+        table, key = {"mechanism": ("[[mechanism]]", rest), "privacy": ("[privacy]", rest)}.get(
+            prefix if rest else "", ("[pmixed]", name)
         )
-        before, _, after = text.partition(table)
-        rest = after.splitlines(keepends=True)
-        place = next((k for k, old in enumerate(rest) if old.startswith("[")), len(rest))
-        kept = [old for old in rest[:place] if old.split(" = ")[0] != line.split(" = ")[0]]
-        text = before + table + "".join([*kept, line, *rest[place:]])
+        begin = lines.index(table) + 1
+        end = next((place for place in range(begin, len(lines)) if lines[place].startswith("[")), len(lines))
+        kept = [line for line in lines[begin:end] if line.split(" = ")[0] != key]
+        lines[begin:end] = kept if value is None else [*kept, f"{key} = {value}"]
     path = folder / "small.toml"
-    path.write_text(text)
+    path.write_text("\n".join(lines) + "\n")
     return path

@@ -13,9 +13,9 @@ name = "votes"
 type = "confident-gnmax"
 queries = 30
 answers = 25
-threshold = 22.0
-threshold_sigma = 8.0
-sigma = 5.0
+threshold = 9.0
+threshold_sigma = 3.0
+sigma = 2.0
 [prompt]
 data = "stub:data"
 queries = "stub:queries"
@@ -26,7 +26,7 @@ labeller = "stub:labeller"
 template = "{text} ->"
 separator = " | "
 verbalizers = [" no", " yes"]
-teachers = 40
+teachers = 16
 demonstrations = 2
 output = "out"
 """

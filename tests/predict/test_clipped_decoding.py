@@ -18,7 +18,7 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode import exact_draws
-from dpcli.predict.decode.exact_draws import LOWEST, below, token
+from dpcli.predict.decode.exact_draws import LOWEST, draw_token, uniform_below
 from dpcli.predict.decode.private_tokens import GRID, LogitClipping
 from dpcli.random.streams import SystemStream, insecure_seed
 from tests.cases import of_each
@@ -47,8 +47,8 @@ def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeyp
             limits.add(Fraction(limit) * unit / sum(mass))
             return int(Fraction(share, ends[-1]) * limit)
 
-        monkeypatch.setattr(exact_draws, "below", chosen)
-        return token(scores, SystemStream())
+        monkeypatch.setattr(exact_draws, "uniform_below", chosen)
+        return draw_token(scores, SystemStream())
 
     for one, (first, last) in zip(order, itertools.pairwise(ends), strict=True):
         assert at(first) == one
@@ -60,26 +60,26 @@ def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeyp
 def test_frequencies_are_those_of_the_softmax() -> None:
     scores, n = np.array([0.0, -0.5, -1.0, -8.0]), 3_000
     expected = np.exp(scores) / np.exp(scores).sum()
-    result = np.bincount([token(scores, SystemStream()) for _ in range(n)], minlength=4) / n
+    result = np.bincount([draw_token(scores, SystemStream()) for _ in range(n)], minlength=4) / n
     assert np.all(np.abs(result - expected) < 5 * np.sqrt(expected * (1 - expected) / n))
 
 
 @given(st.integers(1, 2**200))
 def test_a_whole_number_below_any_other(limit: int) -> None:
-    assert 0 <= below(limit, SystemStream()) < limit
+    assert 0 <= uniform_below(limit, SystemStream()) < limit
 
 
 def test_below_is_uniform() -> None:
-    result = np.bincount([below(6, SystemStream()) for _ in range(6_000)], minlength=6)
+    result = np.bincount([uniform_below(6, SystemStream()) for _ in range(6_000)], minlength=6)
     assert np.all(np.abs(result - 1_000) < 5 * math.sqrt(1_000))
 
 
 def test_many_tokens_are_no_matter() -> None:
     """Sums beyond 2^63 in one group."""
     scores = np.zeros(70_000)
-    assert 0 <= token(scores, insecure_seed(3).noise) < 70_000
+    assert 0 <= draw_token(scores, insecure_seed(3).noise) < 70_000
     with pytest.raises(InternalError):
-        token(np.array([0.0, math.nan]), SystemStream())
+        draw_token(np.array([0.0, math.nan]), SystemStream())
 
 
 def spec(clip: float, size: int, temperature: float) -> PrivateDecodingSpec:

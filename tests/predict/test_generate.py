@@ -23,7 +23,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode.generate_plan import GenerationPlan, plan_of
 from dpcli.predict.decode.generation import write_texts
-from dpcli.predict.decode.text_writer import ContextFrame, Writer, batches, frame_of
+from dpcli.predict.decode.text_writer import ContextFrame, Writer, context_batches, frame_of
 from dpcli.predict.models.model_loading import ByteVocabulary, language_model
 from dpcli.predict.prediction_session import open_queries
 from dpcli.sessions.charged import session_in
@@ -95,10 +95,10 @@ def test_the_next_letter_is_nearer_to_the_private_ones_and_as_far_from_the_secre
     plan = plan_of("notes.toml")
     model, vocabulary = language_model("notes:model", None, "notes.toml", "generate")
     writer = Writer(model, plan.clipping, b">", True, 8, 10)
-    private = batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
+    private = context_batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
 
     def chance(contexts: list[tuple[int, ...]]) -> Array:
-        scores = writer.following(contexts, b"a", None).scores
+        scores = writer.next_token(contexts, b"a", None).scores
         return np.exp(scores - np.logaddexp.reduce(scores))
 
     for batch in private:
@@ -329,7 +329,7 @@ def test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_cont
         __import__("sys").modules.pop("more", None)
         __import__("importlib").invalidate_caches()
         generate = replace(plan.generate, data="more:private")
-        return [Counter(batch) for batch in batches(generate, "notes.toml", owning(2), frame, vocabulary, 256)]
+        return [Counter(batch) for batch in context_batches(generate, "notes.toml", owning(2), frame, vocabulary, 256)]
 
     units = [unit for unit in range(40) for _ in range(1 + unit % 4)]
     before = contexts(units)
@@ -343,7 +343,7 @@ def test_a_change_of_one_unit_meets_one_batch_in_so_many_contexts_as_it_may_cont
 def test_texts_that_are_alike_are_units_of_their_own(folder: Path) -> None:
     plan = edited(folder, ('units = "user"\n', ""), ('unit = "user"\nmax_contributions = 2', 'unit = "example"'))
     (folder / "notes.py").write_text(NOTES.replace("], [n // 2 for n in range(120)]", "]"))
-    result = batches(plan.generate, "notes.toml", owning(1), ContextFrame((), (), (62,), 10), ByteVocabulary(), 256)
+    result = context_batches(plan.generate, "notes.toml", owning(1), ContextFrame((), (), (62,), 10), ByteVocabulary(), 256)
     assert sorted(map(len, result)) in ([0, 120], [1, 119])
 
 
@@ -444,10 +444,10 @@ def test_a_model_that_misbehaves_on_private_contexts_tells_nothing_and_moves_not
     (folder / "notes.py").write_text(f"{NOTES}{MISBEHAVING}\ndef odd(found, contexts):\n    {body}\n")
     plan = plan_of("notes.toml")
     model, vocabulary = language_model("notes:model", None, "notes.toml", "generate")
-    private = batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
+    private = context_batches(plan.generate, "notes.toml", owning(2), frame_of(plan.generate, model, vocabulary), vocabulary, 256)
     writer = Writer(model, plan.clipping, b">", True, 8, 10)
     for batch in private:
-        moved = writer.following(batch, b"", None).scores - writer.following([], b"", None).scores
+        moved = writer.next_token(batch, b"", None).scores - writer.next_token([], b"", None).scores
         assert np.ptp(moved) <= 2 * len(batch) * 4.0 / 60 + 1e-9
     result = write_texts(plan, texts=1)
     assert len(result.written) == 1
@@ -474,7 +474,7 @@ def model():
     assert type(odd).__name__ == "Odd"
     for written in (b"", b"S", b"a"):
         scores = [
-            Writer(model, plan.clipping, b">", True, 8, 10).following(contexts, written, None).scores for model in (usual, odd)
+            Writer(model, plan.clipping, b">", True, 8, 10).next_token(contexts, written, None).scores for model in (usual, odd)
         ]
         assert np.array_equal(*scores)
 
@@ -544,8 +544,9 @@ def model():
         ("Model.next_token = lambda self, contexts: np.full((1, 256), np.nan)", "no numbers"),
         ("Model.next_token = lambda self, contexts: 1 / 0", "raised ZeroDivisionError"),
         ("Own.ids = lambda self, text: None", "generate.tokenizer: raised TypeError"),
-        ("Own.text = lambda self, ids: 1 / 0", "generate.tokenizer: raised ZeroDivisionError"),
+        ("Own.text = lambda self, ids: 1 / 0", "generate.tokenizer: token 0 of the model's 256: raised ZeroDivisionError"),
         ("Own.text = lambda self, ids: None", "expected text of tokens, found NoneType"),
+        ("Own.text = lambda self, ids: bytes(ids).decode('ascii')", "token 128 of the model's 256: raised UnicodeDecodeError"),
     ],
 )
 def test_a_model_that_fails_on_public_contexts_is_refused_in_words(
@@ -556,4 +557,32 @@ def test_a_model_that_fails_on_public_contexts_is_refused_in_words(
     (folder / "notes.py").write_text(f"{NOTES}\n{own}\n{body}\n")
     result = dpcli("generate", "notes.toml", folder=folder)
     assert result.code == 2, result.err
-    assert message in result.err and not (folder / "out" / "texts.jsonl").exists()
+    assert message in result.err and not (folder / "out").exists()  # before the charge
+
+
+@pytest.mark.parametrize(("method", "refused"), [("difference", False), ("logits", True)])
+def test_a_token_that_the_public_context_rules_out_needs_a_text_where_private_ones_alone_count(
+    method: str, refused: bool, folder: Path
+) -> None:
+    own = """
+class Own(ByteVocabulary):
+    def text(self, ids):
+        return bytes(ids).decode("ascii")
+
+class Odd(Model):
+    def next_token(self, contexts):
+        found = super().next_token(contexts)
+        found[:, 128:] = -np.inf
+        return found
+
+def model():
+    return Odd(), Own()
+"""
+    (folder / "notes.py").write_text(NOTES + own)
+    plan = edited(folder, ("batches = 2", f'batches = 2\nmethod = "{method}"'))
+    if refused:
+        with pytest.raises(InputError, match="token 128 of the model's 256"):
+            write_texts(plan, texts=1)
+        assert not (folder / "out").exists()
+    else:
+        assert len(write_texts(plan, texts=1).written) == 1

@@ -18,7 +18,7 @@ from dpcli.predict.models.model_loading import (
     require_same_vocabulary,
     vocabulary_of,
 )
-from dpcli.predict.models.ngram import ENDLESS, counted, packed, public_ngram, unpacked
+from dpcli.predict.models.ngram import ENDLESS, count_ngrams, pack, public_ngram, unpack
 from dpcli.predict.models.texts import TextSource, owned_texts, public_texts
 from tests.cases import of_each
 
@@ -72,17 +72,17 @@ def test_no_records_teach_nothing() -> None:
 
 
 def test_counts_are_kept_as_bytes() -> None:
-    tables = tuple(counted(drawn(30, 5, SEED), length, 5) for length in (1, 2))
-    again = unpacked(packed(tables), 5)
+    tables = tuple(count_ngrams(drawn(30, 5, SEED), length, 5) for length in (1, 2))
+    again = unpack(pack(tables), 5)
     for table, other in zip(tables, again, strict=True):
         assert table.after([1, 2])[0].tolist() == other.after([1, 2])[0].tolist()
     with pytest.raises(InputError, match="expected the counts of an n-gram model"):
-        unpacked(b"something else", 5)
+        unpack(b"something else", 5)
 
 
 def test_a_token_outside_the_vocabulary_is_refused() -> None:
     with pytest.raises(InputError, match="expected token ids below 4"):
-        counted([[1, 4]], 1, 4)
+        count_ngrams([[1, 4]], 1, 4)
 
 
 def test_words_come_back() -> None:

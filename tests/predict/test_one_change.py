@@ -6,19 +6,26 @@ import hashlib
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.predict import shard_processes as apart
+from dpcli.predict.pate.records import Records
+from dpcli.predict.pate.teachers import Lesson
+from dpcli.predict.pmixed.model_ensemble import ensemble
+from dpcli.predict.shard_processes import ShardProcesses
+from tests.ledger.spenders import started
 from tests.predict.leaving import ROW, left
 from tests.predict.one_change import HABITS, LEARNERS, OWN_LEARNERS, of_members, of_pate, of_pmixed
 from tests.predict.pmixed_files import HEAD
 from tests.predict.samples import working_folder
+from tests.waiting import until
 
 ALL = [
     pytest.param(name, habit, marks=pytest.mark.needs(*NEEDED), id=f"{name}-{habit}")
@@ -106,24 +113,31 @@ SHARES = {
     "total": "return said(total)",
     "public": "return said(self.public.counts)",
 }
+RIGHT = "return said(self.counts)"
+
+
+def rows_of(folder: Path, monkeypatch: pytest.MonkeyPatch, habit: str, changed: bool) -> list[list[np.ndarray]]:
+    """Return what fitted models answer, all of them and some in another order."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    sys.modules.pop("own_code", None)
+    models = ensemble(of_members(folder, MEMBERS.replace("HABIT", habit), changed))
+    return [models._private(order, (119, 49)) for order in (range(6), (5, 0, 3))]
+
+
+@pytest.fixture(scope="module")
+def right_rows(tmp_path_factory: pytest.TempPathFactory) -> list[list[np.ndarray]]:
+    """Before the change, of a class that keeps nothing."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return rows_of(tmp_path_factory.mktemp("right"), monkeypatch, RIGHT, False)
 
 
 @pytest.mark.parametrize("habit", SHARES)
 def test_one_change_of_the_data_changes_what_one_fitted_model_answers(
-    habit: str, place: Path, monkeypatch: pytest.MonkeyPatch
+    habit: str, right_rows: list[list[np.ndarray]], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a user's class keeps what its objects have learnt, and whoever is asked first."""
-    from dpcli.predict.pmixed.model_ensemble import ensemble
-
-    rows = []
-    for name, changed in (("before", False), ("after", True)):
-        folder = again(place, name)
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "path", [str(folder), *(one for one in sys.path if not one.startswith(str(place)))])
-        plan = of_members(folder, MEMBERS.replace("HABIT", SHARES[habit]), changed)
-        models = ensemble(plan)
-        rows.append([models._private(order, (119, 49)) for order in (range(6), (5, 0, 3))])
-    (all_before, some_before), (all_after, some_after) = rows
+    (all_before, some_before), (all_after, some_after) = right_rows, rows_of(place, monkeypatch, SHARES[habit], True)
     assert sum((one != other).any() for one, other in zip(all_before, all_after, strict=True)) == 1
     assert sum((one != other).any() for one, other in zip(some_before, some_after, strict=True)) <= 1
     assert len({one.tobytes() for one in all_before}) == 6
@@ -186,28 +200,18 @@ def test_what_depends_on_the_file_alone_is_refused_before_the_charge(
     assert not (place / "runs").exists()
 
 
-def require_own_entropy(place: Path) -> None:
-    """Require entropy of its own in each generator: Python's, numpy's and torch's."""
+def require_own_entropy(place: Path, generators: int) -> None:
+    """Require entropy of its own in each generator: Python's, numpy's and torch's, of six shards and a rehearsal."""
     begun = [line.split(";") for line in (place / "begun").read_text().splitlines()]
-    assert [len(set(one)) for one in zip(*begun, strict=True)] == [len(begun)] * 3 and len(begun) in (
-        6,
-        7,
-    )  # of shards, and of a rehearsal
+    assert [len(set(one)) for one in zip(*begun, strict=True)] == [len(begun)] * generators and len(begun) in (6, 7)
 
 
-@pytest.mark.parametrize("learner", ["pate", "pmixed"])
-@pytest.mark.parametrize("habit", [one for one in HABITS if one != "build"])
-@pytest.mark.needs("torch")
-def test_no_two_shards_begin_with_the_same_entropy(learner: str, habit: str, place: Path) -> None:
-    """Whatever the user's module seeds when it is imported."""
-    (of_pate if learner == "pate" else of_pmixed)(place, habit, False)
-    require_own_entropy(place)
-
-
-@pytest.mark.needs("torch")
-def test_a_seed_where_the_public_model_is_built_is_not_the_seed_of_all_shards(place: Path) -> None:
-    of_pmixed(place, "build", False)
-    require_own_entropy(place)
+@pytest.mark.parametrize("torch", [False, pytest.param(True, marks=[pytest.mark.needs("torch"), pytest.mark.long])])
+@pytest.mark.parametrize(("learner", "habit"), [("pate", "module"), ("pate", "none"), *(("pmixed", habit) for habit in HABITS)])
+def test_no_two_shards_begin_with_the_same_entropy(learner: str, habit: str, torch: bool, place: Path) -> None:
+    """Whatever the user's module seeds when it is imported, or where the public model is built."""
+    (of_pate if learner == "pate" else of_pmixed)(place, habit, False, torch=torch)
+    require_own_entropy(place, 3 if torch else 2)
 
 
 UNSEEDED = """
@@ -242,8 +246,9 @@ def model():
 """
 
 
-@pytest.mark.needs("torch")
-@pytest.mark.parametrize("code", [UNSEEDED, OWN], ids=["torch", "own"])
+@pytest.mark.parametrize(
+    "code", [pytest.param(UNSEEDED, marks=[pytest.mark.needs("torch"), pytest.mark.long]), OWN], ids=["torch", "own"]
+)
 def test_a_public_model_that_is_another_one_each_time_is_refused_before_the_charge(code: str, place: Path) -> None:
     from dpcli.predict.pmixed.ensemble_fit import fit
     from dpcli.predict.pmixed.pmixed_plan import plan_of
@@ -273,35 +278,27 @@ def learn(inputs, labels):
 """
 
 
+def learnt_apart(module: str, place: Path, shards: int = 1, jobs: int = 1) -> dict[int, list[int]]:
+    """Return what a learner of the user's own says of each shard."""
+    records = [(number, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for number in range(shards)]
+    with ShardProcesses(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "it is gone", jobs) as result:
+        return {number: votes.tolist() for number, votes in result.results(records)}
+
+
 def test_where_forking_is_impossible_each_shard_has_a_process_that_is_started_anew(place: Path) -> None:
     """The user's module starts a thread."""
-    from dpcli.numerics.arrays import np
-    from dpcli.predict.pate.records import Records
-    from dpcli.predict.pate.teachers import Lesson
-    from dpcli.predict.shard_processes import Apart
-
     thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()"
-    records = [(number, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for number in range(3)]
-    for module, start in (("forking", ""), ("threaded", thread)):
+    for module, start, imports in (("forking", "", 1), ("threaded", thread, 3)):
         (place / f"{module}.py").write_text(KEEPS.replace("THREAD", start))
         (place / "imported").write_text("")
-        with Apart(Lesson(np.zeros((2, 2)), f"{module}:learn", 3, 8, str(place / "a.toml")), "gone", 2) as result:
-            message = dict(result.each(records))
-        assert {number: one.tolist() for number, one in message.items()} == {0: [0, 0], 1: [0, 0], 2: [0, 0]}
-        assert len((place / "imported").read_text().splitlines()) == (4 if module == "threaded" else 1)
+        assert learnt_apart(module, place, 2, 2) == {0: [0, 0], 1: [0, 0]}
+        assert len((place / "imported").read_text().splitlines()) == imports
 
 
 def test_a_process_that_is_killed_is_told(place: Path) -> None:
-    from dpcli.numerics.arrays import np
-    from dpcli.predict.pate.records import Records
-    from dpcli.predict.pate.teachers import Lesson
-    from dpcli.predict.shard_processes import Apart
-
     (place / "killed.py").write_text("import os\ndef learn(inputs, labels):\n    os.kill(os.getpid(), 9)\n")
-    records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
-    lesson = Lesson(np.zeros((2, 2)), "killed:learn", 3, 8, str(place / "a.toml"))
-    with Apart(lesson, "it is gone") as result, pytest.raises(InputError, match="it is gone"):
-        list(result.each([(0, records)]))
+    with pytest.raises(InputError, match="it is gone"):
+        learnt_apart("killed", place)
 
 
 PATIENCE = 60.0  # seconds, for what ends after a command has
@@ -345,27 +342,29 @@ def learn(inputs, labels):
     leave()
     END
 """
-RUNS = """
-from dpcli.numerics.arrays import np
-from dpcli.predict.shard_processes import Apart
-from dpcli.predict.pate.records import Records
-from dpcli.predict.pate.teachers import Lesson
-with Apart(Lesson(np.zeros((2, 2)), "leaves:learn", 3, 8, "a.toml"), "gone") as apart:
-    list(apart.each([(0, Records(np.zeros((4, 2)), np.array([0, 1, 0, 1])))]))
-"""
+
+
+@pytest.mark.parametrize("end", ["answers", "is killed"])
+def test_whatever_a_learner_has_started_ends_with_it(end: str, place: Path) -> None:
+    (place / "leaves.py").write_text(LEARNS.replace("END", ENDS[end]))
+    with pytest.raises(InputError, match="it is gone") if end == "is killed" else nullcontext():
+        learnt_apart("leaves", place)
+    assert left_at_last(place) == []
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
-def test_whatever_a_learner_has_started_ends_with_it_and_with_dpcli(end: str, stop: signal.Signals, place: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "stop"),
+    [
+        ("waits", signal.SIGKILL),
+        ("spins", signal.SIGINT),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in (("waits", signal.SIGINT), ("spins", signal.SIGKILL))),
+    ],
+)
+def test_whatever_a_learner_has_started_ends_with_dpcli(end: str, stop: signal.Signals, place: Path) -> None:
     (place / "leaves.py").write_text(LEARNS.replace("END", ENDS[end]))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([sys.executable, "-c", RUNS], env=environment, stderr=subprocess.PIPE) as process:
-        while end in ("waits", "spins") and not (place / "left").exists():
-            time.sleep(0.05)
-            assert process.poll() is None, process.stderr and process.stderr.read()
-        if end in ("waits", "spins"):
-            process.send_signal(stop)
-        process.wait()
+    child = started(lambda: learnt_apart("leaves", place) and None)
+    until((place / "left").exists)
+    os.kill(child, stop)
+    os.waitpid(child, 0)
     assert left_at_last(place) == []

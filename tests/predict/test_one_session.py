@@ -16,7 +16,6 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from dpcli.predict.aggregators import ConfidentGnMax
 from dpcli.predict.decode.text_writer import Writer
-from dpcli.predict.documents import prediction_statement
 from dpcli.predict.pate import pate_session
 from dpcli.predict.pmixed import ensemble_fit as fitting
 from dpcli.predict.pmixed.model_ensemble import Ensemble
@@ -104,7 +103,7 @@ COMMANDS = {
         of_pate,
         "example",
         {"votes": other_votes, "queries": other_queries},
-        (pate_session.Asking, "ask"),
+        (pate_session.QueryRounds, "ask"),
     ),
     "pmixed": Kept(
         (("pmixed", "fit", "file.toml"), *[ASK] * 12),
@@ -121,7 +120,7 @@ COMMANDS = {
             "private texts": changed("small_texts.py", "sentences(200, 2, 5)", "sentences(200, 44, 5)"),
             "public model": changed("small_texts.py", "sentences(200, 1, 1)", "sentences(200, 66, 1)"),
         },
-        (fitting, "taught"),
+        (fitting, "teach_shards"),
     ),
     "prompt": Kept(
         (("prompt", "file.toml"),),
@@ -194,7 +193,6 @@ class Begun:
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bool], Begun]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(prediction_statement, "pate_statement", lambda plan, content, noised: ("", {}))
     return lambda command, ledger: Begun(COMMANDS[command], tmp_path, ledger, monkeypatch)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcli.base.errors import InputError
 from dpcli.predict.pmixed.model_ensemble import Sound
-from dpcli.predict.pmixed.projection import ONE, Projection, ball, clip, drawn, mix, multiples, sampled, whole_ball
+from dpcli.predict.pmixed.projection import ONE, Projection, ball, clip, draw_token, mix, multiples, multiples_ball, sample_models
 from dpcli.predict.pmixed.published_protocol import Published, beta, renyi_ball
 from dpcli.random.streams import SeededStream
 from tests.cases import of_each
@@ -157,7 +157,7 @@ def test_whole_numbers_add_up_and_stay_within_the_radius(projection: Projection)
             public /= public.sum()
         radius = float(10.0 ** source.uniform(-3.0, 1.0))
         around = ball(public, radius)
-        complete = whole_ball(around)
+        complete = multiples_ball(around)
         result = complete.rounded(projection(around, private))
         assert int(result.sum()) == int(complete.public.sum()) == ONE, seed
         with mpmath.workdps(40):
@@ -179,7 +179,7 @@ def test_no_model_and_no_radius_is_seen_by_an_error_or_a_warning(projection: Pro
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 result, count = Sound(radius, projection).total(public, [private])
-            reference = whole_ball(ball(public, radius)).public
+            reference = multiples_ball(ball(public, radius)).public
             assert count == 1 and int(result.sum()) == int(reference.sum()) == ONE
             present = reference > 0.0
             assert (result[~present] == 0).all()
@@ -207,9 +207,9 @@ def test_a_token_is_drawn_by_its_exact_share() -> None:
     total = multiples(np.array([0.0, 0.25, 0.75])) + multiples(np.array([0.5, 0.5, 0.0]))
     assert total.tolist() == [ONE // 2, 3 * ONE // 4, 3 * ONE // 4]
     edges = {0: 0, ONE // 2 - 1: 0, ONE // 2: 1, 5 * ONE // 4 - 1: 1, 5 * ONE // 4: 2, 2 * ONE - 1: 2}
-    assert {word: drawn(total, 2, Given(word)) for word in edges} == edges
+    assert {word: draw_token(total, 2, Given(word)) for word in edges} == edges
     stream = SeededStream(random.randrange(2**32))
-    counts = np.bincount([drawn(total, 2, stream) for _ in range(4000)], minlength=3)
+    counts = np.bincount([draw_token(total, 2, stream) for _ in range(4000)], minlength=3)
     assert counts == pytest.approx([1000, 1500, 1500], abs=6.0 * math.sqrt(1500))  # six standard deviations
 
 
@@ -220,4 +220,4 @@ def test_models_take_part_at_the_very_rate(rate: float) -> None:
         for second in (0, int(Fraction(rate) * 2**128) % 2**64, 2**64 - 1):
             if 0 <= first < 2**64:
                 value = Fraction(first * 2**64 + second, 2**128)
-                assert sampled(Given(first, second, 0), 1, rate) == ([0] if value < Fraction(rate) else []), (first, second)
+                assert sample_models(Given(first, second, 0), 1, rate) == ([0] if value < Fraction(rate) else []), (first, second)

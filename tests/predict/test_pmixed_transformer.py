@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpcli.base.errors import InputError
 from dpcli.predict.pmixed.ensemble_fit import model_file
 from dpcli.predict.pmixed.model_ensemble import Ensemble, ensemble
 from dpcli.predict.pmixed.pmixed_plan import plan_of
+from dpcli.predict.pmixed.shard_models import PublicSide, fitted_models, private_texts, public_side, shard_texts
 from tests.command import dpcli
 from tests.predict.pmixed_files import HEAD
 from tests.predict.samples import working_folder
@@ -64,13 +67,32 @@ batch_size = 10
 """
 
 
-@pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    working_folder(tmp_path, monkeypatch, "tiny_texts")
-    (tmp_path / "tiny_texts.py").write_text(OWN)
-    file = tmp_path / "tiny.toml"
+def placed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    working_folder(folder, monkeypatch, "tiny_texts")
+    (folder / "tiny_texts.py").write_text(OWN)
+    file = folder / "tiny.toml"
     file.write_text(HEAD.partition("[pmixed]")[0].replace("shards = 6", "shards = 8") + TABLE)
     return file
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return placed(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    """Adapters that were fitted in this process, of a model without code of the user's: those answer in one process."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        path = placed(tmp_path_factory.mktemp("tiny"), monkeypatch)
+        import tiny_texts  # type: ignore[import-not-found]
+
+        tiny_texts.model().save_pretrained(path.parent / "weights")
+        path.write_text(path.read_text().replace("tiny_texts:model", "weights"))
+        plan = plan_of(str(path))
+        side = public_side(plan.pmixed, plan.path)
+        learnt = [side.taught(side.private_records(texts)) for texts in shard_texts(plan, private_texts(plan))]
+        yield Ensemble(plan, None, side, fitted_models(plan, side, learnt))  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -93,6 +115,7 @@ def test_the_ensemble_and_dp_sgd_lie_between_the_public_model_and_no_privacy(pat
     assert of["all"] < of["sound"] < of["public"] and of["all"] < of["dp"] < of["public"]
 
 
+@pytest.mark.long
 def test_adapters_learn_from_their_own_shard_alone(path: Path) -> None:
     """Each answers as it did, whoever was asked before; and the public model as if there were none."""
     dpcli("pmixed", "fit", str(path), folder=path.parent)
@@ -105,28 +128,17 @@ def test_adapters_learn_from_their_own_shard_alone(path: Path) -> None:
     assert models.public.next_token([context]) == pytest.approx(public, abs=1e-6)
 
 
-def fitted_models(path: Path) -> Ensemble:
-    """Without code of the user's: those answer in one process."""
-    import tiny_texts  # type: ignore[import-not-found]
-
-    tiny_texts.model().save_pretrained(path.parent / "weights")
-    path.write_text(path.read_text().replace("tiny_texts:model", "weights"))
-    dpcli("pmixed", "fit", str(path), folder=path.parent)
-    return ensemble(plan_of(str(path)))
-
-
-def test_adapters_answer_together_as_they_do_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_answer_together_as_they_do_alone(models: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     """To 1e-5: sums of other orders in single precision. In any order, however many a pass holds, and whatever the model held before."""
     from dpcli.predict.models import transformer
 
-    models = fitted_models(path)
     context = models.vocabulary.ids("w3 w8")
     alone = np.concatenate([member.next_token([context]) for member in models.members])
     assert np.abs(alone - alone[0]).max() > 0.01
     for room in (transformer.ROOM, 3 * 10**6, 1):
         monkeypatch.setattr(transformer, "ROOM", room)
         for order in (list(range(8)), [5, 2, 7]):
-            result = models.public.together([models.members[place] for place in order], context)  # type: ignore[attr-defined]
+            result = models.public.joint_next_token([models.members[place] for place in order], context)  # type: ignore[attr-defined]
             assert result == pytest.approx(alone[order], abs=1e-5)
             rows = np.stack(models._private(order, context))
             assert rows == pytest.approx(alone[order], abs=1e-5)
@@ -134,10 +146,9 @@ def test_adapters_answer_together_as_they_do_alone(path: Path, monkeypatch: pyte
 
 
 @pytest.mark.long
-def test_what_one_adapter_holds_moves_no_bit_of_another(path: Path) -> None:
-    models = fitted_models(path)
+def test_what_one_adapter_holds_moves_no_bit_of_another(models: Ensemble) -> None:
     context = models.vocabulary.ids("w3")
-    before = models.public.together(models.members, context)  # type: ignore[attr-defined]
+    before = models.public.joint_next_token(models.members, context)  # type: ignore[attr-defined]
     odd = [
         {name: fill(value) for name, value in models.members[2].weights.items()}  # type: ignore[attr-defined]
         for fill in (lambda value: value * -50.0, lambda value: value * math.nan, lambda value: value * 0.0)
@@ -145,7 +156,7 @@ def test_what_one_adapter_holds_moves_no_bit_of_another(path: Path) -> None:
     for weights in odd:
         others = [*models.members]
         others[2] = replace(others[2], weights=weights)  # type: ignore[type-var]
-        after = models.public.together(others, context)  # type: ignore[attr-defined]
+        after = models.public.joint_next_token(others, context)  # type: ignore[attr-defined]
         same = (before == after).all(axis=1)
         assert same.tolist() == [place != 2 for place in range(8)]
         if np.isnan(after[2]).any():
@@ -153,43 +164,51 @@ def test_what_one_adapter_holds_moves_no_bit_of_another(path: Path) -> None:
             assert np.isnan(rows[2]).all() and not np.isnan(rows[1]).any()
 
 
-def test_models_that_cannot_be_asked_together_are_asked_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_that_cannot_be_asked_together_are_asked_alone(models: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     from dpcli.predict.models import transformer
 
-    models = fitted_models(path)
     context = models.vocabulary.ids("w3 w8")
     alone = [member.next_token([context])[0] for member in models.members]
 
     def asked_alone() -> bool:
         return all((row == known).all() for row, known in zip(models._private(range(8), context), alone, strict=True))
 
-    assert models.public.together(models.members[:1], context) is None  # type: ignore[attr-defined]
-    assert models.public.together([models.public, models.members[0]], context) is None  # type: ignore[attr-defined]
+    assert models.public.joint_next_token(models.members[:1], context) is None  # type: ignore[attr-defined]
+    assert models.public.joint_next_token([models.public, models.members[0]], context) is None  # type: ignore[attr-defined]
     entry = models.plan.entry
     entry = replace(entry, spec=replace(entry.spec, change="remove-shard"))  # type: ignore[type-var]
     removed = replace(models, plan=replace(models.plan, entry=entry))
     assert all((row == known).all() for row, known in zip(removed._private(range(8), context), alone, strict=True))
     with monkeypatch.context() as broken:  # it gives another answer
+        broken.setattr(models.public, "_has_joint", None)
         broken.setattr(
-            transformer, "_by", lambda kept: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * kept.transpose(1, 2))
+            transformer, "_multiply_by", lambda kept: lambda layer, inputs, output: torch.bmm(inputs[0], 2 * kept.transpose(1, 2))
         )
-        assert models.public.together(models.members, context) is None  # type: ignore[attr-defined]
+        assert models.public.joint_next_token(models.members, context) is None  # type: ignore[attr-defined]
         assert asked_alone()
     with monkeypatch.context() as broken:  # it runs out of memory at another number than was tried
-        models.public._agrees = True  # type: ignore[attr-defined]
+        broken.setattr(models.public, "_has_joint", True)
         broken.setattr(transformer, "last_scores", lambda *_: torch.empty(10**15))
         assert asked_alone()
 
 
 def test_what_cannot_be_fine_tuned_is_refused(path: Path) -> None:
     text = path.read_text()
-    path.write_text(text.partition("lora =")[0])
-    assert "pmixed.lora: expected the adapters that tiny_texts:model" in dpcli("pmixed", "fit", str(path), folder=path.parent).err
-    path.write_text(text.replace('"bytes"', '"tiny_texts:wide"'))
-    assert "the tokenizer is another model's" in dpcli("pmixed", "fit", str(path), folder=path.parent).err
-    path.write_text(text.replace("tiny_texts:model", "tiny_texts:bag"))
-    assert "pmixed.model: expected " in dpcli("pmixed", "fit", str(path), folder=path.parent).err
-    path.write_text(text.replace("context = 32", "context = 33"))
-    assert "pmixed.context: expected at most the model's 32 tokens" in dpcli("pmixed", "fit", str(path), folder=path.parent).err
+
+    def side_of(stated: str) -> PublicSide:
+        path.write_text(stated)
+        plan = plan_of(str(path))
+        return public_side(plan.pmixed, plan.path)
+
+    for stated, message in (
+        (text.partition("lora =")[0], "pmixed.lora: expected the adapters that tiny_texts:model"),
+        (text.replace("tiny_texts:model", "tiny_texts:bag"), "pmixed.model: expected "),
+        (text.replace("context = 32", "context = 33"), "pmixed.context: expected at most the model's 32 tokens"),
+    ):
+        with pytest.raises(InputError, match=message):
+            side_of(stated)
+    wide = side_of(text.replace('"bytes"', '"tiny_texts:wide"'))
+    with pytest.raises(InputError, match="the tokenizer is another model's"):
+        wide.private_records(["w1"])

@@ -11,7 +11,7 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.predict.prompt.prompt_plan import PromptPlan, plan_of
 from dpcli.predict.prompt.prompt_session import VoteTranscript, vote_and_teach
-from dpcli.predict.prompt.prompt_teachers import Shape, fitted, in_turn, labeller_of, prompt_teachers
+from dpcli.predict.prompt.prompt_teachers import Shape, labeller_of, labels_in_turn, prompt_teachers, prompt_that_fits
 from dpcli.random.streams import insecure_seed
 from tests.cases import of_each
 from tests.command import dpcli
@@ -75,7 +75,7 @@ def test_each_teacher_sees_its_own_shard_alone(folder: Path) -> None:
             shown.setdefault(word, set()).update(private)
     owners = dict(zip([text.split()[-1] for text in stub.data()[0]], stub.data()[2], strict=True))
     teachers = {frozenset(group) for group in shown.values()}
-    assert 40 < sum(len(group) for group in teachers) == len(shown) <= 80  # disjoint
+    assert 16 < sum(len(group) for group in teachers) == len(shown) <= 32  # disjoint
     seen: dict[int, frozenset[str]] = {}
     for group in teachers:
         for word in group:
@@ -97,10 +97,10 @@ def test_queries_are_charged_once_and_denied_when_spent(folder: Path) -> None:
 
 def test_a_session_of_another_file_does_not_go_on(folder: Path) -> None:
     vote_and_teach(plan_of("stub.toml"))
-    for change in (("sigma = 5.0", "sigma = 6.0"), ("queries = 30", "queries = 31"), ("teachers = 40", "teachers = 41")):
+    for change in (("sigma = 2.0", "sigma = 2.5"), ("queries = 30", "queries = 31"), ("teachers = 16", "teachers = 17")):
         with pytest.raises(InputError, match="found it changed"):
             vote_and_teach(edited(folder, change), resume=True)
-    assert vote_and_teach(edited(folder, ("teachers = 40", "teachers = 40\ncandidates = 3")), resume=True).waiting  # it is public
+    assert vote_and_teach(edited(folder, ("teachers = 16", "teachers = 16\ncandidates = 3")), resume=True).waiting  # it is public
 
 
 def test_the_ledger_is_charged_before_the_first_vote(folder: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
     result = dpcli("prompt", "stub.toml", "--dry-run", "-f", "json", folder=folder)
     assert result.code == 0, result.err
     data = json.loads(result.out)
-    assert (data["queries"], data["answers"], data["teachers"]) == (30, 25, 40)
+    assert (data["queries"], data["answers"], data["teachers"]) == (30, 25, 16)
     assert (
         data["result"]["epsilon_upper"]
         == json.loads(dpcli("account", "stub.toml", "-f", "json", folder=folder).out)["result"]["epsilon_upper"]
@@ -158,7 +158,7 @@ def test_a_dry_run_reads_and_charges_nothing(folder: Path) -> None:
         (('"{text} ->"', '"text ->"'), "text with {text}"),
         (
             (
-                'type = "confident-gnmax"\nqueries = 30\nanswers = 25\nthreshold = 22.0\nthreshold_sigma = 8.0\nsigma = 5.0',
+                'type = "confident-gnmax"\nqueries = 30\nanswers = 25\nthreshold = 9.0\nthreshold_sigma = 3.0\nsigma = 2.0',
                 'type = "gaussian"\nnoise_multiplier = 1.0',
             ),
             "none of that type",
@@ -308,7 +308,7 @@ def labeller(prompt):
     return usual(prompt)
 """
     (folder / "stub.py").write_text(STUB + odd)
-    edited(folder, ("queries = 30", "queries = 6"), ("answers = 25", "answers = 6"), ("threshold = 22.0", "threshold = 0.0"))
+    edited(folder, ("queries = 30", "queries = 6"), ("answers = 25", "answers = 6"), ("threshold = 9.0", "threshold = 0.0"))
     result = dpcli("prompt", "stub.toml", folder=folder)
     assert result.code == 0, result.err
     assert "secret" not in result.out + result.err
@@ -369,11 +369,11 @@ SHAPE = Shape("", "{text} ->", " | ", (" no", " yes"))
 
 def test_a_private_demonstration_that_is_too_long_is_left_out_and_not_refused() -> None:
     shown = [("a", 0), ("b" * 50, 1)]
-    assert fitted(SHAPE, shown, "c", lambda prompt: True) == f"a -> no | {'b' * 50} -> yes | c ->"
-    assert fitted(SHAPE, shown, "c", lambda prompt: len(prompt) < 20) == "a -> no | c ->"
-    assert fitted(SHAPE, shown[1:], "c", lambda prompt: len(prompt) < 20) == "c ->"
+    assert prompt_that_fits(SHAPE, shown, "c", lambda prompt: True) == f"a -> no | {'b' * 50} -> yes | c ->"
+    assert prompt_that_fits(SHAPE, shown, "c", lambda prompt: len(prompt) < 20) == "a -> no | c ->"
+    assert prompt_that_fits(SHAPE, shown[1:], "c", lambda prompt: len(prompt) < 20) == "c ->"
 
 
 def test_demonstrations_are_of_all_labels_in_turn() -> None:
     records = [("a", 0), ("b", 0), ("c", 0), ("d", 1)]
-    assert in_turn(records, 2) == [("a", 0), ("d", 1), ("b", 0), ("c", 0)]
+    assert labels_in_turn(records, 2) == [("a", 0), ("d", 1), ("b", 0), ("c", 0)]

@@ -23,7 +23,7 @@ from dpcli.mechanisms.prediction.private_decoding import PrivateDecodingSpec
 from dpcli.numerics.arrays import Array
 from dpcli.predict.decode import exact_draws, private_tokens
 from dpcli.predict.decode import text_writer as write
-from dpcli.predict.decode.exact_draws import geometric, happens
+from dpcli.predict.decode.exact_draws import bernoulli_exp, geometric
 from dpcli.predict.decode.private_tokens import PARTS, LogitClipping, PrivateTurns, PublicTest
 from dpcli.predict.decode.text_writer import Writer
 from dpcli.predict.query_counts import Granted
@@ -86,9 +86,9 @@ def uniform(limit: int, ways: Ways) -> int:
 
 @of_each("exponent", ["0", "1/7", "1/2", "1", "3/2"])
 def test_an_event_of_probability_e_to_a_fraction(exponent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact_draws, "below", uniform)
+    monkeypatch.setattr(exact_draws, "uniform_below", uniform)
     x = Fraction(exponent)
-    assert law_of(lambda ways: happens(x, ways))[True] == pytest.approx(math.exp(-x), abs=LEFT_OUT)
+    assert law_of(lambda ways: bernoulli_exp(x, ways))[True] == pytest.approx(math.exp(-x), abs=LEFT_OUT)
 
 
 @of_each("scale", ["1/3", "1", "3/2", "4"])
@@ -109,9 +109,9 @@ def test_noise_is_geometric(scale: str, monkeypatch: pytest.MonkeyPatch) -> None
         except Denied:
             return -1
 
-    for name in ("happens", "_happens"):
+    for name in ("bernoulli_exp", "_bernoulli_exp_unit"):
         monkeypatch.setattr(exact_draws, name, lambda x, ways: coin(math.exp(-x), ways))
-    monkeypatch.setattr(exact_draws, "below", first)
+    monkeypatch.setattr(exact_draws, "uniform_below", first)
     result = law_of(program)
     taken, ratio = 1.0 - result.pop(-1, 0.0), math.exp(-1 / Fraction(scale))
     for k, chance in result.items():
@@ -122,7 +122,9 @@ def test_frequencies_of_the_real_noise() -> None:
     result = [geometric(Fraction(5, 2), SystemStream()) for _ in range(2_000)]
     expected = stats.geom(1 - math.exp(-0.4), loc=-1)
     assert abs(np.mean(result) - expected.mean()) < 5 * expected.std() / 2_000**0.5
-    assert abs(np.mean([happens(Fraction(1, 2), SystemStream()) for _ in range(2_000)]) - math.exp(-0.5)) < 5 * 0.5 / 2_000**0.5
+    assert (
+        abs(np.mean([bernoulli_exp(Fraction(1, 2), SystemStream()) for _ in range(2_000)]) - math.exp(-0.5)) < 5 * 0.5 / 2_000**0.5
+    )
 
 
 def spec(**keys: Any) -> PrivateDecodingSpec:
@@ -212,7 +214,7 @@ def transcripts(stated: PrivateDecodingSpec, steps: int, contexts: Sequence[str]
     clipping = LogitClipping.of(stated)
     writer = Writer(Talkers([public, *contexts]), clipping, (0,), True, len(public), None)
     places = [(place,) for place in range(1, len(contexts) + 1)]
-    known = cache(lambda written: Writer.following(writer, places, written, test))
+    known = cache(lambda written: Writer.next_token(writer, places, written, test))
 
     class Remembered(Writer):
         def following(self, contexts: Any, written: Any, test: Any) -> Any:
@@ -255,8 +257,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(private_tokens, "PARTS", FEW)
     monkeypatch.setattr(private_tokens, "geometric", bar)
-    monkeypatch.setattr(private_tokens, "happens", lambda x, ways: coin(math.exp(-x), ways))
-    monkeypatch.setattr(write, "token", chosen)
+    monkeypatch.setattr(private_tokens, "bernoulli_exp", lambda x, ways: coin(math.exp(-x), ways))
+    monkeypatch.setattr(write, "draw_token", chosen)
 
 
 def loss(one: Mapping[Hashable, float], other: Mapping[Hashable, float]) -> float:
@@ -376,7 +378,7 @@ def test_each_private_token_is_charged_before_its_bar_is_drawn(steps: int, monke
     assert len(compared_) == sum(len(one.tokens) for one in result) >= steps
     rest = "".join({"charged": "c", "bar": "b", "compared": "t"}[event] for event in budget.used)
     assert rest.count("cb") == rest.count("b") == rest.count("c") == steps and rest.startswith("cb")
-    assert not turns.opened(SystemStream()) and writer.text([(1,)], SystemStream(), turns).tokens == ()
+    assert not turns.open_bar(SystemStream()) and writer.text([(1,)], SystemStream(), turns).tokens == ()
     with pytest.raises(InternalError, match="nobody paid"):
         turns.private(0, SystemStream())
 

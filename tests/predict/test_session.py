@@ -20,12 +20,11 @@ import pytest
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.rounding import up
 from dpcli.predict.aggregators import ConfidentGnMax
-from dpcli.predict.documents import prediction_statement
 from dpcli.predict.pate import pate_session as session_module
 from dpcli.predict.pate.pate_plan import VotingPlan, plan_of
-from dpcli.predict.pate.pate_session import hold
+from dpcli.predict.pate.pate_session import hold_session
 from dpcli.predict.pate.transcript import Transcript, path_of, read_transcript
-from dpcli.predict.pate.vote_account import compared, vote_account
+from dpcli.predict.pate.vote_account import compared_numbers, vote_account
 from dpcli.predict.vote_counts import vote_counts
 from tests.command import ROOT, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, counts, saved, written
@@ -38,13 +37,6 @@ def each_entry(test: Any) -> Any:
     return pytest.mark.sampled(1)(pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)(test))
 
 
-@pytest.fixture(autouse=True)
-def brief_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write short statements where a test is about something else: a whole statement takes a second."""
-    if "statement" not in request.node.name and "marked" not in request.node.name:
-        monkeypatch.setattr(prediction_statement, "pate_statement", lambda plan, content, noised: ("", {}))
-
-
 def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.npy"', table: Any = None) -> VotingPlan:
     saved(folder, table)
     output = f'\noutput = "{folder}/run"'
@@ -52,7 +44,7 @@ def planned(folder: Path, entry: str = CONFIDENT, keys: str = 'votes = "votes.np
 
 
 def holding(plan: VotingPlan, seed: int | None = None) -> Transcript:
-    return hold(plan, None, seed, lambda put, queries: None, lambda: pytest.fail("no student is asked")).transcript
+    return hold_session(plan, None, seed, lambda put, queries: None, lambda: pytest.fail("no student is asked")).transcript
 
 
 def lines(plan: VotingPlan) -> list[dict[str, Any]]:
@@ -60,6 +52,7 @@ def lines(plan: VotingPlan) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("whole_statements")
 @each_entry
 def test_a_session_labels_what_it_was_planned_to_and_leaves_a_statement(entry: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, entry)
@@ -222,7 +215,7 @@ def test_votes_that_changed_since_are_neither_asked_nor_priced(entry: str, tmp_p
     other = counts()
     other[-1, :2] += [1, -1]  # of the last query alone
     with pytest.raises(RuntimeError):
-        hold(plan, None, None, stopping, lambda: pytest.fail("no student is asked"))
+        hold_session(plan, None, None, stopping, lambda: pytest.fail("no student is asked"))
     for ended in (False, True):
         saved(tmp_path, other)
         if not ended:
@@ -261,9 +254,11 @@ def test_what_is_compared_with_the_threshold_is_what_is_priced(tmp_path: Path, m
     (tmp_path / "queries.csv").write_text("a,b\n" + "0.5,1.5\n" * 60)
     message[:20] = 0.1  # half votes, where each label is as likely
     plan = planned(tmp_path, keys='votes = "votes.npy"\nqueries = "queries.csv"\ncheck = "student"')
-    outcome = hold(plan, None, 3, lambda put, queries: None, lambda: lambda holding, first, stop: message[first:stop]).transcript
+    outcome = hold_session(
+        plan, None, 3, lambda put, queries: None, lambda: lambda holding, first, stop: message[first:stop]
+    ).transcript
     votes = vote_counts(counts(), 250, 10, "votes")
-    assert seen == compared(votes, outcome).tolist() and all(value == int(value) >= 0 for value in seen)
+    assert seen == compared_numbers(votes, outcome).tolist() and all(value == int(value) >= 0 for value in seen)
     for teachers in (5, 15, 250):
         table = random.multinomial(teachers, random.dirichlet(np.ones(4), 60))
         before = vote_counts(table, teachers, 4, "votes")
@@ -278,7 +273,7 @@ def test_what_is_compared_with_the_threshold_is_what_is_priced(tmp_path: Path, m
 
 def test_a_cut_transcript_goes_on_from_wherever_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In each line, and at its ends, also where an older one is put back: no query is put twice, what is gone is lost."""
-    monkeypatch.setattr(session_module, "_leave", lambda plan, content: None)
+    monkeypatch.setattr(session_module, "_write_outputs", lambda plan, content: None)
     plan = planned(tmp_path, GNMAX.replace("40\n", "4\n", 1))
     holding(plan)
     complete = Path(path_of(plan)).read_bytes()
@@ -302,7 +297,7 @@ def test_what_a_student_had_predicted_of_lost_queries_is_not_priced(tmp_path: Pa
     message = np.full((60, 10), 0.1)
 
     def again() -> Transcript:
-        return hold(plan, None, None, lambda *_: None, lambda: lambda holding, first, stop: message[first:stop]).transcript
+        return hold_session(plan, None, None, lambda *_: None, lambda: lambda holding, first, stop: message[first:stop]).transcript
 
     again()
     complete = Path(path_of(plan)).read_bytes().splitlines(keepends=True)
@@ -360,7 +355,7 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
     [
         ("begin_session", "no query was put, and the same command begins"),
         ("Asking.put", "the same command goes on with the next query"),
-        ("_leave", "the same command leaves the labels and the statement"),
+        ("_write_outputs", "the same command leaves the labels and the statement"),
     ],
 )
 def test_who_interrupts_is_told_what_the_same_command_does_next(
@@ -375,7 +370,7 @@ def test_who_interrupts_is_told_what_the_same_command_does_next(
         outcome = dpcli("pate", "label", plan.path, folder=tmp_path)
     assert outcome.code == 130 and message in outcome.err and outcome.out == ""
     before = read_transcript(plan)
-    assert (before is None, before is not None and before.closed) == (at == "begin_session", at == "_leave")
+    assert (before is None, before is not None and before.closed) == (at == "begin_session", at == "_write_outputs")
     assert dpcli("pate", "label", plan.path, folder=tmp_path).code == 0 and (tmp_path / "run" / "labels.csv").exists()
 
 
@@ -523,7 +518,7 @@ def test_a_copy_of_a_session_answers_nothing_wherever_it_was_made(tmp_path: Path
     plan = planned(tmp_path)
     full = plan_of(str(tmp_path / "votes.toml"))
     with pytest.raises(RuntimeError):
-        hold(plan, None, None, stopping, lambda: pytest.fail("no student is asked"))
+        hold_session(plan, None, None, stopping, lambda: pytest.fail("no student is asked"))
     complete = Path(path_of(plan)).read_bytes().splitlines(keepends=True)
     for kept in range(len(complete) + 1):
         folder = tmp_path / f"copy{kept}"

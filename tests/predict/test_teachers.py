@@ -17,7 +17,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.predict.pate.learners import learnt
+from dpcli.predict.pate.learners import train_learner
 from dpcli.predict.pate.pate_plan import Pate, plan_of
 from dpcli.predict.pate.records import Records, query_inputs, shards, test_records
 from tests.cases import of_each
@@ -143,7 +143,7 @@ def test_what_is_declared_public_is_not_what_teachers_learn_from(key: str, sourc
 def test_a_built_in_model_that_fails_is_told_without_a_record(model: str) -> None:
     records = Records(np.array([[1.7e308, -1.7e308], [-1.7e308, 1.7e308], [1.0, 2.0]]), np.array([0, 1, 1]))
     with pytest.raises(InputError, match="may quote a private record"):
-        learnt(model, records, 3, 8, "a.toml").probabilities(records.inputs)
+        train_learner(model, records, 3, 8, "a.toml").probabilities(records.inputs)
 
 
 def test_equal_owners_are_one_unit(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_what_is_set_aside_is_neither_taught_nor_asked_and_tested(tmp_path: Path
 def test_a_shard_of_one_label_or_of_none_votes_all_the_same() -> None:
     inputs = np.ones((4, 2))
     for labels, label in (([2, 2, 2, 2], 2), ([], 0)):
-        teacher = learnt("logistic", Records(inputs[: len(labels)], np.array(labels, dtype=int)), 3, 8, "a.toml")
+        teacher = train_learner("logistic", Records(inputs[: len(labels)], np.array(labels, dtype=int)), 3, 8, "a.toml")
         assert teacher.probabilities(inputs).argmax(axis=1).tolist() == [label] * 4
 
 
@@ -247,7 +247,7 @@ def wrong(inputs, labels):
 """
 
 
-def whole_file(folder: Path, model: str = "own:nearest", *keys: str) -> Path:
+def whole_file(folder: Path, model: str = "own:nearest", *keys: str, teachers: int = 20) -> Path:
     (folder / "own.py").write_text(OWN)
     stored(folder, arrays())
     session = arrays(60, 1)
@@ -261,7 +261,7 @@ def whole_file(folder: Path, model: str = "own:nearest", *keys: str) -> Path:
         'student = "own:nearest"',
         *keys,
     )
-    return written(folder, GNMAX.replace("sigma = 40.0", "sigma = 3.0"), "\n".join(stated), teachers=20, classes=3)
+    return written(folder, GNMAX.replace("sigma = 40.0", "sigma = 3.0"), "\n".join(stated), teachers=teachers, classes=3)
 
 
 @pytest.fixture(autouse=True)
@@ -405,7 +405,7 @@ def test_a_unit_with_several_records_must_be_known(command: str, tmp_path: Path)
 
 
 def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
-    path = whole_file(tmp_path)
+    path = whole_file(tmp_path, teachers=4)
     dpcli("pate", "fit", str(path), "--jobs", "1", folder=tmp_path)
     stored(tmp_path, arrays(seed=5))
     again = dpcli("pate", "fit", str(path), "--jobs", "1", "-f", "json", folder=tmp_path)
@@ -437,7 +437,7 @@ def other_code(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [other_data, other_teachers, other_queries, other_code])
 def test_votes_that_a_session_was_held_with_are_not_written_over(change: Any, tmp_path: Path) -> None:
-    path = whole_file(tmp_path)
+    path = whole_file(tmp_path, teachers=4)
     path.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 90.0"))
     fit = ("pate", "fit", str(path), "--jobs", "1")
     assert dpcli(*fit, folder=tmp_path).code == dpcli("pate", "label", str(path), folder=tmp_path).code == 0
@@ -571,7 +571,7 @@ def test_whatever_a_learner_fails_at_says_nothing_of_a_record(
     (tmp_path / "odd_learner.py").write_text(ODD.replace("{when}", when))
     records = Records(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
     with pytest.raises(InputError) as raised:
-        learnt("odd_learner:learn", records, 2, 8, str(tmp_path / "a.toml")).probabilities(np.zeros((3, 2)))
+        train_learner("odd_learner:learn", records, 2, 8, str(tmp_path / "a.toml")).probabilities(np.zeros((3, 2)))
     assert "4711" not in str(raised.value) and not recwarn.list
 
 

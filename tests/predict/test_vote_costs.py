@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from dpcli.base.errors import CannotCertify, NotRepresentable
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax
-from dpcli.predict.pate.vote_account import Release, release_cost, released
+from dpcli.predict.pate.vote_account import Release, release_cost, released_cost
 from dpcli.predict.vote_bounds import (
     AnswerSensitivity,
-    conditions,
     inverse_log_ndtr,
     log_answered,
     log_q_gaussian,
     log_q_laplace,
+    monotone_conditions,
     rdp_gaussian,
-    smooth,
+    smooth_bound,
     threshold_by_distance,
     total_rdp_gaussian,
 )
@@ -221,7 +221,7 @@ def require_answer(case: dict[str, Any]) -> None:
     (result,) = of.by_distance(np.array([case["votes"]]), case["teachers"])
     assert result[0] == pytest.approx(case["LS0"], rel=CLOSE, abs=0.0)
     assert (result.max(), result.argmax()) == (pytest.approx(case["LSmax"], rel=CLOSE), case["argmax_d"])
-    assert smooth(result, case["beta"]) == pytest.approx(case["SS"], rel=CLOSE)
+    assert smooth_bound(result, case["beta"]) == pytest.approx(case["SS"], rel=CLOSE)
 
 
 @of_each("case", REFERENCE["smooth_threshold"], told=lambda case: f"{case['votes'][:2]}")
@@ -230,7 +230,7 @@ def test_thresholds(case: dict[str, Any]) -> None:
     (result,) = threshold_by_distance(largest, case["T"], case["sigma"], case["order"], case["teachers"])
     assert result[0] == pytest.approx(case["LS0"], rel=CLOSE, abs=1e-15)
     assert result.max() == pytest.approx(case["LSmax"], rel=CLOSE, abs=1e-15)
-    assert smooth(result, case["beta"]) == pytest.approx(case["SS"], rel=CLOSE, abs=1e-15)
+    assert smooth_bound(result, case["beta"]) == pytest.approx(case["SS"], rel=CLOSE, abs=1e-15)
 
 
 def test_what_the_release_costs() -> None:
@@ -245,7 +245,7 @@ def test_what_the_release_costs() -> None:
 def test_the_conditions() -> None:
     for case in REFERENCE["conditions"]:
         of = AnswerSensitivity(float(case["sigma"]), case["classes"], case["order"])
-        assert conditions(of, 250) == tuple(case["C5,C6"])
+        assert monotone_conditions(of, 250) == tuple(case["C5,C6"])
     # As the published symbolic check answers them.
     for sigma, classes, order, c6 in (
         (40.0, 10, 20.0, True),
@@ -253,7 +253,7 @@ def test_the_conditions() -> None:
         (10.0, 10, 15.0, False),
         (3.0, 2, 3.0, True),
     ):
-        assert conditions(AnswerSensitivity(sigma, classes, order), 250) == (True, c6)
+        assert monotone_conditions(AnswerSensitivity(sigma, classes, order), 250) == (True, c6)
 
 
 def test_where_votes_change_nothing_there_is_nothing_to_sanitise() -> None:
@@ -284,11 +284,11 @@ def neighbours(row: tuple[int, ...]) -> list[tuple[int, ...]]:
 def test_the_smooth_bound_is_one(teachers: int, classes: int, sigma: float, order: float, beta: float) -> None:
     """Over every vote there is: not below the change to any neighbour, and e^beta apart at most from a neighbour's."""
     of = AnswerSensitivity(sigma, classes, order)
-    assert conditions(of, teachers) == (True, True)
+    assert monotone_conditions(of, teachers) == (True, True)
     rows = every_vote(teachers, classes)
     cost = dict(zip(rows, of.cost(log_q_gaussian(np.array(rows), sigma)).tolist(), strict=True))
     distances = of.by_distance(np.array(rows), teachers)
-    bound = {row: smooth(one, beta) for row, one in zip(rows, distances, strict=True)}
+    bound = {row: smooth_bound(one, beta) for row, one in zip(rows, distances, strict=True)}
     for row in rows:
         for other in neighbours(row):
             assert abs(cost[row] - cost[other]) <= bound[row] * (1.0 + 1e-9)
@@ -301,7 +301,7 @@ def test_the_smooth_bound_of_a_threshold_is_one(threshold: float, sigma: float) 
     largest = np.arange(teachers + 1.0)
     log_q = np.minimum(*log_answered(largest, threshold, sigma))
     cost = rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]
-    bound = [smooth(one, beta) for one in threshold_by_distance(largest, threshold, sigma, order, teachers)]
+    bound = [smooth_bound(one, beta) for one in threshold_by_distance(largest, threshold, sigma, order, teachers)]
     for i in range(teachers):
         assert abs(cost[i] - cost[i + 1]) <= min(bound[i], bound[i + 1]) * (1.0 + 1e-9)
         assert max(bound[i], bound[i + 1]) <= math.exp(beta) * min(bound[i], bound[i + 1]) * (1.0 + 1e-9)
@@ -319,7 +319,7 @@ def test_the_smooth_bound_of_a_sum_is_one() -> None:
         local = result[:, 0]
         for a, b in itertools.combinations(range(teachers + 1), 2):
             shrunk = np.exp(-beta * np.maximum(apart[a][:, None], apart[b]))
-            assert smooth(result[a] + result[b], beta) >= (shrunk * (local[:, None] + local)).max() * (1.0 - 1e-12)
+            assert smooth_bound(result[a] + result[b], beta) >= (shrunk * (local[:, None] + local)).max() * (1.0 - 1e-12)
 
 
 def test_a_release_is_below_the_costs_of_both_as_rarely_as_it_says() -> None:
@@ -329,10 +329,10 @@ def test_a_release_is_below_the_costs_of_both_as_rarely_as_it_says() -> None:
         low, high = -40.0, 40.0
         for _ in range(200):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if released(1.0, 0.2, release, middle) < 1.2 else (low, middle)
+            low, high = (middle, high) if released_cost(1.0, 0.2, release, middle) < 1.2 else (low, middle)
         assert 0.5 * math.erfc(-high / math.sqrt(2.0)) == pytest.approx(failure, rel=1e-6)
     with pytest.raises(CannotCertify, match="a smaller beta"):
-        released(1.0, 0.2, Release(2.0, 0.2, 20.0, 0.01), 0.0)
+        released_cost(1.0, 0.2, Release(2.0, 0.2, 20.0, 0.01), 0.0)
 
 
 def test_the_inverse_of_the_normal_distribution() -> None:

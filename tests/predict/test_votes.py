@@ -19,8 +19,8 @@ from dpcli.predict.pate import vote_files
 from dpcli.predict.pate.pate_plan import Pate
 from dpcli.predict.pate.records import inputs_of, labels_of, read_records
 from dpcli.predict.pate.vote_files import table_of, votes_of
-from dpcli.predict.prompt.prompt_teachers import labelled
-from dpcli.predict.vote_counts import counted, vote_counts
+from dpcli.predict.prompt.prompt_teachers import labelled_texts
+from dpcli.predict.vote_counts import counts_of_labels, vote_counts
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.predict.samples import CLASSES, TEACHERS, counts, saved, written
@@ -120,7 +120,7 @@ LABELLED = {
 def test_what_are_no_labels_is_refused_by_name(name: str) -> None:
     make, message = LABELLED[name]
     with pytest.raises(InputError, match=message):
-        counted(make(), TEACHERS, CLASSES, "votes.npy")
+        counts_of_labels(make(), TEACHERS, CLASSES, "votes.npy")
 
 
 ODD: dict[str, bytes | Callable[[Path], None]] = {
@@ -202,7 +202,7 @@ def test_raw_labels_are_not_priced_as_counts(tmp_path: Path) -> None:
 
 def test_labels_that_would_be_too_many_counts_are_refused() -> None:
     with pytest.raises(InputError, match="expected at most 100,000,000 counts, queries times labels, found 100,100,000"):
-        counted(np.zeros((1001, 1)), 1, 100_000, "votes")
+        counts_of_labels(np.zeros((1001, 1)), 1, 100_000, "votes")
 
 
 def test_a_square_of_labels_is_refused_too() -> None:
@@ -268,7 +268,7 @@ PROMPT: Any = SimpleNamespace(text="text", label="label", labels=("no", "yes"))
 
 
 def of_prompt(place: Path) -> object:
-    return labelled(place.name, PROMPT, str(place.parent / "file.toml"), "data", "user")
+    return labelled_texts(place.name, PROMPT, str(place.parent / "file.toml"), "data", "user")
 
 
 def of_texts(place: Path) -> object:
@@ -288,7 +288,7 @@ def of_counts(place: Path) -> object:
 
 
 def of_labels(place: Path) -> object:
-    return counted(table_of(str(place)), 3, 3, "pate.votes")
+    return counts_of_labels(table_of(str(place)), 3, 3, "pate.votes")
 
 
 def word(chance: random.Random) -> str:

@@ -53,18 +53,18 @@ def learnt(plan: Any) -> Any:
 
 
 def fine_tuning(plan: Any) -> Any:
-    from dpcli.predict.pmixed.shard_models import private_texts, sharded
+    from dpcli.predict.pmixed.shard_models import private_texts, shard_texts
 
-    return sharded(plan, private_texts(plan))
+    return shard_texts(plan, private_texts(plan))
 
 
 def writing(plan: Any) -> Any:
-    from dpcli.predict.decode.text_writer import batches, frame_of
+    from dpcli.predict.decode.text_writer import context_batches, frame_of
     from dpcli.predict.models.model_loading import language_model
 
     generate = plan.generate
     model, vocabulary = language_model(generate.model, generate.tokenizer, plan.path, "generate")
-    return batches(
+    return context_batches(
         generate, plan.path, plan.pipeline.privacy, frame_of(generate, model, vocabulary), vocabulary, model.vocabulary, plan.rows
     )
 

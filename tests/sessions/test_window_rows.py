@@ -49,10 +49,10 @@ class Reading:
 
 
 def voting(plan: Any) -> Any:
-    from dpcli.predict.prompt.prompt_teachers import labelled, teachers
+    from dpcli.predict.prompt.prompt_teachers import labelled_texts, teacher_demonstrations
 
-    private = labelled(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
-    return teachers(private, plan.prompt, plan.pipeline.privacy.adjacency)
+    private = labelled_texts(plan.prompt.data, plan.prompt, plan.path, "data", plan.prompt.units, plan.rows)
+    return teacher_demonstrations(private, plan.prompt, plan.pipeline.privacy.adjacency)
 
 
 NUMBERS = table_of("classification", model="logistic", classes=2, public="held-out")

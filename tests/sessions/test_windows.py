@@ -107,10 +107,10 @@ SCENARIOS: dict[Words, Scenario] = {
     ),
     ("sweep",): Scenario(of_sweep, "example", anew=True),
     ("pate", "label"): Scenario(of_pate, "example", statement="out/statement.md"),
-    ("pmixed", "fit"): Scenario(of_pmixed, "example", ("--resume",), "dpcli.predict.pmixed:ensemble_fit.taught"),
+    ("pmixed", "fit"): Scenario(of_pmixed, "example", ("--resume",), "dpcli.predict.pmixed:ensemble_fit.teach_shards"),
     ("prompt",): Scenario(of_prompt, "user", ("--resume",), statement="out/statement.md"),
     ("generate",): Scenario(
-        of_generate, "user", ("--resume",), "dpcli.predict.decode.generation:Writing.texts", statement="out/statement.md"
+        of_generate, "user", ("--resume",), "dpcli.predict.decode.generation:WritingSession.write", statement="out/statement.md"
     ),
 }
 

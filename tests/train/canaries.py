@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpcli.audit.audit_settings import AuditSettings
-from dpcli.audit.claim import claimed
+from dpcli.audit.claim import file_claim
 from dpcli.audit.decide import Audit, one_run_audit
 from dpcli.audit.scores import read_evidence
 from dpcli.mechanisms.neighbours import Adjacency
@@ -38,7 +38,7 @@ def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
     prepared.canaries.leave_scores("left", prepared.problem)
     found = read_evidence("left")
     assert found.scores is not None
-    claim = claimed(plan.pipeline, None, Adjacency.ADD_REMOVE)
+    claim = file_claim(plan.pipeline, None, Adjacency.ADD_REMOVE)
     return one_run_audit(found.scores, claim, AuditSettings(kind="one-run", **settings), "left", found.gradients)  # type: ignore[arg-type]
 
 

@@ -162,8 +162,8 @@ class Recomputed(models.Net):
 
 def test_libraries_may_be_in_folders_of_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """As under PYTHONPATH, or where a virtual environment sees the system's packages: their own state is not the user's, whose is seen."""
-    monkeypatch.setattr(user_code, "FOLDERS", tuple(one for one in user_code.FOLDERS if "site-packages" not in one))
-    user_code._elsewhere.cache_clear()
+    monkeypatch.setattr(user_code, "LIBRARY_FOLDERS", tuple(one for one in user_code.LIBRARY_FOLDERS if "site-packages" not in one))
+    user_code._libraries_elsewhere.cache_clear()
     try:
         model = Recomputed()
         before = state(model, models.loss)
@@ -175,4 +175,4 @@ def test_libraries_may_be_in_folders_of_another_python(monkeypatch: pytest.Monke
         with pytest.raises(InputError, match="that training leaves alone"):
             before.require_same(state(counting, models.loss))
     finally:
-        user_code._elsewhere.cache_clear()
+        user_code._libraries_elsewhere.cache_clear()

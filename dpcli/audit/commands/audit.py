@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dpcli.audit.commands.trials import kept, progress
+from dpcli.audit.commands.trials import hint_after_interrupt, progress
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import show
 
@@ -58,15 +58,15 @@ def command(
     Exit code 0: no violation found. 1: a violation. 2: a file or a function cannot be read or run. 3: the claim is not certified, or says
     nothing about what was audited.
     """
-    from dpcli.audit.audit_run import audit, request
+    from dpcli.audit.audit_run import audit, audit_request
     from dpcli.audit.documents.audit import chart, document
     from dpcli.cli.outputs import require_free
 
     with progress() as report:
-        requested = request(file, flags, epsilon, delta, correct, jobs, report)
+        requested = audit_request(file, flags, epsilon, delta, correct, jobs, report)
         if requested.settings.function is not None and requested.settings.scores is not None:  # where trials are added
             require_free(requested.settings.scores)
-        with kept(requested.settings.scores):
+        with hint_after_interrupt(requested.settings.scores):
             result = audit(requested)
     drawn = [chart(result)] if result.measured is not None or pictures else []
     if pictures:

@@ -39,8 +39,8 @@ def progress(things: str = "runs") -> Iterator[Callable[[int, int], None]]:
 
 
 @contextlib.contextmanager
-def kept(path: str | None) -> Iterator[None]:
-    """After Ctrl-C, a word about what is left of the trials."""
+def hint_after_interrupt(path: str | None) -> Iterator[None]:
+    """Say after Ctrl-C where the trials so far are kept."""
     try:
         yield
     except KeyboardInterrupt:

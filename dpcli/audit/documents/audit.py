@@ -21,7 +21,7 @@ ASSUMED = "Both hold only as far as this is true:"
 
 
 def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: Iterable[Chart] = ()) -> Document:
-    """Everything that `dpcli audit` says; exit code 1 where something was proven against the claim, or a rule calls the file unsound."""
+    """Return the answer of `dpcli audit`; exit code 1 where something was proven against the claim, or a rule calls the file unsound."""
     unsound = [d for d in diagnostics if d.severity == "error"]
     code = int(audit.violated or bool(unsound))
     return Document(
@@ -34,7 +34,7 @@ def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: I
         tables=tuple(_tables(audit)),
         notes=(*(f"{d.severity} {d.rule}: {d.message}" for d in diagnostics), *audit.notes),
         findings=tuple(finding(d) for d in diagnostics),
-        checks=(Check(f"audit of {audit.subject}", not audit.violated, headline(audit)), *_checks(audit)),
+        checks=(Check(f"audit of {audit.subject}", not audit.violated, headline(audit)), *_check_verdicts(audit)),
         total=repr(audit.deciding.epsilon) if audit.deciding is not None else str(int(audit.violated)),
         details=tuple(_details(audit)),
         exit_code=code,
@@ -42,15 +42,15 @@ def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: I
 
 
 def headline(audit: Audit) -> str:
-    """The one sentence; a pass never says that something is private."""
+    """Return the verdict in one sentence; a pass never says that something is private."""
     share = _percent(audit.confidence)
     failed = [check for check in audit.checks if not check.passed]
     if failed:
         by_chance = f" at {share}" if all(check.statistical for check in failed) else ""
         return f"VIOLATION{by_chance}: {', '.join(check.name for check in failed)}"
     if audit.claim is None or audit.deciding is None:
-        done = f"{_counted(audit.counts.get('replays', 0), 'replay')} of {_counted(audit.counts['steps'], 'step')}"
-        return f"no violation found in {done}{_could(audit)}"
+        done = f"{_count_words(audit.counts.get('replays', 0), 'replay')} of {_count_words(audit.counts['steps'], 'step')}"
+        return f"no violation found in {done}{_power_clause(audit)}"
     bound, claim = audit.deciding, audit.claim
     numbers = f"epsilon >= {down(bound.epsilon)} proven, epsilon <= {up(claim.epsilon)} claimed, at {_setting(claim)}"
     if bound.epsilon > claim.epsilon:
@@ -58,15 +58,15 @@ def headline(audit: Audit) -> str:
     if audit.curve is not None and audit.curve.refuted:
         claimed = f"epsilon <= {up(claim.epsilon)} at {_setting(claim)}"
         return f"VIOLATION at {share}: the claimed trade-off curve is refuted: {audit.curve.point} (claimed: {claimed})"
-    return f"no violation found at {share}: {numbers}{_could(audit)}"
+    return f"no violation found at {share}: {numbers}{_power_clause(audit)}"
 
 
-def _could(audit: Audit) -> str:
-    """Append what the audit could have found."""
+def _power_clause(audit: Audit) -> str:
+    """Return what the audit could have found, as the end of a sentence."""
     return f"; {audit.power[0]}" if audit.power else ""
 
 
-def _counted(count: int, word: str) -> str:
+def _count_words(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
@@ -81,7 +81,7 @@ def _percent(share: float) -> str:
 
 def _tables(audit: Audit) -> Iterable[Table]:
     if audit.bounds:
-        rows = tuple(_row(audit, i, bound) for i, bound in enumerate(audit.bounds))
+        rows = tuple(_bound_row(audit, i, bound) for i, bound in enumerate(audit.bounds))
         feet = tuple(
             f"[{i}] assumes that {bound.assumes}; decides nothing" for i, bound in enumerate(audit.bounds) if bound.assumes
         )
@@ -103,7 +103,7 @@ def _tables(audit: Audit) -> Iterable[Table]:
         yield Table("what was checked", ("check", "verdict", "found", "would find (90 %)"), checked, flagged=flags)
 
 
-def _row(audit: Audit, i: int, bound: ProvenBound) -> tuple[str, ...]:
+def _bound_row(audit: Audit, i: int, bound: ProvenBound) -> tuple[str, ...]:
     assert audit.claim is not None
     mark = f" [{i}]" if bound.assumes else ""
     return (f"{bound.method}{mark}", down(bound.epsilon), up(audit.claim.epsilon), _percent(bound.confidence), bound.evidence)
@@ -140,12 +140,12 @@ def _details(audit: Audit) -> Iterable[str]:
     yield from (f"assumes: {words}" for words in audit.assumptions)
 
 
-def _checks(audit: Audit) -> Iterable[Check]:
+def _check_verdicts(audit: Audit) -> Iterable[Check]:
     return (Check(check.name, check.passed, check.message) for check in audit.checks)
 
 
 def _data(audit: Audit, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[str, Any]:
-    """The machine form dpcli/audit/v1; numbers unrounded."""
+    """Return the machine form dpcli/audit/v1; numbers unrounded."""
     return {
         "schema": "dpcli/audit/v1",
         "kind": audit.kind,
@@ -200,11 +200,11 @@ def _bound_data(bound: ProvenBound) -> dict[str, Any]:
 
 
 THRESHOLDS = 160  # at most, along the measured curve
-BLIND = ((0.0, 1.0), (1.0, 0.0))
+NO_INFORMATION = ((0.0, 1.0), (1.0, 0.0))
 
 
 def chart(audit: Audit) -> Chart:
-    """The picture of an audit that has scores. Raises InputError for one that has counts or checks alone."""
+    """Return the picture of an audit that has scores. Raises InputError for one that has counts or checks alone."""
     claim, measured = audit.claim, audit.measured
     if claim is None or measured is None:
         raise InputError("expected scores to draw a trade-off curve from, found counts or a replay")
@@ -221,7 +221,7 @@ def chart(audit: Audit) -> Chart:
         lines=(
             Line("measured", line, Tone.MAIN),
             Line("the claim's limit", least, Tone.SECOND),
-            Line("no information", BLIND, Tone.MUTED, True),
+            Line("no information", NO_INFORMATION, Tone.MUTED, True),
         ),
         bands=(Band("ruled out by the claim", tuple((x, 0.0) for x, _ in least), least, Tone.SECOND), *_bands(measured, rates)),
         markers=_markers(audit, measured),
@@ -230,7 +230,7 @@ def chart(audit: Audit) -> Chart:
 
 
 def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
-    """False positive and false negative rates at thresholds from the strictest to the loosest."""
+    """Return false positive and false negative rates at thresholds from the strictest to the loosest."""
     sign = -1.0 if measured.threshold is not None and not measured.threshold.above else 1.0
     inside, outside = np.sort(sign * measured.scores.inside), np.sort(sign * measured.scores.outside)
     levels = np.unique(np.concatenate([inside, outside]))[::-1]
@@ -242,7 +242,7 @@ def _rates(measured: MeasuredScores) -> tuple[Array, Array]:
 
 
 def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, ...]:
-    """Around the measured curve at each threshold by itself; none for canaries of one run, which are not independent."""
+    """Return bands around the measured curve, at each threshold by itself; none for canaries of one run, which are not independent."""
     if not measured.independent:
         return ()
     alarms, missed = rates
@@ -256,7 +256,7 @@ def _bands(measured: MeasuredScores, rates: tuple[Array, Array]) -> tuple[Band, 
 
 
 def _markers(audit: Audit, measured: MeasuredScores) -> tuple[Marker, ...]:
-    """The test that was judged, at upper bounds on both of its errors."""
+    """Return the test that was judged, at upper bounds on both of its errors."""
     bound = audit.deciding
     if measured.rates is None or bound is None:
         return ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.base.errors import InputError, NotRepresentable
@@ -15,8 +14,7 @@ from dpcli.ledger.filters.filter import PREMISES, Cost, Filter, described, finit
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import renyi_epsilon, zcdp_epsilon
-from dpcli.numerics.closed.normal import gaussian_epsilon_upper
-from dpcli.numerics.logspace import log_ndtr
+from dpcli.numerics.closed.normal import gaussian_epsilon_upper, mu_of_pure
 from dpcli.numerics.roots import minimise_scalar
 
 if TYPE_CHECKING:
@@ -252,19 +250,6 @@ def mu_of(mechanism: Mechanism) -> float:
         return mechanism.gdp()
     except NotRepresentable:
         return mu_of_pure(_pure(mechanism))
-
-
-def mu_of_pure(epsilon: float) -> float:
-    """Return mu such that epsilon-DP is mu-GDP: Phi(-mu/2) = 1/(1 + e^epsilon), rounded up; inf beyond epsilon = 700.
-
-    The trade-off curve of mu-GDP is convex, meets that of epsilon-DP at both ends and at its kink, and so lies below its straight lines.
-    """
-    log_kink = -math.log1p(math.exp(-epsilon)) - epsilon
-    mu = -2.0 * NormalDist().inv_cdf(math.exp(log_kink)) if log_kink > -700.0 else math.inf
-    mu = mu * (1.0 + 1e-12) + 1e-15  # the inverse is rounded
-    while log_ndtr(-0.5 * mu) > log_kink * (1.0 + 1e-15):
-        mu += 1e-12 * (1.0 + mu)
-    return mu
 
 
 def _pure(mechanism: Mechanism) -> float:

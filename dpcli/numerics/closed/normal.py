@@ -8,6 +8,7 @@ Privacy, Theorem 3.22, proof in appendix A). Analytic: the noise at which delta 
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 from dpcli.numerics.logspace import log_ndtr, log_sub
 from dpcli.numerics.roots import bracket_root, expand_until
@@ -39,6 +40,19 @@ def gaussian_sum(parts: list[tuple[int, float]]) -> float:
 def total_variation(mu: float) -> float:
     """delta of a mu-Gaussian at epsilon = 0, from above; not 0 for mu > 0."""
     return math.erf(mu / math.sqrt(8.0)) * (1.0 + 1e-15) + math.ulp(0.0)
+
+
+def mu_of_pure(epsilon: float) -> float:
+    """Return mu such that epsilon-DP is mu-GDP: Phi(-mu/2) = 1/(1 + e^epsilon), rounded up; inf beyond epsilon = 700.
+
+    The trade-off curve of mu-GDP is convex, meets that of epsilon-DP at both ends and at its kink, and so lies below its straight lines.
+    """
+    log_kink = -math.log1p(math.exp(-epsilon)) - epsilon
+    mu = -2.0 * NormalDist().inv_cdf(math.exp(log_kink)) if log_kink > -700.0 else math.inf
+    mu = mu * (1.0 + 1e-12) + 1e-15  # the inverse is rounded
+    while log_ndtr(-0.5 * mu) > log_kink * (1.0 + 1e-15):
+        mu += 1e-12 * (1.0 + mu)
+    return mu
 
 
 def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:

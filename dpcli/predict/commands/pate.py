@@ -90,14 +90,14 @@ def label(
     from dpcli.predict.documents.pate import labelled
     from dpcli.predict.pate.learners import predictor
     from dpcli.predict.pate.pate_plan import plan_of
-    from dpcli.predict.pate.pate_session import hold
+    from dpcli.predict.pate.pate_session import hold_session
     from dpcli.sessions.commands.predicting import on_window, opened_or_none, progress
 
     plan = plan_of(file)
     with opened_or_none(ledger, dataset) as books, progress("queries") as report:
         plan = on_window(plan, books, window)
         try:
-            outcome = hold(plan, books, insecure_seed, report, lambda: predictor(plan), moved)
+            outcome = hold_session(plan, books, insecure_seed, report, lambda: predictor(plan), moved)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_left(plan)) from None
     return emit(labelled(outcome), format_, outputs)
@@ -127,11 +127,11 @@ def student(file: str, format_: str, outputs: tuple[str, ...]) -> int:
     It reads public inputs and released labels alone, so that it costs nothing and may be done again as often as one likes.
     """
     from dpcli.predict.documents.pate import taught
-    from dpcli.predict.pate.learners import teach
+    from dpcli.predict.pate.learners import teach_student
     from dpcli.predict.pate.pate_plan import plan_of
 
     with working():
-        outcome = teach(plan_of(file))
+        outcome = teach_student(plan_of(file))
     return emit(taught(outcome), format_, outputs)
 
 

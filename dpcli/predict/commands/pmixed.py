@@ -110,7 +110,7 @@ def predict(
     """
     from dpcli.predict.documents.pmixed import NOT_DP, answer, spent
     from dpcli.predict.pmixed.ensemble_fit import queries_of
-    from dpcli.predict.pmixed.model_ensemble import answered, ensemble
+    from dpcli.predict.pmixed.model_ensemble import answer_prompt, ensemble
     from dpcli.predict.pmixed.pmixed_plan import plan_of
     from dpcli.sessions.charged import require_same_books
 
@@ -120,7 +120,7 @@ def predict(
     session = models.fit.session
     with opened_or_none(ledger, dataset) as books:
         require_same_books(plan.folder, session.charged, books, "fit")
-        result = answered(models, queries_of(plan, session, books, moved), text, max_tokens or plan.pmixed.max_tokens)
+        result = answer_prompt(models, queries_of(plan, session, books, moved), text, max_tokens or plan.pmixed.max_tokens)
     if plan.account is None:
         complain(NOT_DP)
     code = emit(answer(plan, result), format_, outputs)

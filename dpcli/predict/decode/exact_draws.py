@@ -15,11 +15,11 @@ from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.random.streams import Stream
 
 LOWEST = -700.0  # below the largest score: e^-700 is a normal number, and every token has at least that weight
-HALF = 26  # bits: 65,536 numbers of twice as many have a sum below 2^63 in halves
+HALF = 26  # bits of half a weight: 65,536 weights are added up without overflow, half by half
 
 
-def token(scores: Array, stream: Stream) -> int:
-    """Return the number of a token. scores: (vocabulary,) finite; the same move of all of them changes nothing."""
+def draw_token(scores: Array, stream: Stream) -> int:
+    """Return the number of a token, drawn with probability proportional to e^score. scores: (vocabulary,), finite."""
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score that is no number: this is a bug in dpcli, and no token")
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
@@ -27,7 +27,7 @@ def token(scores: Array, stream: Stream) -> int:
     lowest = int(exponent.min())
     groups = [(int(power) - lowest, np.flatnonzero(exponent == power)) for power in np.unique(exponent)[::-1]]
     sums = [_sum(weights[places]) << power for power, places in groups]
-    left = below(sum(sums), stream)
+    left = uniform_below(sum(sums), stream)
     for (power, places), total in zip(groups, sums, strict=True):
         if left < total:
             return int(places[_place(weights[places], left >> power)])
@@ -35,7 +35,7 @@ def token(scores: Array, stream: Stream) -> int:
     raise InternalError("a draw beyond the last token: this is a bug in dpcli, and no token")
 
 
-def below(limit: int, stream: Stream) -> int:
+def uniform_below(limit: int, stream: Stream) -> int:
     """Return a uniform whole number from 0 to limit - 1, of any size: as many bits as it has, drawn again where they are too large."""
     bits = limit.bit_length()
     words = -(-bits // 64)
@@ -50,7 +50,7 @@ def _sum(weights: IndexArray) -> int:
 
 
 def _place(weights: IndexArray, at: int) -> int:
-    """Return the first place up to which the sum is above `at`."""
+    """Return the first place at which the cumulative sum exceeds `at`."""
     high, low = np.cumsum(weights >> HALF), np.cumsum(weights & (2**HALF - 1))
     first, last = 0, len(weights) - 1
     while first < last:
@@ -62,28 +62,28 @@ def _place(weights: IndexArray, at: int) -> int:
     return first
 
 
-def happens(exponent: Fraction, stream: Stream) -> bool:
+def bernoulli_exp(exponent: Fraction, stream: Stream) -> bool:
     """Return True with probability e^-exponent; exponent >= 0."""
     ones, rest = divmod(exponent, 1)
-    return all(_happens(Fraction(1), stream) for _ in range(ones)) and _happens(rest, stream)
+    return all(_bernoulli_exp_unit(Fraction(1), stream) for _ in range(ones)) and _bernoulli_exp_unit(rest, stream)
 
 
 def geometric(scale: Fraction, stream: Stream) -> int:
     """Return k >= 0 with probability (1 - r) r^k, r = e^{-1 / scale}; scale > 0."""
     parts = scale.numerator
     while True:
-        first = below(parts, stream)
-        if happens(Fraction(first, parts), stream):
+        first = uniform_below(parts, stream)
+        if bernoulli_exp(Fraction(first, parts), stream):
             break
     times = 0
-    while _happens(Fraction(1), stream):
+    while _bernoulli_exp_unit(Fraction(1), stream):
         times += 1
     return (first + parts * times) // scale.denominator
 
 
-def _happens(exponent: Fraction, stream: Stream) -> bool:
-    """Return the same for an exponent of at most 1: the first failure among chances exponent / k, k = 1, 2, ..., comes at an odd k."""
+def _bernoulli_exp_unit(exponent: Fraction, stream: Stream) -> bool:
+    """Return True with probability e^-exponent, exponent <= 1: the first failure of events of probability exponent / k has an odd k."""
     k = 1
-    while below(exponent.denominator * k, stream) < exponent.numerator:
+    while uniform_below(exponent.denominator * k, stream) < exponent.numerator:
         k += 1
     return k % 2 == 1

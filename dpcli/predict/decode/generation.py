@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import Denied
 from dpcli.predict.decode.generate_plan import GenerationPlan
 from dpcli.predict.decode.private_tokens import PrivateTurns
-from dpcli.predict.decode.text_writer import Writer, Written, batches, frame_of, require_same_answers
-from dpcli.predict.models.model_answers import Vocabulary, content_of, spoken
+from dpcli.predict.decode.text_writer import Writer, WrittenText, context_batches, frame_of, require_usable
+from dpcli.predict.models.model_answers import Vocabulary, content_of, text_of_tokens
 from dpcli.predict.models.model_loading import language_model
 from dpcli.predict.prediction_session import (
     RESTORED,
@@ -35,8 +35,8 @@ TEXTS = "texts.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
-    """The outcome of a session.
+class GenerationOutcome:
+    """The outcome of a session of private texts.
 
     written: texts of this call. taken: texts that are charged up to now, of plan.texts. private: private tokens that are charged up to
     now, where they are counted. cut: texts of this call that end for want of them.
@@ -60,7 +60,7 @@ def write_texts(
     texts: int | None = None,
     report: Report = lambda done, total: None,
     stream: Stream | None = None,
-) -> Generated:
+) -> GenerationOutcome:
     """Write texts of private contexts.
 
     Args:
@@ -79,10 +79,9 @@ def write_texts(
     generate, path = plan.generate, plan.path
     model, vocabulary = language_model(generate.model, generate.tokenizer, path, "generate")
     frame = frame_of(generate, model, vocabulary)
-    place = f"{path}: generate.model"
-    require_same_answers(model, frame, place)
+    require_usable(generate, model, vocabulary, frame, path)
     with exclusive(plan.folder):
-        private = batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
+        private = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
         inputs = {"private texts": fingerprint({"contexts": private}), "model": content_of(model)}
         kept = os.path.join(plan.folder, TEXTS)
         counts = [AnswerCount(plan.texts, "texts")]
@@ -93,22 +92,23 @@ def write_texts(
         )
         require_count_of(kept, len(whole_lines(kept)), budget)  # the next one begins a line
         turns = [PrivateTurns(plan.test, count) for count in tokens] if plan.test is not None else []
-        writer = Writer(model, plan.clipping, frame.prompt, generate.method == "difference", generate.tokens, vocabulary.end, place)
-        writing = Writing(plan, writer, vocabulary, private, turns, budget, kept, stream)
+        differences, place = generate.method == "difference", f"{path}: generate.model"
+        writer = Writer(model, plan.clipping, frame.prompt, differences, generate.tokens, vocabulary.end, place)
+        writing = WritingSession(plan, writer, vocabulary, private, turns, budget, kept, stream)
         left = max(1, plan.texts - budget.taken())
-        written = writing.texts(left if texts is None else texts, texts is not None, report)
+        written = writing.write(left if texts is None else texts, texts is not None, report)
         spent = sum(turn.budget.taken() for turn in turns) if turns else None
         cut = sum(one.cut for one, _ in written)
-        outcome = Generated(
+        outcome = GenerationOutcome(
             plan, plan.folder, session.run, session.charged, tuple(text for _, text in written), budget.taken(), spent, cut
         )
-        replaced(os.path.join(plan.folder, STATEMENT), statement(plan, disclosed(outcome)).encode())
+        replaced(os.path.join(plan.folder, STATEMENT), statement(plan, disclosure_answers(outcome)).encode())
         commit(session, ledger)
     return outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WritingSession:
     """A session at work, on each batch in turn.
 
     private: contexts of each batch. turns: private tokens of each batch; [] where all are. kept: the file of texts. stream: draws the
@@ -124,20 +124,20 @@ class Writing:
     kept: str
     stream: Stream | None
 
-    def texts(self, count: int, exactly: bool, report: Report) -> list[tuple[Written, str]]:
-        """Write `count` texts, or as many as can be paid for. Raises Denied where these are none, or fewer than `exactly` wanted."""
-        written: list[tuple[Written, str]] = []
+    def write(self, count: int, must_write_all: bool, report: Report) -> list[tuple[WrittenText, str]]:
+        """Write `count` texts, or as many as can be paid for. Raises Denied where these are none, or fewer though `must_write_all`."""
+        written: list[tuple[WrittenText, str]] = []
         while len(written) < count:
             try:
-                written += self._following()
+                written += self._write_next()
             except Denied:
-                if exactly or not written:
+                if must_write_all or not written:
                     raise
                 break
             report(len(written), count)
         return written
 
-    def _following(self) -> list[tuple[Written, str]]:
+    def _write_next(self) -> list[tuple[WrittenText, str]]:
         """Write the next text; none where its batch has no private token left. Raises Denied where no batch has, or no text is left."""
         if self.turns and all(one.spent for one in self.turns):
             raise Denied(f"{self.plan.path}: all private tokens are spent: more of them are a new fit and a new charge")
@@ -145,16 +145,16 @@ class Writing:
         number = self.budget.take().first
         batch = self.plan.batch(number)
         turns = self.turns[batch] if self.turns else None
-        if turns is not None and not turns.opened(stream):
+        if turns is not None and not turns.open_bar(stream):
             return []
         written = self.writer.text(self.private[batch], stream, turns)
-        text = spoken(self.vocabulary, written.tokens, f"{self.plan.path}: generate.tokenizer")
+        text = text_of_tokens(self.vocabulary, written.tokens, f"{self.plan.path}: generate.tokenizer")
         more = {} if turns is None else {"private": written.private, "cut": written.cut}
         add_line(self.kept, {"number": number, "batch": batch, "text": text, **more})
         return [(written, text)]
 
 
-def disclosed(outcome: Generated) -> dict[str, str]:
+def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
     """Return answers of the disclosure statement; `done` is its first paragraph."""
     plan, spec = outcome.plan, outcome.plan.entry.spec
     what = {
@@ -164,8 +164,8 @@ def disclosed(outcome: Generated) -> dict[str, str]:
     return {
         "done": (
             f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
-            f"{plan.generate.batches:,} batches of private contexts{_drawn(outcome)}. All that may be written is charged for, written or "
-            f"not.{'' if outcome.charged else f' {RESTORED}'}"
+            f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All that may be written is charged for, "
+            f"written or not.{'' if outcome.charged else f' {RESTORED}'}"
         ),
         "randomness": "tokens are drawn by the operating system's random numbers; no seed exists and nothing is saved",
         "floating_point": (
@@ -180,7 +180,7 @@ def disclosed(outcome: Generated) -> dict[str, str]:
     }
 
 
-def _drawn(outcome: Generated) -> str:
+def _private_share(outcome: GenerationOutcome) -> str:
     """Say which tokens are private, where not all are."""
     test, spec = outcome.plan.test, outcome.plan.entry.spec
     if test is None:

@@ -21,21 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import Denied, InputError, InternalError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.decode.exact_draws import geometric, happens
+from dpcli.predict.decode.exact_draws import bernoulli_exp, geometric
 from dpcli.predict.query_counts import QueryBudget
-from dpcli.random.streams import Stream
-
-if TYPE_CHECKING:
-    from dpcli.random.streams import Stream
-
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dpcli.random.streams import Stream
+
     Sums = NDArray[np.int64]
 
 GRID = 2**20  # parts of a clip
-FAR = 1000.0  # temperatures below the largest base: e^-1000 is drawn by nobody
+FAR = 1000.0  # temperatures below the largest base: a token of weight e^-1000 is never drawn
 MOST = 8  # times the size of a batch: more contexts than that move a score no further
 
 
@@ -71,7 +68,7 @@ class LogitClipping:
             return self._sum(private - public)
 
     def logits(self, private: Array) -> Sums:
-        """Return the same by the logits themselves, moved so that the largest is `clip`. Source: Amin et al. 2024, arXiv:2407.12108."""
+        """Return the sum by the logits themselves, shifted so that the largest is `clip`. Source: Amin et al. 2024, arXiv:2407.12108."""
         with np.errstate(invalid="ignore"):
             return self._sum(private - private.max(axis=1, keepdims=True) + self.clip)
 
@@ -144,7 +141,7 @@ class PublicTest:
 
     def private(self, distance: int, bar: int, stream: Stream) -> bool:
         """Decide whether the token is private: the distance, with noise, reaches the bar."""
-        return happens(Fraction(max(0, bar - distance)) / self.scale, stream)
+        return bernoulli_exp(Fraction(max(0, bar - distance)) / self.scale, stream)
 
 
 @dataclass(slots=True)
@@ -160,8 +157,8 @@ class PrivateTurns:
     bar: int | None = None
     spent: bool = False
 
-    def opened(self, stream: Stream) -> bool:
-        """Return whether there is a bar, a new one if need be. Raises LedgerError where the count cannot be relied on."""
+    def open_bar(self, stream: Stream) -> bool:
+        """Charge and draw a bar where none is open, and return whether one is. Raises LedgerError where the count cannot be relied on."""
         if self.bar is None and not self.spent:
             try:
                 self.budget.take()

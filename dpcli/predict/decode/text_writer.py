@@ -10,20 +10,20 @@ from dpcli.base.errors import InputError
 from dpcli.file.pipeline.model import Privacy
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.decode.exact_draws import token
+from dpcli.predict.decode.exact_draws import draw_token
 from dpcli.predict.decode.generate_plan import Generate
 from dpcli.predict.decode.private_tokens import LogitClipping, PrivateTurns, PublicTest
 from dpcli.predict.models.model_answers import (
     LanguageModel,
     Tokens,
     Vocabulary,
+    default_on_error,
     next_token,
     private_rows,
     require_forgetful,
-    tokens,
-    unless_it_fails,
+    token_ids,
 )
-from dpcli.predict.models.model_loading import require_fits
+from dpcli.predict.models.model_loading import require_fits, require_token_texts
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.random.streams import Stream
@@ -32,7 +32,7 @@ AT_ONCE = 64  # contexts whose log-probabilities are in memory together
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenText:
     """A text, without the token that closes it. private: how many of its tokens are. cut: whether it ends for want of private tokens."""
 
     tokens: tuple[int, ...]
@@ -53,19 +53,19 @@ class NextToken:
 class Writer:
     """The writer of one text, token by token.
 
-    prompt: the public context. differences: what is clipped (see [generate] method). tokens: most of a text. end: what closes it.
-    place: where messages begin.
+    prompt: the public context. clips_differences: which logits are clipped (see [generate] method). tokens: most of a text. end: the token
+    that closes it. place: where messages begin.
     """
 
     model: LanguageModel
     clipping: LogitClipping
     prompt: Tokens
-    differences: bool
+    clips_differences: bool
     tokens: int
     end: int | None
     place: str = "model"
 
-    def text(self, contexts: Sequence[Tokens], stream: Stream, turns: PrivateTurns | None = None) -> Written:
+    def text(self, contexts: Sequence[Tokens], stream: Stream, turns: PrivateTurns | None = None) -> WrittenText:
         """Return one text of a batch.
 
         turns: of the batch, where tokens that the public context predicts alone are drawn from what that says: the text is cut short
@@ -74,20 +74,20 @@ class Writer:
         ids: list[int] = []
         private = 0
         while len(ids) < self.tokens:
-            if turns is not None and not turns.opened(stream):
-                return Written(tuple(ids), private, True)
-            following = self.following(contexts, ids, None if turns is None else turns.test)
-            if turns is None or turns.private(following.distance, stream):
+            if turns is not None and not turns.open_bar(stream):
+                return WrittenText(tuple(ids), private, True)
+            candidate = self.next_token(contexts, ids, None if turns is None else turns.test)
+            if turns is None or turns.private(candidate.distance, stream):
                 private += 1
-                chosen = token(following.scores, stream)
+                chosen = draw_token(candidate.scores, stream)
             else:
-                chosen = token(following.public, stream)
+                chosen = draw_token(candidate.public, stream)
             if chosen == self.end:
                 break
             ids.append(chosen)
-        return Written(tuple(ids), private, False)
+        return WrittenText(tuple(ids), private, False)
 
-    def following(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
+    def next_token(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
         """Return the next token of a text.
 
         Raises InputError where the model fails after the public context, or answers it otherwise once it has seen private ones.
@@ -98,12 +98,12 @@ class Writer:
         sums, parts = nothing.copy(), nothing.copy()
         for start in range(0, len(contexts), AT_ONCE):
             private = private_rows(self.model, [(*one, *written) for one in contexts[start : start + AT_ONCE]], len(public))
-            sums += self.clipping.differences(private, public) if self.differences else self.clipping.logits(private)
+            sums += self.clipping.differences(private, public) if self.clips_differences else self.clipping.logits(private)
             if test is not None:
                 parts += sum(map(test.parts, private))
         require_forgetful(self.model, public, shown, self.place)
         return NextToken(
-            self.clipping.scores(public if self.differences else np.zeros(len(public)), sums),
+            self.clipping.scores(public if self.clips_differences else np.zeros(len(public)), sums),
             self.clipping.scores(public, nothing),
             0 if test is None else test.distance(public, parts),
         )
@@ -129,7 +129,7 @@ def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -
     one is too long would tell of it.
     """
     texts = (*generate.template.split("{text}"), generate.prompt)
-    before, after, prompt = (tuple(tokens(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
+    before, after, prompt = (tuple(token_ids(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
     frame = ContextFrame(before, after, prompt, generate.longest)
     require_fits(model, frame.prompt, generate.tokens)
     require_fits(model, frame.context((0,) * generate.longest), generate.tokens)
@@ -138,7 +138,7 @@ def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -
     return frame
 
 
-def batches(
+def context_batches(
     generate: Generate,
     path: str,
     privacy: Privacy,
@@ -158,11 +158,11 @@ def batches(
     """
     owned = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows))
     kept = (
-        owned if generate.units is None else _first(owned, privacy.max_contributions or 1)
+        owned if generate.units is None else _first_contributions(owned, privacy.max_contributions or 1)
     )  # else each text is a unit, equal ones too
     nothing: tuple[int, ...] = ()
     contexts = [
-        unless_it_fails(lambda text=text: frame.context(tokens(vocabulary, text, words, "")), nothing)  # type: ignore[misc]
+        default_on_error(lambda text=text: frame.context(token_ids(vocabulary, text, words, "")), nothing)  # type: ignore[misc]
         for text in kept.texts
     ]
     names = spread_names(kept.units, generate.units is not None, privacy.adjacency)
@@ -172,15 +172,21 @@ def batches(
     ]
 
 
-def require_same_answers(model: LanguageModel, frame: ContextFrame, place: str) -> None:
-    """Raise InputError where the model says something else after the prompt once it was asked another; nothing private is asked."""
+def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabulary, frame: ContextFrame, path: str) -> None:
+    """Raise InputError where the model's answer to the prompt changes once it was asked another context, or a token has no text.
+
+    Nothing private is asked. A token that the public context rules out is drawn only where that context counts for nothing.
+    """
+    place = f"{path}: generate.model"
     known = next_token(model, frame.prompt, place)
     for other in (frame.context(frame.prompt), frame.prompt[-1:]):
         next_token(model, other, place)
     require_forgetful(model, known, frame.prompt, place)
+    drawn = known if generate.method == "difference" else np.zeros(len(known))
+    require_token_texts(vocabulary, drawn, f"{path}: generate.tokenizer")
 
 
-def _first(texts: OwnedTexts, contributions: int) -> OwnedTexts:
+def _first_contributions(texts: OwnedTexts, contributions: int) -> OwnedTexts:
     seen: Counter[str | int] = Counter()
     chosen = []
     for place, unit in enumerate(texts.units):

@@ -10,7 +10,7 @@ from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_n
 
 if TYPE_CHECKING:
     from dpcli.predict.decode.generate_plan import GenerationPlan
-    from dpcli.predict.decode.generation import Generated
+    from dpcli.predict.decode.generation import GenerationOutcome
 
 MANY = 1_000
 
@@ -50,7 +50,7 @@ def planned(plan: GenerationPlan) -> Document:
     return dry_run(plan, "dpcli/generate-plan/v1", data, details)
 
 
-def outcome(done: Generated) -> Document:
+def outcome(done: GenerationOutcome) -> Document:
     """Return what was written."""
     plan, account = done.plan, done.plan.account
     written = f"{_texts(len(done.written))} written, {done.taken:,} of {plan.texts:,} in all"

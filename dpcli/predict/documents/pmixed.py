@@ -11,7 +11,7 @@ from dpcli.document.chart import Axis, Chart, Line, Points, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value, visible
 from dpcli.predict.pmixed.ensemble_evaluation import AblationPoint, Evaluation, Perplexity, Way
 from dpcli.predict.pmixed.ensemble_fit import FitOutcome
-from dpcli.predict.pmixed.model_ensemble import Answered
+from dpcli.predict.pmixed.model_ensemble import EnsembleAnswer
 from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE, PmixedPlan
 from dpcli.predict.pmixed.token_costs import ChangeCost, Costs
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
@@ -65,14 +65,14 @@ def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 
-def spent(answered: Answered) -> str:
+def spent(answered: EnsembleAnswer) -> str:
     """Say how many tokens an answer has, and how many are left of all."""
     count, total = answered.tokens, answered.total
-    what = "(an empty text)" if not count else "1 token" if count == 1 else f"{count:,} tokens"
+    what = f"{count:,} token{'' if count == 1 else 's'}" if count else "(an empty text)"
     return f"{what}; {answered.taken:,} of {total:,} are spent, {total - answered.taken:,} are left"
 
 
-def answer(plan: PmixedPlan, answered: Answered) -> Document:
+def answer(plan: PmixedPlan, answered: EnsembleAnswer) -> Document:
     """Return what `dpcli pmixed predict` drew: the text itself is the headline, so that standard output is the text."""
     notes = (spent(answered), f"ended by {answered.why}", guarantee(plan))
     data = {
@@ -285,7 +285,11 @@ def _ways(evaluation: Evaluation) -> Table:
 
 
 def _epsilon(way: Way) -> str:
-    return "-" if way.epsilon is None else "infinite" if math.isinf(way.epsilon) else "0" if way.epsilon == 0.0 else up(way.epsilon)
+    if way.epsilon is None:
+        return "-"
+    if math.isinf(way.epsilon):
+        return "infinite"
+    return up(way.epsilon) if way.epsilon else "0"
 
 
 def _cells(measured: Perplexity) -> tuple[str, str]:

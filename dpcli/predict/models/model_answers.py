@@ -1,7 +1,7 @@
 """The port for language models, and their answers, judged: those of the user's own need not keep what the port asks of them.
 
-About a private context they are asked with `unless_it_fails`: an error would tell that something of the private data made it. Of errors and
-warnings on private values no word is shown: they may quote a record.
+About a private context they are asked with `default_on_error`: an error would tell that something of the private data made it. No word of
+an error or warning on private values is shown: it may quote a record.
 
 What is learnt on top of one public model is nothing on top of another. The content of weights and counts is the SHA-256 of their numbers;
 of a model of the user's own, which has neither, what it says after some contexts; and the tokens of a vocabulary, where one is given.
@@ -84,7 +84,7 @@ def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> An
         raise InputError(f"{target}: raised {words}") from error
 
 
-def unless_it_fails(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
+def default_on_error(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
     """Return the answer about something private; `otherwise` for whatever is raised, of which nothing is said: not that it was."""
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -95,15 +95,15 @@ def unless_it_fails(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
         return otherwise
 
 
-CLOSE = 1e-4  # nats: two answers to one context that differ by more were not computed from that context alone
-CONTEXTS, TOKENS = 8, 16  # that a model of the user's own is asked about, and of each answer
-LONGEST = 16  # tokens of the context that every model is asked about twice
+SAME_ANSWER = 1e-4  # nats: two answers to one context that differ by more were not computed from that context alone
+SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # that a model of the user's own is asked about, and of each answer
+SAMPLE_LENGTH = 16  # tokens of the context that every model is asked about twice
 PUBLIC = "the public model"
-OTHER = (
+CHANGED_MODEL = (
     "the public model: expected the same one whenever it is built, but its content changed: a function that draws weights needs a seed of "
     "its own, or reads them from a file"
 )
-WORDS = "; vocabulary "  # between a model and the digests of its tokens: in their order, and in alphabetical order
+VOCABULARY_MARK = "; vocabulary "  # between a model and the digests of its tokens: in their order, and in alphabetical order
 
 
 def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
@@ -127,11 +127,11 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
 def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -> Array:
     """Return log-probabilities after private contexts, (contexts, words): NaN, which is no contribution, where the model fails."""
     nothing = np.full(words, np.nan)
-    rows = [unless_it_fails(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
+    rows = [default_on_error(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
     return np.stack([row if len(row) == words else nothing for row in rows])
 
 
-def tokens(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:
+def token_ids(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:
     """Return the tokens of a text, all below `words`. Raises InputError where some are not, or the tokenizer fails."""
     ids: list[int] = called(place, lambda: [operator.index(one) for one in vocabulary.ids(text)])
     require_ids(ids, words, f"{place}: ")
@@ -144,18 +144,12 @@ def require_ids(ids: Iterable[int], words: int, place: str = "") -> None:
         raise InputError(f"{place}expected token ids below the model's {words}: the tokenizer is another model's")
 
 
-def spoken(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
+def text_of_tokens(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
     """Return the text of tokens. Raises InputError where the tokenizer fails, or returns something else."""
     text = called(place, lambda: vocabulary.text(ids))
     if not isinstance(text, str):
         raise InputError(f"{place}: expected text of tokens, found {type(text).__name__}")
     return text
-
-
-def require_spoken(vocabulary: Vocabulary, row: Array, place: str) -> None:
-    """Raise InputError where a token that a model may draw, by its log-probabilities (vocabulary,), has no text."""
-    for token in np.flatnonzero(row > -np.inf).tolist():
-        spoken(vocabulary, [token], f"{place}: token {token} of the model's {len(row)}")
 
 
 def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place: str) -> None:
@@ -165,7 +159,7 @@ def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place
     """
     again = next_token(model, context, place)
     with np.errstate(invalid="ignore"):
-        same = (again == known) | (np.abs(again - known) <= CLOSE)
+        same = (again == known) | (np.abs(again - known) <= SAME_ANSWER)
     if not same.all():
         raise InputError(
             f"{place}: gave two answers to one context: what a model was asked before must not matter, and answers must not be random, as "
@@ -178,11 +172,11 @@ def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> st
 
     Raises InputError where the model fails, or answers the same context twice otherwise: it has no content then.
     """
-    context = range(min(LONGEST, model.context, model.vocabulary))
+    context = range(min(SAMPLE_LENGTH, model.context, model.vocabulary))
     require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)
     numbers = getattr(model, "numbers", None)
-    content = _answers(model) if numbers is None else digest_of(numbers())
-    return content if vocabulary is None else content + WORDS + _words(vocabulary, model.vocabulary)
+    content = _sample_answers(model) if numbers is None else digest_of(numbers())
+    return content if vocabulary is None else content + VOCABULARY_MARK + _vocabulary_digests(vocabulary, model.vocabulary)
 
 
 def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
@@ -196,7 +190,7 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
 
 def require_same_content(before: str, now: str) -> None:
     """Raise InputError where a public model, or the order of its vocabulary, has changed."""
-    words_before, words = before.partition(WORDS)[2], now.partition(WORDS)[2]
+    words_before, words = before.partition(VOCABULARY_MARK)[2], now.partition(VOCABULARY_MARK)[2]
     if words_before and words and words_before != words:
         order = words_before.split()[1] == words.split()[1]
         raise InputError(
@@ -204,31 +198,35 @@ def require_same_content(before: str, now: str) -> None:
             + ("another order: that of a set differs from process to process, sorted(...) does not" if order else "other tokens")
         )
     if not same_content(before, now):
-        raise InputError(OTHER)
+        raise InputError(CHANGED_MODEL)
 
 
 def same_content(before: str, now: str) -> bool:
     """Return whether two contents are one: one digest, or the same answers up to rounding; and one vocabulary where both state it."""
-    (one, _, words_before), (other, _, words) = before.partition(WORDS), now.partition(WORDS)
-    return (one == other or _alike(one, other)) and not (words_before and words and words_before != words)
+    (one, _, words_before), (other, _, words) = before.partition(VOCABULARY_MARK), now.partition(VOCABULARY_MARK)
+    return (one == other or _same_answers(one, other)) and not (words_before and words and words_before != words)
 
 
-def _words(vocabulary: Vocabulary, count: int) -> str:
-    words = [unless_it_fails(lambda token=token: str(vocabulary.text([token])), "") for token in range(count)]  # type: ignore[misc]
+def _vocabulary_digests(vocabulary: Vocabulary, count: int) -> str:
+    words = [default_on_error(lambda token=token: str(vocabulary.text([token])), "") for token in range(count)]  # type: ignore[misc]
     return " ".join(hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in (words, sorted(words)))
 
 
-def _answers(model: LanguageModel) -> str:
-    shown = range(0, model.vocabulary, -(-model.vocabulary // TOKENS))
-    first = range(0, model.vocabulary, -(-model.vocabulary // CONTEXTS))
+def _sample_answers(model: LanguageModel) -> str:
+    shown = range(0, model.vocabulary, -(-model.vocabulary // SAMPLE_TOKENS))
+    first = range(0, model.vocabulary, -(-model.vocabulary // SAMPLE_CONTEXTS))
     contexts = [(token, (token + 1) % model.vocabulary, token)[: max(1, model.context)] for token in first]
     return json.dumps(private_rows(model, contexts, model.vocabulary)[:, shown].ravel().tolist())
 
 
-def _alike(before: str, now: str) -> bool:
+def _same_answers(before: str, now: str) -> bool:
     """Return whether both are answers of models, the same up to rounding."""
     try:
         one, other = (np.array(json.loads(text), dtype=float) for text in (before, now))
     except (ValueError, TypeError):
         return False
-    return one.ndim == 1 and one.shape == other.shape and bool(np.isclose(one, other, rtol=0.0, atol=CLOSE, equal_nan=True).all())
+    return (
+        one.ndim == 1
+        and one.shape == other.shape
+        and bool(np.isclose(one, other, rtol=0.0, atol=SAME_ANSWER, equal_nan=True).all())
+    )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
-from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary, require_ids
+from dpcli.numerics.arrays import Array, np
+from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary, require_ids, text_of_tokens
 
 if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Transformer, Tuning
@@ -175,6 +176,17 @@ class PretrainedVocabulary:
 
     def text(self, ids: Tokens) -> str:
         return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+
+def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
+    """Raise InputError where a token that may be drawn, by its log-probability (vocabulary,), has no text.
+
+    A tokenizer of transformers has a text, if an empty one, for any token: it is not asked.
+    """
+    if isinstance(vocabulary, PretrainedVocabulary):
+        return
+    for token in np.flatnonzero(row > -np.inf).tolist():
+        text_of_tokens(vocabulary, [token], f"{place}: token {token} of the model's {len(row)}")
 
 
 def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:

@@ -107,10 +107,10 @@ class NGram(CountingModel):
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
         lengths = range(min(1, self.order - 1), self.order)
-        return packed(tuple(counted(records, length, self.vocabulary) for length in lengths))
+        return pack(tuple(count_ngrams(records, length, self.vocabulary) for length in lengths))
 
     def tuned(self, learnt: bytes) -> LanguageModel:
-        return self.with_counts(unpacked(learnt, self.vocabulary))
+        return self.with_counts(unpack(learnt, self.vocabulary))
 
     def with_counts(self, counts: tuple[NGramCounts, ...]) -> LanguageModel:
         return CountingModel(self.vocabulary, counts, self)
@@ -118,11 +118,11 @@ class NGram(CountingModel):
 
 def public_ngram(records: Sequence[Tokens], order: int, vocabulary: int) -> NGram:
     """Return the model of public records: contexts of up to order - 1 tokens, order from 1 to MOST_ORDERS."""
-    counts = tuple(counted(records, length, vocabulary) for length in range(order))
+    counts = tuple(count_ngrams(records, length, vocabulary) for length in range(order))
     return NGram(vocabulary, counts, order=order)
 
 
-def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCounts:
+def count_ngrams(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCounts:
     """Count all tokens of the records that have `length` tokens before them in their record."""
     flat = np.fromiter((token for record in records for token in record), np.int64)
     if flat.size and not 0 <= flat.min() <= flat.max() < vocabulary:
@@ -137,7 +137,7 @@ def counted(records: Sequence[Tokens], length: int, vocabulary: int) -> NGramCou
     return NGramCounts(length, vocabulary, contexts, np.append(first, len(counts)), pairs[1], counts.astype(np.float64))
 
 
-def packed(counts: Sequence[NGramCounts]) -> bytes:
+def pack(counts: Sequence[NGramCounts]) -> bytes:
     """Return counts as bytes."""
     file = io.BytesIO()
     parts = {f"{name}{table.length}": getattr(table, name) for table in counts for name in PARTS}
@@ -145,8 +145,8 @@ def packed(counts: Sequence[NGramCounts]) -> bytes:
     return file.getvalue()
 
 
-def unpacked(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
-    """Return the counts that `packed` made bytes of. Raises InputError for other bytes."""
+def unpack(learnt: bytes, vocabulary: int) -> tuple[NGramCounts, ...]:
+    """Return the counts that `pack` made bytes of. Raises InputError for other bytes."""
     try:
         with np.load(io.BytesIO(learnt), allow_pickle=False) as parts:
             return tuple(_tables(parts, vocabulary))

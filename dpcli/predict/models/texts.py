@@ -143,7 +143,7 @@ def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[
 Rows = Callable[[str, RowWindow | None], list[Any]]
 
 
-def _named(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:
+def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:
     def rows(place: str, only: RowWindow | None) -> list[Any]:
         names, values = read(place, only)
         return [dict(zip(names, row, strict=True)) for row in values]
@@ -151,4 +151,4 @@ def _named(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Ro
     return rows
 
 
-READERS: Mapping[str, Rows] = {".csv": _named(csv_table), ".jsonl": json_lines, ".parquet": _named(parquet_table)}
+READERS: Mapping[str, Rows] = {".csv": _rows_by_name(csv_table), ".jsonl": json_lines, ".parquet": _rows_by_name(parquet_table)}

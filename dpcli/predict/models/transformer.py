@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
-from dpcli.predict.models.model_answers import CLOSE, LanguageModel, Tokens
+from dpcli.predict.models.model_answers import SAME_ANSWER, LanguageModel, Tokens
 from dpcli.train.tasks.lm_models import logits, lora
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Transformer:
     tuning: Tuning | None = None
     start: int | None = None
     _adapted: nn.Module | None = field(default=None, init=False)
-    _agrees: bool | None = field(default=None, init=False)
+    _has_joint: bool | None = field(default=None, init=False)
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         return self.read(self._bare(), contexts)
@@ -94,7 +94,7 @@ class Transformer:
             raise InputError("expected the weights of an adapter of this model and rank, found those of other shapes")
         return Adapted(self, weights)
 
-    def together(self, models: Sequence[LanguageModel], tokens: Tokens) -> Array | None:
+    def joint_next_token(self, models: Sequence[LanguageModel], tokens: Tokens) -> Array | None:
         """Return log-probabilities after one context by several models that `tuned` returned, (models, vocabulary), in as few passes as
         memory allows; None where they have to be asked one at a time.
 
@@ -104,11 +104,11 @@ class Transformer:
         adapters = [model.weights for model in models if isinstance(model, Adapted) and model.public is self]
         if len(adapters) != len(models) or len(models) < 2:
             return None
-        if self._agrees is None:
-            self._agrees = self._agreeing()
-        return _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._agrees else None
+        if self._has_joint is None:
+            self._has_joint = self._joint_agrees()
+        return _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._has_joint else None
 
-    def _agreeing(self) -> bool:
+    def _joint_agrees(self) -> bool:
         """Return whether two made-up adapters answer together as they do alone."""
         chance = torch.Generator().manual_seed(0)
         shapes = {name: value.shape for name, value in _low_rank(self._wrapped()).items()}
@@ -116,10 +116,10 @@ class Transformer:
         known = [place % self.vocabulary for place in range(min(3, self.context))]
         try:
             joint = _float(last_scores(self._wrapped(), made, known, self.vocabulary))
-        except (NotTogether, RuntimeError, ValueError, TypeError, IndexError):
+        except (NotJoint, RuntimeError, ValueError, TypeError, IndexError):
             return False
         alone = np.concatenate([Adapted(self, one).next_token([known]) for one in made])
-        return joint.shape == alone.shape and bool(np.abs(joint - alone).max() <= CLOSE)
+        return joint.shape == alone.shape and bool(np.abs(joint - alone).max() <= SAME_ANSWER)
 
     def with_adapter(self, weights: Mapping[str, Tensor]) -> nn.Module:
         """Return the one model, holding these weights."""
@@ -203,7 +203,7 @@ class Adapted:
         return self.public._along(self.public.with_adapter(self.weights), tokens)
 
 
-class NotTogether(Exception):
+class NotJoint(Exception):
     """The model's adapters cannot be asked in one pass."""
 
 
@@ -231,29 +231,29 @@ def at_once(adapter: Adapter, tokens: int, vocabulary: int) -> int:
 
 def _pass(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int]) -> Tensor:
     place = next(iter(model.parameters())).device
-    with _stacked(model, adapters):
+    with _stacked_adapters(model, adapters):
         return logits(model, torch.tensor([list(tokens)] * len(adapters), device=place))[:, -1]
 
 
 @contextmanager
-def _stacked(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator[None]:
+def _stacked_adapters(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator[None]:
     """Let each low-rank layer of the model multiply the copies by the adapters' matrices, in order."""
     with ExitStack() as hooks:
         for name in adapters[0]:
             owner, _, own = name.rpartition(".")
             layer = model.get_submodule(owner)
             if not isinstance(layer, nn.Linear) or own != "weight" or layer.bias is not None:
-                raise NotTogether(owner)
+                raise NotJoint(owner)
             matrices = torch.stack([adapter[name] for adapter in adapters]).to(layer.weight)
-            hooks.callback(layer.register_forward_hook(_by(matrices)).remove)
+            hooks.callback(layer.register_forward_hook(_multiply_by(matrices)).remove)
         yield
 
 
-def _by(matrices: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+def _multiply_by(matrices: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
     def hook(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         (x,) = inputs
         if x.dim() != 3 or x.shape[0] != matrices.shape[0]:
-            raise NotTogether(f"copies of shape {tuple(x.shape)}")
+            raise NotJoint(f"copies of shape {tuple(x.shape)}")
         return torch.bmm(x, matrices.transpose(1, 2))
 
     return hook

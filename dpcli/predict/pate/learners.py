@@ -87,7 +87,7 @@ def require_learner(name: str) -> None:
         require("sklearn")
 
 
-def learnt(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
+def train_learner(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
     """Return the classifier that has learnt from these records; from a single label, or from none, there is nothing to learn."""
     return learner_of(name, classes, hidden, path)(records)
 
@@ -101,7 +101,7 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
         if len(seen) < 2:
             return Constant(int(seen[0]) if len(seen) else 0, classes)
         if function is not None:
-            return Fitted(on_private(name, _returned, name, function, records), classes, name)
+            return Fitted(on_private(name, _user_model, name, function, records), classes, name)
         model = SKLEARN[name](hidden, len(records))
         # One that has not converged, which is warned of, votes all the same.
         return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
@@ -109,7 +109,7 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
     return learner
 
 
-def _returned(name: str, function: Callable[..., Any], records: Records) -> Any:
+def _user_model(name: str, function: Callable[..., Any], records: Records) -> Any:
     model = function(records.inputs, records.labels)
     if not callable(getattr(model, "predict", None)):
         raise InputError(f"{name}: expected a model with predict(inputs), found {type(model).__name__}")
@@ -164,15 +164,15 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
     inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
 
     def predict(transcript: Transcript, first: int, stop: int) -> Array:
-        known = _known(transcript, inputs)
+        known = _released_records(transcript, inputs)
         if len(np.unique(known.labels)) < 2:
             return np.full((stop - first, pate.labels), 1.0 / pate.labels)
-        return learnt(pate.student, known, pate.labels, pate.hidden, plan.path).probabilities(inputs[first:stop])
+        return train_learner(pate.student, known, pate.labels, pate.hidden, plan.path).probabilities(inputs[first:stop])
 
     return predict
 
 
-def teach(plan: VotingPlan) -> StudentOutcome:
+def teach_student(plan: VotingPlan) -> StudentOutcome:
     """Learn from the labels of a session that has been held, then from these and its own of all other queries.
 
     Raises InputError where there is no session, or no inputs that were asked about.
@@ -187,25 +187,25 @@ def teach(plan: VotingPlan) -> StudentOutcome:
     if test is not None and test.inputs.shape[1] != inputs.shape[1]:
         width = inputs.shape[1]
         raise InputError(f"{plan.path}: pate.test: expected inputs of the queries' width, {width}, found {test.inputs.shape[1]}")
-    known = _known(transcript, inputs)
-    student = learnt(pate.student, known, pate.labels, pate.hidden, plan.path)
-    pseudo = _rest(student, known, transcript, inputs) if pate.pseudo_labels else known.at(slice(0, 0))
+    known = _released_records(transcript, inputs)
+    student = train_learner(pate.student, known, pate.labels, pate.hidden, plan.path)
+    pseudo = _pseudo_labelled(student, known, transcript, inputs) if pate.pseudo_labels else known.at(slice(0, 0))
     if len(pseudo):
         both = Records(np.concatenate((known.inputs, pseudo.inputs)), np.concatenate((known.labels, pseudo.labels)))
-        student = learnt(pate.student, both, pate.labels, pate.hidden, plan.path)
-    _leave(plan, student)
+        student = train_learner(pate.student, both, pate.labels, pate.hidden, plan.path)
+    _write_student(plan, student)
     accuracy = None if test is None else float((student.probabilities(test.inputs).argmax(axis=1) == test.labels).mean())
     return StudentOutcome(plan, transcript, len(transcript.labels), len(pseudo), accuracy, 0 if test is None else len(test))
 
 
-def _known(transcript: Transcript, inputs: Array) -> Records:
+def _released_records(transcript: Transcript, inputs: Array) -> Records:
     """Return the queries with released labels, in their order."""
     labels = {**transcript.reinforced, **transcript.labels}
     at = np.array(sorted(labels), dtype=int)
     return Records(inputs[at], np.array([labels[query] for query in at.tolist()], dtype=int))
 
 
-def _rest(student: Learnt, known: Records, transcript: Transcript, inputs: Array) -> Records:
+def _pseudo_labelled(student: Learnt, known: Records, transcript: Transcript, inputs: Array) -> Records:
     """Return the other queries with the student's own labels."""
     others = np.ones(len(inputs), dtype=bool)
     others[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
@@ -215,7 +215,7 @@ def _rest(student: Learnt, known: Records, transcript: Transcript, inputs: Array
     return Records(rest, np.asarray(student.probabilities(rest).argmax(axis=1)))
 
 
-def _leave(plan: VotingPlan, student: Learnt) -> None:
+def _write_student(plan: VotingPlan, student: Learnt) -> None:
     """Write the student, for whoever trusts this folder: it is read by unpickling. What cannot be pickled is not left."""
     import pickle
 

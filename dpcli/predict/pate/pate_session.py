@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.records import queries_digest, query_inputs
-from dpcli.predict.pate.transcript import Transcript, TranscriptFile, opened, read_transcript
+from dpcli.predict.pate.transcript import Transcript, TranscriptFile, open_transcript, read_transcript
 from dpcli.predict.pate.vote_account import require_sanitisable, sanitise, sanitised
 from dpcli.predict.pate.vote_files import votes_kept
 from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
@@ -47,7 +47,7 @@ class SessionOutcome:
     fitting: Account | None
 
 
-def hold(
+def hold_session(
     plan: VotingPlan,
     ledger: Ledger | None,
     insecure_seed: int | None,
@@ -76,18 +76,18 @@ def hold(
         unsanitised = plan.pate.sanitise is not None and kept is not None and kept.private and kept.sanitised is None
         votes = votes_kept(plan) if not earlier or unsanitised else None
         if votes is not None:
-            kept = _went_on(plan, votes, ledger, insecure_seed, report, student, moved)
+            kept = _continue_session(plan, votes, ledger, insecure_seed, report, student, moved)
         if kept is None or not (earlier or votes is not None):
             raise InputError(f"{plan.folder}: no votes of teachers: dpcli pate fit {plan.path} makes them")
-        _leave(plan, kept)
+        _write_outputs(plan, kept)
         commit(kept.session, ledger)
         # Of a session that has ended, and did not stop at its last answer: those that were put.
         ended = plan.queries if len(kept.answered) >= plan.answers else len(kept)
         queries = ended if earlier or votes is None else _queries(plan, votes)
-        return SessionOutcome(plan, kept, queries, earlier, _fitting(plan, queries))
+        return SessionOutcome(plan, kept, queries, earlier, _fitting_account(plan, queries))
 
 
-def _fitting(plan: VotingPlan, queries: int) -> Account | None:
+def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
     from dpcli.analysis.account import account
 
     return account(plan.with_limits(queries, min(queries, plan.answers))) if queries < plan.queries else None
@@ -100,7 +100,7 @@ def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, pri
     require_same_books(plan.folder, kept.session.charged, ledger, "session")
 
 
-def _went_on(
+def _continue_session(
     plan: VotingPlan,
     votes: VoteCounts,
     ledger: Ledger | None,
@@ -121,9 +121,9 @@ def _went_on(
     ]
     resume = session_there(plan.folder) is not None
     session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, resume, moved, inputs, counts)
-    file = opened(plan, session, insecure_seed is None)
+    file = open_transcript(plan, session, insecure_seed is None)
     if not file.content.closed:
-        asking = Asking(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
+        asking = QueryRounds(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
         asking.lose()
         asking.ask(report)
         file.add({"what": "end"})
@@ -142,7 +142,7 @@ def _stream(insecure_seed: int | None, begun: int) -> Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class QueryRounds:
     """A session at work. queries, answers: how many were charged, whatever a transcript says of them."""
 
     plan: VotingPlan
@@ -196,7 +196,7 @@ class Asking:
         return {query: label for query, label in sure.items() if query not in labels}
 
 
-def _leave(plan: VotingPlan, content: Transcript) -> None:
+def _write_outputs(plan: VotingPlan, content: Transcript) -> None:
     """Write the labels and the statement."""
     from dpcli.predict.documents.prediction_statement import pate_statement
 

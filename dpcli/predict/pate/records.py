@@ -22,12 +22,12 @@ Columns = Mapping[str, Any]  # arrays by name; "inputs" is one of them
 INPUTS, LABELS = "inputs", "labels"
 
 
-def read_records(source: str, extra: tuple[str, ...], label: str | None, labelled: bool, path: str) -> Columns:
-    """Return the arrays of a source that the file at `path` mentions: inputs, labels where `labelled`, and `extra`, by name.
+def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
+    """Return the arrays of a source that the file at `path` mentions: inputs, labels where `with_labels`, and `extra`, by name.
 
     Raises InputError where they cannot be read, or one is missing.
     """
-    wanted = (INPUTS, *((LABELS,) if labelled else ()), *extra)
+    wanted = (INPUTS, *((LABELS,) if with_labels else ()), *extra)
     if source == BUILT_IN:
         images, labels = images_and_labels(f"{path}: pate")
         return {INPUTS: images.reshape(len(labels), -1), LABELS: labels}
@@ -149,7 +149,7 @@ def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
     private, columns = _labelled(pate, pate.data, "data", path, extra)
-    units = _named(private, adjacency) if pate.units is None else _units(columns[pate.units], len(private), path)
+    units = _record_names(private, adjacency) if pate.units is None else _units(columns[pate.units], len(private), path)
     if pate.queries == HELD_OUT:
         taught = ~set_aside(pate, len(private))
         units, private = [units[k] for k in np.flatnonzero(taught)], private.at(taught)
@@ -165,7 +165,7 @@ def _labelled(pate: Pate, source: str, key: str, path: str, extra: tuple[str, ..
     return Records(inputs, labels_of(columns, pate.labels, place, len(inputs))), columns
 
 
-def _named(private: Records, adjacency: Adjacency) -> list[Any]:
+def _record_names(private: Records, adjacency: Adjacency) -> list[Any]:
     if adjacency is not Adjacency.ADD_REMOVE:
         return list(range(len(private)))
     rows = zip(private.inputs, private.labels.tolist(), strict=True)

@@ -23,8 +23,8 @@ from dpcli.predict.pate.learners import SKLEARN, learner_of, require_learner
 from dpcli.predict.pate.records import Records, query_inputs, shards
 from dpcli.predict.pate.vote_files import keep_votes, refuse_other_votes
 from dpcli.predict.prediction_session import Report
-from dpcli.predict.shard_processes import Apart
-from dpcli.predict.vote_counts import counted
+from dpcli.predict.shard_processes import ShardProcesses
+from dpcli.predict.vote_counts import counts_of_labels
 from dpcli.predict.warmed_process import Preparation
 from dpcli.sessions.folder import exclusive, replaced
 from dpcli.train.run.processes import several_processes
@@ -98,18 +98,18 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
         folder, digest = os.path.join(plan.folder, FOLDER), _digest(plan, owned, queries)
         left = None
         if ranks.first:
-            _begin(plan, folder, digest)
+            _begin_folder(plan, folder, digest)
             left = [number for number in range(pate.teachers) if _labels(folder, number, len(queries)) is None]
         mine = ranks.mine(left, digest)
-        if not _made_of(folder, digest):
+        if not _is_made_of(folder, digest):
             raise InputError(f"{folder}: not the folder of the first process: all processes need to see it")
         others = 0 if ranks.several else pate.teachers - len(mine)
-        for done, (number, labels) in enumerate(_taught(plan, owned, queries, mine, jobs), 1):
+        for done, (number, labels) in enumerate(_teacher_labels(plan, owned, queries, mine, jobs), 1):
             replaced(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
             report(others + done, others + len(mine))
         ranks.all_done()
         columns = [one for number in range(pate.teachers) if (one := _labels(folder, number, len(queries))) is not None]
-        votes = counted(np.stack(columns, axis=1), pate.teachers, pate.labels, folder)
+        votes = counts_of_labels(np.stack(columns, axis=1), pate.teachers, pate.labels, folder)
         if ranks.first:
             refuse_other_votes(plan, votes)
             keep_votes(plan, votes, queries)
@@ -117,14 +117,16 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
     return Teachers(votes, pate.teachers - len(left or ()), kinds.count(0), kinds.count(1))
 
 
-def _taught(plan: VotingPlan, owned: list[Records], queries: Array, numbers: list[int], jobs: int) -> Iterator[tuple[int, Array]]:
+def _teacher_labels(
+    plan: VotingPlan, owned: list[Records], queries: Array, numbers: list[int], jobs: int
+) -> Iterator[tuple[int, Array]]:
     """Yield the labels that each of these teachers gives, as they become ready."""
     if not numbers:
         return
     pate = plan.pate
     lesson = Lesson(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
-    with Apart(lesson, GONE, jobs) as apart:
-        yield from apart.each((number, owned[number]) for number in numbers)
+    with ShardProcesses(lesson, GONE, jobs) as processes:
+        yield from processes.results((number, owned[number]) for number in numbers)
 
 
 def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
@@ -135,17 +137,17 @@ def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
     return digest.hexdigest()
 
 
-def _begin(plan: VotingPlan, folder: str, digest: str) -> None:
+def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
     """Make the folder of teachers of these data; those of others are removed."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    if not _made_of(folder, digest):
+    if not _is_made_of(folder, digest):
         refuse_other_votes(plan, None)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
         replaced(os.path.join(folder, MADE_OF), json.dumps({"of": digest}).encode(), 0o600)
 
 
-def _made_of(folder: str, digest: str) -> bool:
+def _is_made_of(folder: str, digest: str) -> bool:
     """Return whether a folder has teachers of these data."""
     try:
         with open(os.path.join(folder, MADE_OF), encoding="utf-8") as file:

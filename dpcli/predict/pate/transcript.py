@@ -117,7 +117,7 @@ def path_of(plan: VotingPlan) -> str:
     return os.path.join(plan.folder, TRANSCRIPT)
 
 
-def opened(plan: VotingPlan, session: Session, private: bool) -> TranscriptFile:
+def open_transcript(plan: VotingPlan, session: Session, private: bool) -> TranscriptFile:
     """Open the transcript of a session, without a last line that a crash cut off; a new one where there is none."""
     path = path_of(plan)
     if not whole_lines(path):

@@ -27,7 +27,7 @@ from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.roots import bracket_root
 from dpcli.predict.aggregators import normal_noise
-from dpcli.predict.vote_bounds import smooth
+from dpcli.predict.vote_bounds import smooth_bound
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -58,10 +58,12 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> Vot
         )
     if charged.max(initial=-1) >= len(votes):
         raise InputError(f"{plan.path}: expected votes for every query that was asked, found {len(votes)} rows")
-    return plan.aggregator.realised(votes.counts[charged], compared(votes, kept)[charged], np.array(kept.charged, dtype=float))
+    return plan.aggregator.realised(
+        votes.counts[charged], compared_numbers(votes, kept)[charged], np.array(kept.charged, dtype=float)
+    )
 
 
-def compared(votes: VoteCounts, kept: Transcript) -> Array:
+def compared_numbers(votes: VoteCounts, kept: Transcript) -> Array:
     """Return what the threshold was compared with, (n,): the largest count, or the largest difference to what the student predicted."""
     largest = votes.largest.copy()
     for query, prediction in kept.predictions.items():
@@ -93,7 +95,7 @@ def release_cost(release: Release) -> float:
     )
 
 
-def released(cost: float, smooth: float, release: Release, normal: float) -> float:
+def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
     """Return what is released of a cost with this smooth sensitivity, given a draw from N(0, 1).
 
     Raises CannotCertify where no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
@@ -101,11 +103,11 @@ def released(cost: float, smooth: float, release: Release, normal: float) -> flo
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or noise that is not finite: this is a bug in dpcli, and no number")
     raised = smooth * (1.0 + ROUNDED)
-    c = raising(release)
+    c = raising_factor(release)
     return cost + c * raised + release.sigma * raised * (1.0 + c * math.expm1(release.beta)) * normal
 
 
-def raising(release: Release) -> float:
+def raising_factor(release: Release) -> float:
     """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify where there is none."""
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
     left = 1.0 - z * release.sigma * math.expm1(release.beta)
@@ -138,7 +140,7 @@ def require_sanitisable(plan: VotingPlan) -> None:
     if release is None:
         return
     _require_paid(plan, release, release_cost(release))
-    raising(release)
+    raising_factor(release)
     nothing = np.zeros((0, plan.pate.labels), dtype=np.int64)
     _by_distance(plan, nothing, np.zeros(0), release)
 
@@ -154,7 +156,7 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
         return  # labels that anybody can compute cost more than any number
     try:
         count.take()
-        made = asdict(_made(plan, votes, file.content, release))
+        made = asdict(_draw_release(plan, votes, file.content, release))
     except (Denied, CannotCertify):
         made = {}
     file.add({"what": "sanitised", "of": _digest(file.content, release), **made})
@@ -190,14 +192,14 @@ def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
     """Require that an entry pays for the release: whatever is published with it, the file's epsilon counts it."""
     name = plan.pate.sanitise.mechanism if plan.pate.sanitise is not None else ""
     entry = next((one for one in plan.pipeline.mechanisms if one.name == name), None)
-    wrong = _unpaid(entry, plan.pipeline, release)
+    wrong = _payment_problem(entry, plan.pipeline, release)
     if wrong:
         stated = f"orders = [{release.order:g}], values = [{cost * (1.0 + SLACK):.12g}]"
         wanted = f'expected the name of an entry of type "rdp" that pays for the release, {stated}, found {wrong}'
         raise InputError(f"{plan.path}: pate.sanitise.mechanism: {wanted}")
 
 
-def _unpaid(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
+def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
     """Return why an entry does not pay for the release; "" where it does.
 
     An account may use any of the orders that are stated, so that none may be stated at less than the release costs there.
@@ -223,18 +225,18 @@ def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Re
         raise CannotCertify(f"{plan.path}: pate.sanitise: {reason}") from None
 
 
-def _made(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, release: Release) -> Sanitised:
+def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, release: Release) -> Sanitised:
     from dpcli.random.streams import SystemStream
 
     total = float(realised_costs(plan, votes, transcript).rdp(np.array([release.order]))[0])
     answered = votes.counts[sorted(transcript.answered)]
-    largest = compared(votes, transcript)[np.array(transcript.queries, dtype=int)]
-    bound = smooth(_by_distance(plan, answered, largest, release), release.beta)
+    largest = compared_numbers(votes, transcript)[np.array(transcript.queries, dtype=int)]
+    bound = smooth_bound(_by_distance(plan, answered, largest, release), release.beta)
     noise = float(normal_noise(SystemStream(), 1)[0])
-    return Sanitised(rounded(released(total, bound, release, noise)), release_cost(release), release.order, release.failure)
+    return Sanitised(round_up(released_cost(total, bound, release, noise)), release_cost(release), release.order, release.failure)
 
 
-def rounded(value: float) -> float:
+def round_up(value: float) -> float:
     """Round up to six digits: the last ones of a noisy number in floating point tell of what it was made of (Mironov 2012)."""
     context = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
     return float(context.create_decimal(value))

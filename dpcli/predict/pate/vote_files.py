@@ -16,7 +16,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.predict.pate.pate_plan import Pate, ending
 from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import TRANSCRIPT
-from dpcli.predict.vote_counts import MOST, VoteCounts, counted, vote_counts
+from dpcli.predict.vote_counts import MOST, VoteCounts, counts_of_labels, vote_counts
 from dpcli.sessions.charged import session_there
 from dpcli.sessions.folder import replaced
 from dpcli.train.tasks.user_code import relative_to_file
@@ -31,7 +31,7 @@ def votes_of(pate: Pate, path: str) -> VoteCounts:
     """Return the votes in the file that [pate] of the file at `path` names. Raises InputError where there are none."""
     assert pate.votes is not None
     place = relative_to_file(pate.votes, path)
-    judge = vote_counts if pate.vote_rows == "counts" else counted
+    judge = vote_counts if pate.vote_rows == "counts" else counts_of_labels
     return judge(table_of(place), pate.teachers, pate.labels, escaped_path(place))
 
 
@@ -70,7 +70,7 @@ def _csv(place: str, shown: str) -> Any:
     try:
         with open(place, encoding="utf-8-sig") as file, warnings.catch_warnings():
             warnings.simplefilter("error")
-            names = not any(map(_number, file.readline().split(",")))
+            names = not any(map(_is_number, file.readline().split(",")))
             rows = sum(1 for _ in file) + (not names)
             file.seek(0)
             table = np.loadtxt(file, delimiter=",", skiprows=int(names), ndmin=2, comments=None)
@@ -83,7 +83,7 @@ def _csv(place: str, shown: str) -> Any:
         raise InputError(f"{shown}: expected rows of numbers with commas between them, all of one length") from None
 
 
-def _number(part: str) -> bool:
+def _is_number(part: str) -> bool:
     """Return whether a text is a number, or empty: no name of a column is."""
     try:
         return not part.strip() or float(part) is not None

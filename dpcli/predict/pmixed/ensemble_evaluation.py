@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import CannotCertify, InputError
@@ -17,21 +18,21 @@ from dpcli.predict.pmixed.ensemble_fit import as_fitted
 from dpcli.predict.pmixed.model_ensemble import PROJECTIONS, Ensemble, Mode, Paper, Sound, probabilities
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 from dpcli.predict.pmixed.private_baseline import by_unit, noise_multiplier, private_bigrams, privately_trained, typical_norm
-from dpcli.predict.pmixed.projection import sampled
+from dpcli.predict.pmixed.projection import sample_models
 from dpcli.predict.pmixed.published_protocol import Published
 from dpcli.predict.pmixed.shard_models import (
     FittedModel,
     PublicSide,
-    cut,
-    members,
+    cut_records,
+    fitted_models,
     private_texts,
     public_side,
-    sharded,
-    taught,
-    tuning,
+    shard_texts,
+    teach_shards,
+    tuning_processes,
 )
 from dpcli.predict.prediction_session import Report
-from dpcli.predict.shard_processes import Apart
+from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.random.streams import Stream, SystemStream
 from dpcli.random.subsets import below
 
@@ -49,10 +50,10 @@ class Perplexity:
     high: float
 
 
-def following(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
+def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
     """Return log-probabilities of the token at each of these places, from those before it: (places, vocabulary)."""
     if isinstance(model, FittedModel):
-        return model.answer(partial(following, record=record, places=places))
+        return model.answer(partial(next_token_rows, record=record, places=places))
     along = getattr(model, "along", None)
     if along is not None:
         rows: Array = np.asarray(along(record[:-1]))
@@ -65,7 +66,7 @@ def losses(model: LanguageModel, records: Records, temperature: float) -> list[A
     losses_of_records = []
     for record in records:
         places = range(1, len(record))
-        rows = probabilities(following(model, record, places), temperature)
+        rows = probabilities(next_token_rows(model, record, places), temperature)
         with np.errstate(divide="ignore"):
             losses_of_records.append(-np.log(rows[np.arange(len(places)), np.array(record[1:])]))
     return losses_of_records
@@ -90,15 +91,15 @@ def ensemble_losses(
         report(number, len(records))
         places = list(range(1, len(record)))
         drawn_at = {
-            rate: [sampled(stream, len(members), rate) for _ in places] for rate in dict.fromkeys(rate for _, rate in modes)
+            rate: [sample_models(stream, len(members), rate) for _ in places] for rate in dict.fromkeys(rate for _, rate in modes)
         }
         taking = [drawn_at[rate] for _, rate in modes]
-        base = probabilities(following(public, record, places), temperature)
+        base = probabilities(next_token_rows(public, record, places), temperature)
         sums = np.zeros((len(modes), len(places)))
         for one, wanted in _by_member(taking).items():
             at_places = sorted(wanted)
             rows = probabilities(
-                on_private("a fitted model", following, members[one], record, [at + 1 for at in at_places]), temperature
+                on_private("a fitted model", next_token_rows, members[one], record, [at + 1 for at in at_places]), temperature
             )
             for at, row in zip(at_places, rows, strict=True):
                 for which in wanted[at]:
@@ -133,7 +134,22 @@ def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
 
 AXES = ("epsilon", "steps", "shards", "rate")
 TOKENS = 2_000
-Measured = tuple[Perplexity, Perplexity]  # a perplexity, and that over the public model's
+
+
+class Measured(NamedTuple):
+    """The perplexity of a model. relative: over the public model's, of the same resamples."""
+
+    perplexity: Perplexity
+    relative: Perplexity
+
+
+class EnsembleWay(NamedTuple):
+    """A way of mixing the fitted models. epsilon: None where there is no guarantee."""
+
+    name: str
+    kind: str
+    epsilon: float | None
+    mode: Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,24 +221,23 @@ def evaluate(
     epsilon, delta = plan.account.upper, plan.account.delta
     assert delta is not None
     side = public_side(plan.pmixed, plan.path) if models is None else models.side
-    with tuning(plan, side) as apart:
-        fitted = _members(plan, side, apart) if models is None else models.members
-        records = _test(plan, side, tokens)
+    with tuning_processes(plan, side) as processes:
+        fitted = _fit_anew(plan, side, processes) if models is None else models.members
+        records = _test_records(plan, side, tokens)
         known = losses(side.model, records, plan.pmixed.temperature)
-        setup = EvaluationSetup(plan, side, apart, records, known, stream or SystemStream(), epsilon, delta, report)
+        setup = EvaluationSetup(plan, side, processes, records, known, stream or SystemStream(), epsilon, delta, report)
         return setup.evaluation(fitted, axis, values)
 
 
-def _members(plan: PmixedPlan, side: PublicSide, apart: Apart) -> tuple[LanguageModel, ...]:
-    learnt = dict(taught(apart, enumerate(cut(apart, sharded(plan, private_texts(plan))))))
-    return members(plan, side, [learnt[shard] for shard in range(len(learnt))])
+def _fit_anew(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
+    learnt = dict(teach_shards(processes, enumerate(cut_records(processes, shard_texts(plan, private_texts(plan))))))
+    return fitted_models(plan, side, [learnt[shard] for shard in range(len(learnt))])
 
 
-def _test(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
+def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
     """Return the records of the test text, up to `tokens`; the first token of a record is not measured."""
     assert plan.pmixed.test is not None
     records = side.records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
-    side.require_known(records)
     tested: list[tuple[int, ...]] = []
     for record in records:
         left = tokens - sum(len(one) - 1 for one in tested)
@@ -239,7 +254,7 @@ class EvaluationSetup:
 
     plan: PmixedPlan
     side: PublicSide
-    apart: Apart
+    processes: ShardProcesses
     records: tuple[tuple[int, ...], ...]
     known: list[Array]
     stream: Stream
@@ -249,26 +264,32 @@ class EvaluationSetup:
 
     def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
         """Measure all ways and points, those of the fitted models in one pass over the text."""
-        claims = self.claims()
-        cases = [] if axis is None else [self.case(*_varied(self.plan, axis, value), value) for value in values]
+        ensembles_of_file = self.ensemble_ways()
+        cases = [] if axis is None else [self.case(*_varied_plan(self.plan, axis, value), value) for value in values]
         shared = [] if axis == "shards" else cases
-        modes = [*((mode, self.plan.spec.model_rate) for *_, mode in claims), *(mode for case in shared for mode in case.modes)]
+        modes = [(way.mode, self.plan.spec.model_rate) for way in ensembles_of_file] + [
+            mode for case in shared for mode in case.modes
+        ]
         measured = iter(self.ensembles(fitted, modes))
-        ensembles = [Way(name, kind, spent, *next(measured)) for name, kind, spent, _ in claims]
+        ensembles = [Way(way.name, way.kind, way.epsilon, *next(measured)) for way in ensembles_of_file]
         points = tuple(self.point(case, measured if shared else None) for case in cases)
         tokens = sum(len(record) - 1 for record in self.records)
         return Evaluation(self.plan, self.epsilon, self.delta, tokens, tuple(self.ways(ensembles)), axis, points)
 
-    def claims(self) -> list[tuple[str, str, float | None, Mode]]:
-        """Return the ways of an ensemble: name, kind, epsilon and mode; the file's own first."""
+    def ensemble_ways(self) -> list[EnsembleWay]:
+        """Return the ways of an ensemble, the file's own first."""
         names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
-        sound = [(f"PMixED, {name}", "sound", self.epsilon, Sound(self.plan.spec.radius, PROJECTIONS[name])) for name in names]
+        radius = self.plan.spec.radius
+        ways = [EnsembleWay(f"PMixED, {name}", "sound", self.epsilon, Sound(radius, PROJECTIONS[name])) for name in names]
         published = _published(self.plan, self.epsilon, self.delta)
-        return [*sound, *([] if published is None else [("published protocol (no guarantee)", "paper", None, published)])]
+        if published is not None:
+            ways.append(EnsembleWay("published protocol (no guarantee)", "paper", None, published))
+        return ways
 
     def measured(self, per_record: Sequence[Array]) -> Measured:
         pairs = zip(per_record, self.known, strict=True)
-        return perplexity(per_record, self.stream), perplexity([own - public for own, public in pairs], self.stream)
+        relative = [own - public for own, public in pairs]
+        return Measured(perplexity(per_record, self.stream), perplexity(relative, self.stream))
 
     def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]]) -> list[Measured]:
         """Measure each mode at its rate; all in one pass over the text."""
@@ -289,8 +310,8 @@ class EvaluationSetup:
         if private is not None:
             name = "one model, noisy counts" if isinstance(self.side.model, NGram) else "one model, DP-SGD"
             yield Way(name, "dp", self.epsilon, *of(private))
-        ((_, everything),) = taught(self.apart, enumerate(cut(self.apart, [texts.texts])))
-        (model,) = members(self.plan, self.side, [everything])
+        ((_, everything),) = teach_shards(self.processes, enumerate(cut_records(self.processes, [texts.texts])))
+        (model,) = fitted_models(self.plan, self.side, [everything])
         yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(model))
 
     def alone(self, texts: OwnedTexts) -> LanguageModel | None:
@@ -310,7 +331,7 @@ class EvaluationSetup:
             return None
         per_unit = math.ceil(each) if plan.pmixed.units is not None else 1
         learnt = privately_trained(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
-        (private,) = members(plan, self.side, [learnt])
+        (private,) = fitted_models(plan, self.side, [learnt])
         return private
 
     def case(self, plan: PmixedPlan, epsilon: float, value: float) -> AblationCase:
@@ -323,8 +344,8 @@ class EvaluationSetup:
     def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
         """Return one point. measured: the perplexities of all cases' modes in order; None where the case has models of its own."""
         if measured is None:
-            measured = iter(self.ensembles(_members(case.plan, self.side, self.apart), case.modes))
-        figures = [next(measured)[0] for _ in case.modes]
+            measured = iter(self.ensembles(_fit_anew(case.plan, self.side, self.processes), case.modes))
+        figures = [next(measured).perplexity for _ in case.modes]
         return AblationPoint(case.value, case.radius, figures[0], figures[1] if len(figures) > 1 else None)
 
 
@@ -350,7 +371,7 @@ def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
     return Paper(published)
 
 
-def _varied(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan, float]:
+def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan, float]:
     """Return the plan with another value, and the epsilon to meet."""
     assert plan.account is not None
     if axis == "epsilon":

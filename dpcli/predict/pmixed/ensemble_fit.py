@@ -15,7 +15,15 @@ from dpcli.analysis.budget_verdict import OVER
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import CannotCertify, Denied, InputError
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
-from dpcli.predict.pmixed.shard_models import cut, private_texts, public_side, rehearsed, sharded, taught, tuning
+from dpcli.predict.pmixed.shard_models import (
+    cut_records,
+    private_texts,
+    public_side,
+    rehearse,
+    shard_texts,
+    teach_shards,
+    tuning_processes,
+)
 from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
 from dpcli.sessions.charged import commit, session_there
 from dpcli.sessions.folder import exclusive, replaced
@@ -72,7 +80,7 @@ def fit(
     with exclusive(plan.folder, 0o700):  # the size of a model tells how much its shard holds
         side = public_side(plan.pmixed, plan.path)
         side.require_usable()
-        shards = sharded(plan, private_texts(plan))
+        shards = shard_texts(plan, private_texts(plan))
         inputs = {"private texts": fingerprint({"shards": shards}), "public model": side.content}
         if os.path.exists(os.path.join(plan.folder, FITTED)):
             raise InputError(
@@ -80,15 +88,15 @@ def fit(
                 "state another pmixed.output, or remove the folder"
             )
         files = [model_file(plan.folder, shard) for shard in range(len(shards))]
-        with tuning(plan, side) as apart:
-            records = cut(apart, shards)  # fails before anything is charged
-            rehearsed(apart)
+        with tuning_processes(plan, side) as processes:
+            records = cut_records(processes, shards)  # fails before anything is charged
+            rehearse(processes)
             place = plan.pmixed.queries
             session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], place)
             made = sum(os.path.exists(file) for file in files)
             left = [(shard, own) for shard, own in enumerate(records) if not os.path.exists(files[shard])]
             report(made, len(shards))
-            for done, (shard, content) in enumerate(taught(apart, left), made + 1):
+            for done, (shard, content) in enumerate(teach_shards(processes, left), made + 1):
                 replaced(files[shard], content, 0o600)
                 report(done, len(shards))
         commit(session, ledger)
@@ -97,7 +105,7 @@ def fit(
     return FitOutcome(plan, ended, plan.folder, made)
 
 
-def fitted(plan: PmixedPlan) -> Fit:
+def read_fit(plan: PmixedPlan) -> Fit:
     """Return the fit in a plan's folder. Raises InputError where there is none, or that of another file."""
     kept = _read(plan.folder)
     if kept is None:
@@ -116,7 +124,7 @@ def as_fitted(plan: PmixedPlan) -> PmixedPlan:
     return plan if kept is None else as_begun(plan, kept.session.window, kept.session.rows)
 
 
-def learnt(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
+def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
     """Return what the model of a shard has learnt. Raises InputError where the file is not what was fitted."""
     path = model_file(plan.folder, shard)
     try:

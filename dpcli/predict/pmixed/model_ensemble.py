@@ -15,19 +15,19 @@ from dpcli.predict.models.model_answers import (
     LanguageModel,
     Tokens,
     Vocabulary,
+    default_on_error,
     next_token,
     private_rows,
     require_same_content,
-    spoken,
-    tokens,
-    unless_it_fails,
+    text_of_tokens,
+    token_ids,
 )
 from dpcli.predict.models.model_loading import require_fits
-from dpcli.predict.pmixed.ensemble_fit import FITTED, Fit, fitted, learnt
+from dpcli.predict.pmixed.ensemble_fit import FITTED, Fit, read_fit, read_model
 from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
-from dpcli.predict.pmixed.projection import Projection, ball, clip, drawn, mix, multiples, sampled, whole_ball
+from dpcli.predict.pmixed.projection import Projection, ball, clip, draw_token, mix, multiples, multiples_ball, sample_models
 from dpcli.predict.pmixed.published_protocol import Published, renyi_ball
-from dpcli.predict.pmixed.shard_models import PublicSide, begun, members, public_side
+from dpcli.predict.pmixed.shard_models import PublicSide, fitted_models, public_side, start_answer
 from dpcli.predict.query_counts import QueryBudget
 from dpcli.random.streams import Stream, SystemStream
 
@@ -58,7 +58,7 @@ class Sound:
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
         around = ball(public, self.radius)
-        bounds = whole_ball(around)
+        bounds = multiples_ball(around)
         if not private:
             return bounds.public.astype(np.int64), 1
         return sum((bounds.rounded(self.projection(around, one)) for one in private), np.zeros(len(public), np.int64)), len(private)
@@ -126,11 +126,11 @@ class Ensemble:
     def token(self, context: Tokens, stream: Stream) -> int:
         """Draw one token after a context: which models take part, and which token of their average it is."""
         heat = self.plan.pmixed.temperature
-        chosen = sampled(stream, len(self.members), self.plan.spec.model_rate)
+        chosen = sample_models(stream, len(self.members), self.plan.spec.model_rate)
         public = probabilities(next_token(self.public, context, PUBLIC), heat)
         private = [probabilities(row, heat) for row in self._private(chosen, context)]
         total, count = self.mode.total(public, private)
-        return drawn(total, count, stream)
+        return draw_token(total, count, stream)
 
     def _private(self, chosen: Sequence[int], context: Tokens) -> list[Array]:
         """Return rows of private models: NaN, which counts as the public one, where one fails, as an error would tell of the private data.
@@ -139,17 +139,17 @@ class Ensemble:
         """
         models = [self.members[place] for place in chosen]
         words = self.public.vocabulary
-        together = getattr(self.public, "together", None)
-        if together is not None and self.plan.spec.change == "replace-shard":
-            rows: Array | None = unless_it_fails(lambda: together(models, context), None)
+        joint_next_token = getattr(self.public, "joint_next_token", None)
+        if joint_next_token is not None and self.plan.spec.change == "replace-shard":
+            rows: Array | None = default_on_error(lambda: joint_next_token(models, context), None)
             if rows is not None and rows.shape == (len(models), words):
                 return [row if np.isfinite(row.max()) else np.full(words, np.nan) for row in rows]
-        begun_at_once = [begun(model, context) for model in models]
-        return [private_rows(model, [context], words)[0] for model in begun_at_once]
+        answering = [start_answer(model, context) for model in models]  # all processes at once
+        return [private_rows(model, [context], words)[0] for model in answering]
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class EnsembleAnswer:
     """An answer. text: as far as it came. tokens: how many. why: what ended it. taken: tokens granted up to now, of `total`."""
 
     prompt: str
@@ -163,11 +163,11 @@ class Answered:
 
 def ensemble(plan: PmixedPlan) -> Ensemble:
     """Return the fitted models of a plan. Raises InputError where there are none, or they are another file's or vocabulary's."""
-    fit, side = fitted(plan), public_side(plan.pmixed, plan.path)
+    fit, side = read_fit(plan), public_side(plan.pmixed, plan.path)
     require_same_content(fit.public, side.content)
     if len(fit.models) != plan.spec.shards:
         raise InputError(f"{plan.folder}: expected {plan.spec.shards} fitted models, found {len(fit.models)}")
-    return Ensemble(plan, fit, side, members(plan, side, [learnt(plan, fit, shard) for shard in range(len(fit.models))]))
+    return Ensemble(plan, fit, side, fitted_models(plan, side, [read_model(plan, fit, shard) for shard in range(len(fit.models))]))
 
 
 def members_of(plan: PmixedPlan) -> Ensemble | None:
@@ -175,13 +175,13 @@ def members_of(plan: PmixedPlan) -> Ensemble | None:
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 
 
-def answered(models: Ensemble, queries: QueryBudget, prompt: str, most: int, stream: Stream | None = None) -> Answered:
+def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int, stream: Stream | None = None) -> EnsembleAnswer:
     """Return text after a prompt: at most `most` tokens, up to the token that closes a text.
 
     Raises:
         InputError: a prompt that is too long, or no text of the vocabulary. LedgerError: the count cannot be written: no token is drawn.
     """
-    ids = tokens(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
+    ids = token_ids(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
     require_fits(models.public, ids, most)
     answer: list[int] = []
     why, refused = f"{most:,} tokens", None
@@ -193,8 +193,8 @@ def answered(models: Ensemble, queries: QueryBudget, prompt: str, most: int, str
             answer.append(token)
     except Denied as denied:
         why, refused = "no more tokens are paid for", str(denied)
-    text = spoken(models.vocabulary, answer, "the tokenizer")
-    return Answered(prompt, text, len(answer), why, queries.taken(), queries.total, refused)
+    text = text_of_tokens(models.vocabulary, answer, "the tokenizer")
+    return EnsembleAnswer(prompt, text, len(answer), why, queries.taken(), queries.total, refused)
 
 
 def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], most: int, stream: Stream) -> Iterator[int]:

@@ -54,7 +54,7 @@ def private_bigrams(
             total[pairs] += counts * min(1.0, norm / float(np.linalg.norm(counts)))
     scale = multiplier * norm
     total += normals(len(total), stream)(len(total)) * scale
-    return _table(np.where(total > THRESHOLD * scale, total, 0.0), vocabulary)
+    return _bigram_table(np.where(total > THRESHOLD * scale, total, 0.0), vocabulary)
 
 
 def unit_counts(records: Sequence[Sequence[int]], vocabulary: int) -> tuple[Ids, Array]:
@@ -78,7 +78,7 @@ def by_unit(texts: Sequence[str], units: Sequence[str | int]) -> Mapping[str | i
     return grouped
 
 
-def _table(total: Array, vocabulary: int) -> NGramCounts:
+def _bigram_table(total: Array, vocabulary: int) -> NGramCounts:
     pairs = np.flatnonzero(total)
     contexts, first = np.unique(pairs // vocabulary, return_index=True)
     return NGramCounts(1, vocabulary, contexts, np.append(first, len(pairs)), pairs % vocabulary, total[pairs])
@@ -103,13 +103,13 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
     from dpcli.train.run.training_run import train
 
     with tempfile.TemporaryDirectory() as folder:
-        train(plan_of(plan.path, _file(plan, count, per_unit, epsilon, delta, folder).encode()).on_rows(plan.rows))
+        train(plan_of(plan.path, _training_file(plan, count, per_unit, epsilon, delta, folder).encode()).on_rows(plan.rows))
         weights = load_file(os.path.join(folder, ADAPTER))
     named = {name.replace(".lora_A.weight", ".lora_A.default.weight"): value for name, value in weights.items()}
     return save({name.replace(".lora_B.weight", ".lora_B.default.weight"): value for name, value in named.items()})
 
 
-def _file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float, folder: str) -> str:
+def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float, folder: str) -> str:
     """Return a file for dpcli train, over the same texts and adapter."""
     settings, privacy = plan.pmixed, plan.pipeline.privacy
     assert settings.lora is not None
@@ -136,20 +136,20 @@ def _file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: fl
     return "\n".join(
         [
             "format = 1",
-            *_section("privacy", protected),
-            *_section("budget", {"epsilon": epsilon}),
+            *_toml_section("privacy", protected),
+            *_toml_section("budget", {"epsilon": epsilon}),
             "[[mechanism]]",
             'name = "steps"',
             'type = "gaussian"',
             'noise_multiplier = "calibrate"',
             f"steps = {STEPS}",
             f'sampling = {{ scheme = "poisson", batch_size = {max(1, size // BATCHES)} }}',
-            *_section("train", {name: value for name, value in trained.items() if value is not None}),
+            *_toml_section("train", {name: value for name, value in trained.items() if value is not None}),
             f"lora = {{ rank = {lora['rank']}, alpha = {lora['alpha']!r}{targets} }}",
             f"clipping = {{ norm = {NORM} }}",
         ]
     )
 
 
-def _section(name: str, keys: Mapping[str, object]) -> list[str]:
+def _toml_section(name: str, keys: Mapping[str, object]) -> list[str]:
     return [f"[{name}]", *(f"{key} = {json_text(value)}" for key, value in keys.items())]

@@ -98,7 +98,7 @@ def clip(ball: Ball, private: Array) -> Array:
         np.clip(clipped, ball.low, ball.high, out=clipped)
         return float(np.dot(ball.public, clipped))
 
-    if not _solved(total):
+    if not _find_scale(total):
         possible = clipped >= ball.high
         reached = float(ball.public[possible].sum())
         level = (1.0 - ball.high * reached) / float(ball.public[~possible].sum())
@@ -129,7 +129,7 @@ class _Total(Protocol):
     def __call__(self, scale: float) -> float: ...
 
 
-def _solved(total: _Total) -> bool:
+def _find_scale(total: _Total) -> bool:
     """Leave `total` at a scale at which it is 1 within CLOSE, or as near as its rounding lets it be; return False where it stays below.
 
     It rises with the scale, from e^-radius on. Secants in logarithms, kept in a bracket.
@@ -205,7 +205,7 @@ class WholeBall:
         near[order] += np.sign(left) * np.clip(abs(left) - before, 0.0, room[order])
 
 
-def whole_ball(ball: Ball) -> WholeBall:
+def multiples_ball(ball: Ball) -> WholeBall:
     """Return the public model's multiples, and the bounds that its ball puts on others. A token below 2^-51 has none."""
     public = np.floor(ball.public * ONE)
     public[int(np.argmax(public))] += ONE - int(public.sum())
@@ -219,7 +219,7 @@ def multiples(probabilities: Array) -> Multiples:
     return near
 
 
-def drawn(total: Multiples, count: int, stream: Stream) -> int:
+def draw_token(total: Multiples, count: int, stream: Stream) -> int:
     """Draw a token, with probability its share of the sum of `count` models' multiples: exactly."""
     reached = np.cumsum(total)
     if int(reached[-1]) != count * ONE:
@@ -227,15 +227,15 @@ def drawn(total: Multiples, count: int, stream: Stream) -> int:
     return int(np.searchsorted(reached, below(stream, count * ONE, 1)[0], side="right"))
 
 
-def sampled(stream: Stream, count: int, rate: float) -> list[int]:
+def sample_models(stream: Stream, count: int, rate: float) -> list[int]:
     """Draw the models that take part: each with probability `rate`, exactly the number that the file states, independently."""
     exact = Fraction(rate) * WORD
     first = int(exact)
     words = stream.words(count).tolist()
-    return [place for place, word in enumerate(words) if word < first or (word == first and _happens(stream, exact - first))]
+    return [place for place, word in enumerate(words) if word < first or (word == first and _bernoulli(stream, exact - first))]
 
 
-def _happens(stream: Stream, rate: Fraction) -> bool:
+def _bernoulli(stream: Stream, rate: Fraction) -> bool:
     """Return True with this probability, below 1: a binary fraction is compared with it, a word at a time."""
     while rate > 0:
         rate *= WORD

@@ -106,7 +106,7 @@ class RenyiBall:
     inverse: Array
     order: float
     radius: float
-    everywhere: bool  # whether no public probability is 0
+    full_support: bool  # no public probability is 0
 
     def share(self, private: Array) -> float:
         """Return the largest share of a model, between 0 and 1; 0 for what is no probabilities."""
@@ -148,7 +148,7 @@ class RenyiBall:
             else:
                 np.power(scratch, power, out=scratch)
                 np.multiply(self.public, scratch, out=scratch)
-        total = float(scratch.sum() if self.everywhere else scratch.sum(where=self.public > 0.0))
+        total = float(scratch.sum() if self.full_support else scratch.sum(where=self.public > 0.0))
         return math.log(total) / (self.order - 1.0) if total > 0.0 else -math.inf
 
 

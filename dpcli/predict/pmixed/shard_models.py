@@ -25,13 +25,12 @@ from dpcli.predict.models.model_answers import (
     on_private,
     require_ids,
     require_same_content,
-    require_spoken,
 )
-from dpcli.predict.models.model_loading import PretrainedVocabulary, language_model, require_same_vocabulary, size_of, vocabulary_of
+from dpcli.predict.models.model_loading import language_model, require_same_vocabulary, require_token_texts, size_of, vocabulary_of
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
 from dpcli.predict.pmixed.pmixed_plan import COUNTING, Pmixed, PmixedPlan
-from dpcli.predict.shard_processes import Apart, Staying, cores
+from dpcli.predict.shard_processes import ResidentProcess, ShardProcesses, cores
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.predict.warmed_process import Preparation
 
@@ -56,21 +55,24 @@ class PublicSide:
     content: str
 
     def records(self, texts: Sequence[str]) -> Records:
-        """Return each text with the token that closes it, in pieces of at most `length` tokens."""
-        return records_of(self.vocabulary, texts, self.length)
+        """Return each text with the token that closes it, in pieces of at most `length` tokens.
+
+        Raises InputError where the tokenizer has tokens that the model does not know.
+        """
+        records = records_of(self.vocabulary, texts, self.length)
+        require_ids((token for record in records for token in record), self.model.vocabulary)
+        return records
 
     def private_records(self, texts: Sequence[str]) -> Records:
-        """Return the same of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
+        """Return the records of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
         return cast(Records, on_private("the tokenizer", self.records, texts))
 
     def require_usable(self) -> None:
         """Raise InputError where the public model fails, or may draw tokens that its vocabulary has no text for."""
-        row = next_token(self.model, ANY, PUBLIC)
-        if not isinstance(self.vocabulary, PretrainedVocabulary):  # which has a text, if an empty one, for any token
-            require_spoken(self.vocabulary, row, "pmixed.tokenizer")
+        require_token_texts(self.vocabulary, next_token(self.model, ANY, PUBLIC), "pmixed.tokenizer")
 
     def taught(self, records: Records) -> bytes:
-        """Return what a model learns from private records, in a process of their own, as the public model may learn with it.
+        """Return what a model learns from private records, called in a process of its own, as the public model may change with it.
 
         Raises InputError where it fails, without its words.
         """
@@ -80,24 +82,14 @@ class PublicSide:
         return learnt
 
     def tuned(self, learnt: bytes) -> LanguageModel:
-        """Return the model that has learnt that. Raises InputError, without its words, where it fails, and where it has other tokens."""
+        """Return the fitted model. Raises InputError, without its words, where it fails, and where it has other tokens."""
         model = cast(LanguageModel, on_private(TUNED, self.model.tuned, learnt))
         on_private(TUNED, require_same_vocabulary, self.model, model, TUNED)
         return model
 
-    def known_records(self, texts: Sequence[str]) -> Records:
-        """Return the records of private texts. Raises InputError where the tokenizer fails, or has tokens that the model does not know."""
-        records = self.private_records(texts)
-        self.require_known(records)
-        return records
-
     def rehearse(self) -> None:
         """Raise InputError where a model that has learnt nothing, as of an empty shard, fails or has other tokens."""
         self.tuned(self.taught([]))
-
-    def require_known(self, records: Records) -> None:
-        """Raise InputError where the tokenizer has tokens that the model does not know."""
-        require_ids((token for record in records for token in record), self.model.vocabulary)
 
 
 def records_of(vocabulary: Vocabulary, texts: Sequence[str], length: int) -> Records:
@@ -146,7 +138,7 @@ def private_texts(plan: PmixedPlan) -> OwnedTexts:
     return owned_texts(TextSource(table.data, plan.path, "pmixed.data", table.text, table.units, table.record, plan.rows))
 
 
-def sharded(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
+def shard_texts(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
     """Return the texts of each shard, in order.
 
     Which shard a text is in depends on its unit alone, so that one change reaches one shard. Without units: under replace-one on its place,
@@ -176,7 +168,7 @@ def _by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class ShardTuning:
-    """The public side, built in the process that others are forked from; their work is a method of it."""
+    """The work on shards: a method of the public side, which is built once, in the process that others are forked from."""
 
     table: Pmixed
     path: str
@@ -189,30 +181,30 @@ class ShardTuning:
 
 
 @contextmanager
-def tuning(plan: PmixedPlan, side: PublicSide) -> Iterator[Apart]:
+def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProcesses]:
     """Start the processes in which models learn.
 
     side: what is public, by which nothing private is asked. Raises InputError where the public model is another one when it is built again.
     """
-    with Apart(ShardTuning(plan.pmixed, plan.path), TUNING_GONE, threads=cores()) as apart:
-        require_same_content(side.content, apart.content)
-        yield apart
+    with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_GONE, threads=cores()) as processes:
+        require_same_content(side.content, processes.content)
+        yield processes
 
 
-def cut(apart: Apart, shards: Sequence[Sequence[str]]) -> list[Records]:
-    """Return the records of each shard. Raises InputError as `PublicSide.known_records` does."""
-    records = dict(apart.each((shard, methodcaller("known_records", texts)) for shard, texts in enumerate(shards)))
+def cut_records(processes: ShardProcesses, shards: Sequence[Sequence[str]]) -> list[Records]:
+    """Return the records of each shard. Raises InputError as `PublicSide.private_records` does."""
+    records = dict(processes.results((shard, methodcaller("private_records", texts)) for shard, texts in enumerate(shards)))
     return [records[shard] for shard in range(len(shards))]
 
 
-def rehearsed(apart: Apart) -> None:
+def rehearse(processes: ShardProcesses) -> None:
     """Raise InputError as `PublicSide.rehearse` does."""
-    list(apart.each([(0, methodcaller("rehearse"))]))
+    list(processes.results([(0, methodcaller("rehearse"))]))
 
 
-def taught(apart: Apart, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
+def teach_shards(processes: ShardProcesses, records: Iterable[tuple[int, Records]]) -> Iterator[tuple[int, bytes]]:
     """Yield the number of each shard, and what a model learns from its records alone."""
-    return apart.each((shard, methodcaller("taught", own)) for shard, own in records)
+    return processes.results((shard, methodcaller("taught", own)) for shard, own in records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +213,7 @@ class FittedModel:
 
     vocabulary: int
     context: int
-    process: Staying
+    process: ResidentProcess
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         return self.answer(partial(_next_token, contexts=contexts))
@@ -233,12 +225,12 @@ class FittedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
-    """A model that was asked about one context, whose answer is waited for when that is needed."""
+class PendingAnswer:
+    """A model that computes its answer about one context in another process. begun: False where that process is gone."""
 
     vocabulary: int
     context: int
-    process: Staying
+    process: ResidentProcess
     begun: bool
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
@@ -247,19 +239,19 @@ class Answering:
         return np.asarray(self.process.answer())
 
 
-def begun(model: LanguageModel, context: Tokens) -> LanguageModel:
-    """Return the model, to be asked about this context alone, and only once: one in a process of its own begins at once."""
+def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
+    """Return the model for one answer about this context, which a model in a process of its own begins to compute."""
     if not isinstance(model, FittedModel):
         return model
     try:
         model.process.ask(partial(_next_token, contexts=[context]))
     except InputError:
-        return Answering(model.vocabulary, model.context, model.process, False)
-    return Answering(model.vocabulary, model.context, model.process, True)
+        return PendingAnswer(model.vocabulary, model.context, model.process, False)
+    return PendingAnswer(model.vocabulary, model.context, model.process, True)
 
 
-def members(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
-    """Return a model for each that has learnt that.
+def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
+    """Return the fitted model of each shard, by what it has learnt.
 
     Those of dpcli itself and of transformers, without code of the user's, answer in this process: they keep nothing of what they are asked,
     and an adapter is put in place whole for each answer.
@@ -268,11 +260,12 @@ def members(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tupl
     """
     if ":" not in plan.pmixed.model:
         return tuple(map(side.tuned, learnt))
-    apart = Apart(ShardTuning(plan.pmixed, plan.path), GONE)
-    require_same_content(side.content, apart.content)
+    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), GONE)
+    require_same_content(side.content, processes.content)
     model = side.model
     return tuple(
-        FittedModel(model.vocabulary, model.context, one) for one in apart.staying(methodcaller("tuned", one) for one in learnt)
+        FittedModel(model.vocabulary, model.context, one)
+        for one in processes.residents(methodcaller("tuned", one) for one in learnt)
     )
 
 

@@ -89,19 +89,19 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
     return solution
 
 
-def _ways(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
+def _priced_pipelines(plan: PmixedPlan) -> Iterator[tuple[Change, str, Pipeline]]:
     for change in get_args(Change):
         for accountant in ACCOUNTANTS:
             yield change, accountant, plan.with_entry(replace(plan.entry, spec=replace(plan.spec, change=change))).pipeline
 
 
 def _priced(plan: PmixedPlan, delta: float) -> Iterator[ChangeCost]:
-    for change, accountant, pipeline in _ways(plan):
+    for change, accountant, pipeline in _priced_pipelines(plan):
         yield ChangeCost(change, accountant, account(pipeline, [accountant], delta).upper, change == plan.spec.change)
 
 
 def _solved(plan: PmixedPlan, solve: Solvable, target: float, delta: float) -> Iterator[ChangeCost]:
-    for change, accountant, pipeline in _ways(plan):
+    for change, accountant, pipeline in _priced_pipelines(plan):
         stated = change == plan.spec.change
         try:
             solution = calibrate(pipeline, target, delta, solve, ((plan.entry.name, solve),), [accountant])

@@ -31,13 +31,13 @@ from dpcli.predict.prompt.prompt_teachers import (
     Labeller,
     Shape,
     Student,
-    fitted,
-    labelled,
+    best_student,
+    labelled_texts,
     labeller_of,
     prompt_teachers,
+    prompt_that_fits,
     shape_of,
-    student,
-    teachers,
+    teacher_demonstrations,
 )
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import Stream, SystemStream
@@ -100,13 +100,13 @@ def vote_and_teach(
     _require_fitting(labeller, shape, texts, f"{path}: prompt.queries")
     _require_fitting(labeller, shape, [text for text, _ in public], f"{path}: prompt.public")
     with exclusive(plan.folder):
-        private = labelled(prompt.data, prompt, path, "data", prompt.units, plan.rows)
+        private = labelled_texts(prompt.data, prompt, path, "data", prompt.units, plan.rows)
         inputs = {"private texts": private.digest, "labeller": labeller.content}
         kept = os.path.join(plan.folder, TRANSCRIPT)
         counts = [AnswerCount(plan.queries, "queries")]
         if plan.answers is not None:
             counts.append(AnswerCount(plan.answers, name="answers"))
-        with prompt_teachers(plan, labeller, teachers(private, prompt, plan.pipeline.privacy.adjacency)) as votes:
+        with prompt_teachers(plan, labeller, teacher_demonstrations(private, prompt, plan.pipeline.privacy.adjacency)) as votes:
             session, (budget, *answers) = begin_session(
                 plan, "prompt", ledger, resume, moved, inputs, counts, prompt.count, released=kept
             )
@@ -114,9 +114,9 @@ def vote_and_teach(
             require_count_of(kept, transcript.last, budget)
             voting = VotingSession(plan.aggregator, budget, next(iter(answers), None), transcript, stream or SystemStream())
             rows = votes.in_parts(texts, lambda text: transcript.known(text) is not None)
-            released = list(_released(voting, rows, texts, report))
-        outcome = _taught(plan, session, budget.taken(), len(texts), released, labeller, public)
-        _leave(outcome, released)
+            released = list(_released_labels(voting, rows, texts, report))
+        outcome = _outcome(plan, session, budget.taken(), len(texts), released, labeller, public)
+        _write_outputs(outcome, released)
         commit(session, ledger)
     return outcome
 
@@ -124,7 +124,7 @@ def vote_and_teach(
 def _public(plan: PromptPlan) -> list[Demonstration]:
     if plan.prompt.public is None:
         return []
-    public = labelled(plan.prompt.public, plan.prompt, plan.path, "public")
+    public = labelled_texts(plan.prompt.public, plan.prompt, plan.path, "public")
     return list(zip(public.texts, public.labels, strict=True))
 
 
@@ -138,10 +138,10 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
             )
 
 
-def _released(
+def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield each text with its label, up to where no more may be asked."""
+    """Yield each text with its released label, None where the votes did not agree, until no more may be asked."""
     for number, text in enumerate(texts):
         try:
             answer = voting.ask(text, lambda text=text: votes(text))  # type: ignore[misc]
@@ -151,7 +151,7 @@ def _released(
         report(number + 1, len(texts))
 
 
-def _taught(
+def _outcome(
     plan: PromptPlan,
     session: Session,
     queries: int,
@@ -162,28 +162,30 @@ def _taught(
 ) -> PromptOutcome:
     prompt, shape = plan.prompt, shape_of(plan.prompt)
     answered = [(text, label) for text, label in released if label is not None]
-    chosen = student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
+    chosen = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
 
     def accuracy(shown: tuple[Demonstration, ...]) -> float:
         """Return the share of right labels; a text that does not fit behind the demonstrations is asked about with fewer of them."""
-        return sum(labeller.label(fitted(shape, shown, text, labeller.fits)) == label for text, label in public) / len(public)
+        return sum(labeller.label(prompt_that_fits(shape, shown, text, labeller.fits)) == label for text, label in public) / len(
+            public
+        )
 
     return PromptOutcome(
-        plan,
-        plan.folder,
-        session.run,
-        session.charged,
-        queries,
-        texts,
-        len(answered),
-        texts - len(released),
-        chosen,
-        shape.prompt(chosen.demonstrations, "{text}"),
-        (accuracy(chosen.demonstrations), accuracy(())) if public else None,
+        plan=plan,
+        folder=plan.folder,
+        run=session.run,
+        charged=session.charged,
+        queries=queries,
+        texts=texts,
+        answered=len(answered),
+        waiting=texts - len(released),
+        student=chosen,
+        prompt=shape.prompt(chosen.demonstrations, "{text}"),
+        accuracy=(accuracy(chosen.demonstrations), accuracy(())) if public else None,
     )
 
 
-def _leave(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> None:
+def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> None:
     """Write labels, prompt and statement, each in one piece."""
     from dpcli.predict.documents.prediction_statement import statement
 
@@ -192,10 +194,10 @@ def _leave(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> No
     content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     replaced(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
     replaced(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
-    replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome.plan, disclosed(outcome)).encode())
+    replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome.plan, disclosure_answers(outcome)).encode())
 
 
-def disclosed(outcome: PromptOutcome) -> dict[str, str]:
+def disclosure_answers(outcome: PromptOutcome) -> dict[str, str]:
     """Return answers of the disclosure statement; `done` is its first paragraph."""
     plan = outcome.plan
     return {
@@ -225,7 +227,7 @@ class VoteTranscript:
 
     def __init__(self, path: str, labels: int) -> None:
         self._path = path
-        self._known = dict(_lines(path, labels))
+        self._known = dict(_transcript_lines(path, labels))
 
     @property
     def last(self) -> int:
@@ -233,12 +235,12 @@ class VoteTranscript:
         return max((one.number for one in self._known.values()), default=0)
 
     def known(self, query: str) -> Released | None:
-        return self._known.get(digest(query))
+        return self._known.get(query_digest(query))
 
     def add(self, query: str, released: Released) -> None:
         """Add an answer, durably."""
-        add_line(self._path, {"query": digest(query), "number": released.number, "label": released.label})
-        self._known[digest(query)] = released
+        add_line(self._path, {"query": query_digest(query), "number": released.number, "label": released.label})
+        self._known[query_digest(query)] = released
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,17 +276,21 @@ class VotingSession:
         return released
 
 
-def digest(query: str) -> str:
+def query_digest(query: str) -> str:
     return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
+def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, Released]]:
     for line in whole_lines(path):
         try:
             entry = json.loads(line)
             query, number, label = entry["query"], entry["number"], entry["label"]
+            if type(query) is not str or type(number) is not int:
+                raise TypeError
+            if label is not None and not (type(label) is int and 0 <= label < labels):
+                raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
-            query = None
-        if type(query) is not str or type(number) is not int or not (label is None or (type(label) is int and 0 <= label < labels)):
-            raise InputError(f"{path}: expected the transcript of a session; a line of it is damaged, or the file is another one")
+            raise InputError(
+                f"{path}: expected the transcript of a session; a line of it is damaged, or the file is another one"
+            ) from None
         yield query, Released(number, label)

@@ -22,17 +22,17 @@ from dpcli.predict.models.model_answers import (
     LanguageModel,
     Vocabulary,
     content_of,
+    default_on_error,
     next_token,
     require_same_content,
-    tokens,
-    unless_it_fails,
+    token_ids,
 )
 from dpcli.predict.models.texts import READERS, TextSource, read_columns, require_owners, require_texts
 from dpcli.predict.prompt.prompt_plan import Prompt, PromptPlan
-from dpcli.predict.shard_processes import Apart, cores
+from dpcli.predict.shard_processes import ShardProcesses, cores
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.predict.vote_counts import VoteCounts
-from dpcli.predict.vote_counts import counted as counted_votes
+from dpcli.predict.vote_counts import counts_of_labels as counted_votes
 from dpcli.predict.warmed_process import Preparation
 from dpcli.sessions.priced import fingerprint
 from dpcli.train.tasks.user_code import user
@@ -71,7 +71,7 @@ class ModelLabeller:
         return 1 <= len(self._ids(prompt)) <= self.model.context
 
     def _ids(self, prompt: str) -> list[int]:
-        return tokens(self.vocabulary, prompt, self.model.vocabulary, f"{self.place}: tokenizer")
+        return token_ids(self.vocabulary, prompt, self.model.vocabulary, f"{self.place}: tokenizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class LabelledTexts:
         return fingerprint(asdict(self))
 
 
-def labelled(
+def labelled_texts(
     source: str, prompt: Prompt, path: str, key: str, units: str | None = None, rows: RowWindow | None = None
 ) -> LabelledTexts:
     """Return the labelled texts of a file, or of module:function.
@@ -198,7 +198,7 @@ def shape_of(prompt: Prompt) -> Shape:
     return Shape(prompt.instruction or "", prompt.template, prompt.separator or "\n", prompt.words)
 
 
-def fitted(shape: Shape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
+def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
     """Return the prompt with as many of the demonstrations as fit, the last ones left out.
 
     A private demonstration that is too long must not be refused: the error would tell that it is.
@@ -210,21 +210,21 @@ def fitted(shape: Shape, demonstrations: Sequence[Demonstration], text: str, fit
     return shape.prompt((), text)
 
 
-def in_turn(records: Sequence[Demonstration], labels: int) -> list[Demonstration]:
+def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demonstration]:
     """Return records of all labels in turn, each label's in their order, so that the first few are of as many labels as can be."""
     queues = [[record for record in records if record[1] == label] for label in range(labels)]
     longest = max(map(len, queues), default=0)
     return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
 
 
-def teachers(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
+def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
     """Return the demonstrations of each teacher, from its shard alone; none where that is empty."""
     names = spread_names(private.units, prompt.units is not None, adjacency)
     shards = [
         [(private.texts[place][: prompt.longest], private.labels[place]) for place in shard if private.texts[place].strip()]
         for shard in shards_of(names, prompt.teachers)
     ]
-    return [tuple(in_turn(records, len(prompt.labels))[: prompt.demonstrations]) for records in shards]
+    return [tuple(labels_in_turn(records, len(prompt.labels))[: prompt.demonstrations]) for records in shards]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class Student:
     agreement: float | None
 
 
-def student(
+def best_student(
     answered: Sequence[Demonstration], shape: Shape, labeller: Labeller, candidates: int, size: int, labels: int
 ) -> Student:
     """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt where nothing was answered."""
@@ -260,7 +260,7 @@ def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels
     choices = []
     for number in range(4 * count):
         ordered = sorted(answered, key=lambda one: hashlib.sha256(f"{number} {one[0]}".encode("utf-8", "surrogatepass")).digest())
-        choices.append(tuple(in_turn(ordered, labels)[:size]))
+        choices.append(tuple(labels_in_turn(ordered, labels)[:size]))
     return list(dict.fromkeys(choice for choice in choices if choice))[:count]
 
 
@@ -296,12 +296,12 @@ class Ballot:
         """
 
         def fits(prompt: str) -> bool:
-            return unless_it_fails(lambda: labeller.fits(prompt), False)
+            return default_on_error(lambda: labeller.fits(prompt), False)
 
         labels = []
         for text, alone in zip(self.texts, self.alone, strict=True):
-            prompt = fitted(shape, self.shown, text, fits)
-            labels.append(unless_it_fails(lambda prompt=prompt: labeller.label(prompt), alone))  # type: ignore[misc]
+            prompt = prompt_that_fits(shape, self.shown, text, fits)
+            labels.append(default_on_error(lambda prompt=prompt: labeller.label(prompt), alone))  # type: ignore[misc]
         return labels
 
 
@@ -309,7 +309,7 @@ class Ballot:
 class PromptTeachers:
     """All teachers. labeller: of public texts, in this process."""
 
-    apart: Apart
+    processes: ShardProcesses
     labeller: Labeller
     shape: Shape
     demonstrations: list[tuple[Demonstration, ...]]
@@ -325,7 +325,7 @@ class PromptTeachers:
         """Return the label that each teacher, by its number, gives each text. Raises as `votes` does."""
         alone = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
         return dict(
-            self.apart.each((number, Ballot(shown, tuple(texts), alone)) for number, shown in enumerate(self.demonstrations))
+            self.processes.results((number, Ballot(shown, tuple(texts), alone)) for number, shown in enumerate(self.demonstrations))
         )
 
     def in_parts(self, texts: Sequence[str], known: Callable[[str], bool]) -> Callable[[str], VoteCounts]:
@@ -348,6 +348,6 @@ def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
     """Start the teachers. Raises InputError where the model is another one when it is loaded again."""
-    with Apart(Voting(plan.prompt, plan.path), GONE, threads=cores()) as apart:
-        require_same_content(labeller.content, apart.content)
-        yield PromptTeachers(apart, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))
+    with ShardProcesses(Voting(plan.prompt, plan.path), GONE, threads=cores()) as processes:
+        require_same_content(labeller.content, processes.content)
+        yield PromptTeachers(processes, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))
