@@ -102,13 +102,21 @@ STOPS: dict[str, tuple[Callable[[dpcli.Private], None], str]] = {
     "weights are touched": (touched, "stopped before the first step: the weights"),
     "autocast": (under_autocast, "stopped before the first step"),
     "a hook on the optimizer": (hooked, "stopped before the first step: optimizer: expected no hook"),
-    "accumulated gradients": (with_arguments(gradient_accumulation_steps=2), "stopped before the first step"),
-    "bf16": (with_arguments(bf16=True), "stopped before the first step"),
-    "checkpointed gradients": (with_arguments(gradient_checkpointing=True), "stopped before the first step"),
-    "the best model at the end": (
-        with_arguments(load_best_model_at_end=True, eval_strategy="steps", save_strategy="steps"),
-        "stopped before the first step",
-    ),
+    **{
+        f"args.{next(iter(named))}": (with_arguments(**named), "stopped before the first step")
+        for named in (
+            {"gradient_accumulation_steps": 2},
+            {"bf16": True},
+            {"gradient_checkpointing": True},
+            {"torch_compile": True},
+            {"neftune_noise_alpha": 5.0},
+            {"use_liger_kernel": True},
+            {"label_smoothing_factor": 0.1},
+            {"include_num_input_tokens_seen": "all"},
+            {"debug": "underflow_overflow"},
+            {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"},
+        )
+    },
     "another model": (with_another_model, "stopped before the first step"),
 }
 
