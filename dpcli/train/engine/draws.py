@@ -79,16 +79,16 @@ def alike(size: int, seed: int) -> Iterator[None]:
     """Random operators give every record the same numbers, whatever was drawn before.
 
     So a record has in a batch what it has alone, whether the program draws for all records at once, for one after the other in a loop, or
-    one number for all of them. After many draws come others, for a program that draws until it likes what it gets.
+    one number for all of them. After many draws each is another, for a program that draws until it likes what it gets.
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Keyed([None] * size, seed, repeats=MANY):
         yield
 
 
 class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `keyed` and `alike`. repeats: how many draws get the same numbers."""
+    """See `keyed` and `alike`. repeats: how many draws at first get the same numbers."""
 
-    def __init__(self, keys: Sequence[int | None], seed: int, repeats: int = 1) -> None:
+    def __init__(self, keys: Sequence[int | None], seed: int, repeats: int = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.keys, self.seed, self.repeats, self.done = list(keys), seed, repeats, 0
 
@@ -96,7 +96,7 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if not draws(func, args, kwargs):
             return func(*args, **kwargs)
-        if func is torch.ops.aten.randperm.default and self.repeats > 1 and args[0] == len(self.keys) > 1:
+        if func is torch.ops.aten.randperm.default and self.repeats and args[0] == len(self.keys) > 1:
             line = own_line()
             raise InputError(f"loss: {SEPARATE}, found randperm over the records{' at ' if line else ''}{line}")
         self.done += 1
@@ -109,7 +109,7 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def mixed(self, key: int | None) -> int:
         """Return a seed of everything that a draw depends on."""
-        of = repr((self.seed, key, self.done // self.repeats)).encode()
+        of = repr((self.seed, key, max(0, self.done - self.repeats))).encode()
         return int.from_bytes(hashlib.blake2b(of, digest_size=8).digest(), "little") >> 1
 
     def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

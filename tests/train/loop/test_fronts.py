@@ -5,6 +5,7 @@ a record was read costs nothing.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,16 @@ def test_a_right_program_takes_all_of_its_steps(
         for path in Path("runs/own").iterdir():
             path.unlink()
     assert charged(str(tmp_path / "ledger.db")) == [("committed", None)]
+
+
+def test_how_long_one_record_at_a_time_takes_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    FRONTS["dpcli.private"]("dense", None)
+    assert not caplog.messages
+    monkeypatch.setattr(per_example, "CANDIDATES", [])
+    Path("runs/own").rename("before")
+    FRONTS["dpcli.private"]("dense", None)
+    (line,) = caplog.messages
+    assert re.fullmatch(r"dpcli: one record is computed at a time \(loop\): about [\d.e-]+ s a step, \d+ s in all", line)
 
 
 def touched(private: dpcli.Private) -> None:
