@@ -65,12 +65,15 @@ def test_a_right_program_takes_all_of_its_steps(
 
 
 def test_how_long_one_record_at_a_time_takes_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "dpcli"]
+
     FRONTS["dpcli.private"]("dense", None)
-    assert not caplog.messages
+    assert not told()
     monkeypatch.setattr(per_example, "CANDIDATES", [])
     Path("runs/own").rename("before")
     FRONTS["dpcli.private"]("dense", None)
-    (line,) = caplog.messages
+    (line,) = told()
     assert re.fullmatch(r"dpcli: one record is computed at a time \(loop\): about [\d.e-]+ s a step, \d+ s in all", line)
 
 
