@@ -79,6 +79,14 @@ def raised_at(error: BaseException) -> str:
     return f"{type(error).__name__}{place} (its message may quote a private record, and is not shown)"
 
 
+def own_line() -> str:
+    """Return the innermost line of the user's own code that runs now; "" where there is none."""
+    frame = sys._getframe(1)
+    while frame is not None and not is_own_code(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}" if frame is not None else ""
+
+
 def _import_error_text(error: BaseException) -> str:
     return error_text(error) if isinstance(error, ERRORS_ABOUT_CODE) or not str(error) else raised_at(error)
 

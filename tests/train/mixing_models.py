@@ -113,6 +113,24 @@ def partly(x: Tensor) -> Tensor:
     return x + found
 
 
+def carried(x: Tensor) -> Tensor:
+    """Each record begins where the one before has ended."""
+    state, rows = torch.zeros(WIDTH), []
+    for row in x:
+        state = row + 0.1 * state
+        rows.append(state)
+    return torch.stack(rows)
+
+
+def routed(x: Tensor, most: int | None = None) -> Tensor:
+    """Records go to one of two places, at most so many to each."""
+    made = torch.zeros_like(x)
+    for sign in (-1, 1):
+        chosen = (x[:, 0].sign() == sign).nonzero()[:most, 0]
+        made[chosen] = sign * x[chosen]
+    return made
+
+
 COUNT = itertools.count()
 DONE: dict[str, Callable[[Tensor], Tensor]] = {
     "peak_above_a_threshold": halved,
@@ -137,6 +155,11 @@ DONE: dict[str, Callable[[Tensor], Tensor]] = {
     "attention_over_records": lambda x: functional.scaled_dot_product_attention(x[None], x[None], x[None])[0],
     "unique": lambda x: x + 0.1 * torch.unique(x[:, 0]).numel(),
     "permuted": lambda x: x + 0.1 * x[torch.randperm(x.shape[0])],
+    "permuted_by_len": lambda x: x + 0.1 * x[torch.randperm(len(x))],
+    "paired_by_chance": lambda x: x + 0.1 * x[torch.randint(0, len(x), (len(x),))],
+    "carried": carried,
+    "the_record_before": lambda x: torch.stack([x[row] - 0.1 * x[row - 1] for row in range(len(x))]),
+    "experts_with_a_capacity": lambda x: routed(x, 1 + len(x) // 4),
     "rolled": lambda x: x + 0.1 * x.roll(1, 0),
     "groups_of_eight": lambda x: torch.cat([part - part.mean(0) for part in x.split(8)]),
     "shifted_in_place": partly,
@@ -257,6 +280,17 @@ class Renewed(Net):
         return torch.where((x[:, :1] > 2.5), x - mean, x)
 
 
+class OwnGenerator(Net):
+    """Draws from a generator that it keeps, whose state is another one afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(3)
+
+    def done(self, x: Tensor) -> Tensor:
+        return x + 0.1 * torch.randn(x.shape, generator=self.generator)
+
+
 class NumpyChance(Net):
     def __init__(self) -> None:
         super().__init__()
@@ -293,7 +327,7 @@ MIXING: dict[str, type[Net]] = {
         kind.__name__: kind
         for kind in (
             Backwards, Hook, ModuleHook, Statistics, OfTheClass, WritesParameter, WritesData, WritesBuffer, Later, WeightsByBatch, Spectral,
-            BySize, HookBySize, ParameterHook, Renewed, NumpyChance,
+            BySize, HookBySize, ParameterHook, Renewed, NumpyChance, OwnGenerator,
         )
     },
 }  # fmt: skip
@@ -514,11 +548,62 @@ class Counts(Net):
         return torch.cat([x[:, 1:], torch.zeros(len(x), 1)], 1) + torch.ones(x.shape[0], 1)
 
 
+class Routed(Net):
+    """Each record goes to one expert."""
+
+    def done(self, x: Tensor) -> Tensor:
+        return routed(x)
+
+
+class Packed(nn.Module):
+    """Sequences of several lengths, which torch puts in order, and afterwards back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.LSTM(1, 6, batch_first=True), nn.Linear(6, LABELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x[:, :, None], self.lengths(x), batch_first=True, enforce_sorted=False)
+        return self.head(self.body(packed)[1][0][-1])
+
+    def lengths(self, x: Tensor) -> Tensor:
+        return (x > 0.0).sum(1).clamp(min=1)
+
+
+class Sorted(Packed):
+    """The same, put in order by hand."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths, order = self.lengths(x).sort(descending=True)
+        out = self.body(nn.utils.rnn.pack_padded_sequence(x[order][:, :, None], lengths, batch_first=True))[0]
+        return self.head(nn.utils.rnn.pad_packed_sequence(out, batch_first=True)[0].sum(1)[order.argsort()])
+
+
+class ByNumpy(Net):
+    def done(self, x: Tensor) -> Tensor:
+        return x + torch.from_numpy(x.detach().numpy().round(1)).to(x)
+
+
+class MoreNumbersNowAndThen(Net):
+    """A record decides how many random numbers are drawn before the next one's, which are as random after as many."""
+
+    def done(self, x: Tensor) -> Tensor:
+        if bool((x[:, 0] > 1.0).any()):
+            torch.rand(3)
+        return functional.dropout(x, 0.5)
+
+
+class DropoutInALoop(Net):
+    def done(self, x: Tensor) -> Tensor:
+        return torch.cat([functional.dropout(row[None], 0.5) for row in x])
+
+
 RIGHT: dict[str, type[nn.Module]] = {
     kind.__name__: kind
     for kind in (
         Net, Dropout, SharedMask, Scalar, OnlyScalar, Frozen, Convolutional, Recurrent, Lstm, Encoder, Looked, Bag, Tied, ClampingHook,
         Counts, Cast, Again, Normed, Signs, Experts, SquaredOff, LayerDrop,
+        Routed, Packed, Sorted, ByNumpy, DropoutInALoop, MoreNumbersNowAndThen,
     )
 }  # fmt: skip
 
@@ -571,13 +656,23 @@ def categorical(model: nn.Module, batch: Any) -> Tensor:
 def ctc(model: nn.Module, batch: Any) -> Tensor:
     scores = model(batch[0])[None].expand(4, -1, -1).log_softmax(2)
     lengths = torch.full((len(batch[1]),), 4)
-    return functional.ctc_loss(scores, batch[1][:, None] % 4 + 1, lengths, lengths // 4, reduction="none")
+    return functional.ctc_loss(scores, (batch[1][:, None] + torch.arange(2)) % 4 + 1, lengths, 1 + batch[1] % 2, reduction="none")
+
+
+def one_number_for_all(model: nn.Module, batch: Any) -> Tensor:
+    """Of any shape: it says nothing of a record, and each record's gradient is clipped with it."""
+    return loss(model, batch) * torch.rand(()) * (1 + torch.rand(1)) * torch.rand(1, 1).sum()
+
+
+def one_number_in_python(model: nn.Module, batch: Any) -> Tensor:
+    return loss(model, batch) * (1.0 + torch.rand(()).item())
 
 
 RIGHT_LOSSES = {
     f.__name__: f
     for f in (
         diffusion, own_row, gradient_penalty, own_row_by_a_list, own_row_in_a_loop, each_row, gaussian, normal, categorical, ctc,
+        one_number_for_all, one_number_in_python,
     )
 }  # fmt: skip
 

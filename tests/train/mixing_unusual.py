@@ -48,13 +48,6 @@ def seeded_by_the_batch(x: Tensor) -> Tensor:
     return functional.dropout(x, 0.5)
 
 
-def more_numbers_now_and_then(x: Tensor) -> Tensor:
-    """A record decides how many random numbers are drawn before everybody's."""
-    if bool((x[:, 0] > 2.0).any()):
-        torch.rand(3)
-    return functional.dropout(x, 0.5)
-
-
 def by_default(x: Tensor, seen: list[Tensor] = []) -> Tensor:  # noqa: B006
     seen.append(x.detach().mean(0))
     return x - 0.1 * seen[0]
@@ -89,7 +82,6 @@ DONE: dict[str, Callable[[Tensor], Tensor]] = {
     "forward_mode": lambda x: torch.func.jvp(lambda y: y - y.mean(0), (x,), (x,))[1],
     "sparse_graph": of_a_graph,
     "seeded_by_the_batch": seeded_by_the_batch,
-    "more_numbers_now_and_then": more_numbers_now_and_then,
     "default_argument": by_default,
     "opaque_operator": lambda x: opaque(x),
     "quantile": lambda x: x.clamp(max=float(x.detach().quantile(0.9))),

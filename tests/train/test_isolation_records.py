@@ -26,7 +26,7 @@ from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation.following import followed  # noqa: E402
 from dpcli.train.isolation.rehearsal import like  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
-from tests.train.mixing_models import LABELS, WIDTH, Net, loss  # noqa: E402
+from tests.train.mixing_models import LABELS, RIGHT_LOSSES, WIDTH, Net, data, loss  # noqa: E402
 
 SIZE = 10
 
@@ -84,6 +84,23 @@ def test_a_batch_that_turns_out_to_need_it_is_taken_one_at_a_time() -> None:
     for row in (3, 0):
         assert bool(engine.checked(batch, row).finite.all())
     assert engine.method.name == "loop" and engine.describe() == "book-keeping"
+
+
+def test_a_batch_on_which_the_method_fails_is_taken_one_at_a_time() -> None:
+    """Made-up records have targets of one length, for which vmap would do."""
+    records, engine = data(), ClippedGradients(Net(), RIGHT_LOSSES["ctc"], Flat(1.0))
+    engine.rehearse(lambda count: (torch.randn(count, WIDTH), torch.zeros(count, dtype=torch.long)))
+    assert engine.method.name == "vmap"
+    assert bool(engine.checked(records, 3).finite.all())
+    assert engine.method.name == "loop" and engine.describe().startswith("vmap")
+    engine.settle()
+    assert engine.describe() == "loop; not vmap: it fails on some batches"
+
+
+def test_made_up_records_differ_in_their_whole_numbers() -> None:
+    inputs, labels = like((torch.randn(9, WIDTH), torch.arange(9) % LABELS))(LABELS)
+    assert inputs.shape == (LABELS, WIDTH) and sorted(labels.tolist()) == [*range(LABELS)]
+    assert all(like(torch.tensor([least, least + 1]))(2).unique().numel() == 2 for least in (0, 5))
 
 
 def test_what_nobody_can_follow_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -73,6 +74,7 @@ def run_with_progress(
     from dpcli.train.run.training_run import train
 
     first = first_process()
+    logging.getLogger("dpcli").setLevel(logging.ERROR if click.get_current_context().obj.quiet else logging.WARNING)
     with opened(ledger, dataset) if ledger is not None and first else nullcontext() as books:
         if first:
             plan = on_window(plan, books, window)  # the others charge and state nothing

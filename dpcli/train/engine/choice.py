@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Automatic
-from dpcli.train.engine.draws import keyed, seed_all
+from dpcli.train.engine.draws import SEPARATE, alike, seed_all
 from dpcli.train.engine.method import Loss, Method, Unsuitable, per_example_losses
 from dpcli.train.engine.sums import Sums, clipped
 from dpcli.train.engine.vectorised import Looped, Vectorised
@@ -31,7 +32,10 @@ SEED = 20221
 SHIFT = 0.02
 TRIED = 3  # examples of a batch that are exchanged, and taken alone
 
+MIXED = "one that other examples of the batch change"
+
 Trace = dict[str, list[Tensor]]
+TracedRows = tuple[Trace, list[int]]
 
 
 @contextmanager
@@ -64,8 +68,8 @@ def unmoved(model: nn.Module) -> AbstractContextManager[None]:
     return torch.random.fork_rng(devices=devices)
 
 
-def traced(model: nn.Module, loss: Loss, batch: Batch, keys: Sequence[int], seed: int = SEED) -> tuple[Tensor, Trace]:
-    """The losses, and every module's outputs in the order of the calls; each record draws by its own key."""
+def traced(model: nn.Module, loss: Loss, batch: Batch, seed: int) -> tuple[Tensor, Trace]:
+    """The losses, and every module's outputs in the order of the calls; all records draw the same numbers."""
     trace: Trace = {}
 
     def after(name: str, module: nn.Module, args: Any, output: Any) -> None:
@@ -73,35 +77,37 @@ def traced(model: nn.Module, loss: Loss, batch: Batch, keys: Sequence[int], seed
 
     handles = [module.register_forward_hook(partial(after, name)) for name, module in model.named_modules()]
     try:
-        with torch.enable_grad(), keyed(keys, seed):
+        with torch.enable_grad(), alike(size(batch), seed):
             return per_example_losses(model, loss, tree_map(torch.clone, batch), size(batch)).detach(), trace
     finally:
         for handle in handles:
             handle.remove()
 
 
-def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float) -> None:
+def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float, doubt: str | None = None) -> None:
     """Check that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
     Args:
         batch: a few made-up examples.
         seed: of what the model draws.
         tolerance: what rounding explains between a batch and an example alone.
+        doubt: where the program was seen to leave what can be followed: it may calculate with some of the records at a time, and rounds
+            otherwise for other ones.
 
     Raises:
         InputError: with the name of the module where examples meet.
     """
-    keys = list(range(size(batch)))
-    together, trace = traced(model, loss, batch, keys, seed)
-    exact = 32.0 * torch.finfo(together.dtype).eps
-    for row in keys[:TRIED]:
-        others = [other for other in keys if other != row]
-        changed, changed_trace = traced(model, loss, replaced(batch, row, others[0]), keys, seed)
+    rows = range(size(batch))
+    together, trace = traced(model, loss, batch, seed)
+    exact = 32.0 * torch.finfo(together.dtype).eps if doubt is None else tolerance
+    for row in rows[:TRIED]:
+        others = [other for other in rows if other != row]
+        changed, changed_trace = traced(model, loss, replaced(batch, row, others[0]), seed)
         if not close(changed[others], together[others], exact):
-            raise mixing(model, lambda a, b: close(a[others], b[others], exact), trace, changed_trace)  # noqa: B023
-        alone, alone_trace = traced(model, loss, take(batch, [row]), [row], seed)
+            raise mixing(model, doubt, (trace, others), (changed_trace, others), exact)
+        alone, alone_trace = traced(model, loss, take(batch, [row]), seed)
         if not close(together[row : row + 1], alone, tolerance):
-            raise mixing(model, lambda a, b: close(a[row : row + 1], b, tolerance), trace, alone_trace)  # noqa: B023
+            raise mixing(model, doubt, (trace, [row]), (alone_trace, [0]), tolerance)
 
 
 def replaced(batch: Batch, row: int, by: int) -> Batch:
@@ -110,15 +116,16 @@ def replaced(batch: Batch, row: int, by: int) -> Batch:
     return take(batch, rows)
 
 
-def mixing(model: nn.Module, agree: Callable[[Tensor, Tensor], bool], trace: Trace, other: Trace) -> InputError:
-    """Names the first module, innermost first, whose rows moved; where none did, it is the loss."""
-    modules = dict(model.named_modules())
+def mixing(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
+    """Return the refusal, with the first module, innermost first, of which these rows differ; where none does, it is the loss."""
+    (trace, own), (other, others) = first, second
+    where = "" if doubt is None else f"; look at this first: {doubt}"
     for name, outputs in trace.items():
         for a, b in zip(outputs, other.get(name, []), strict=False):
-            if comparable(a, b) and not agree(a, b):
-                place = f"{name or 'the model'} ({type(modules[name]).__name__})"
-                return InputError(f"model: {place}: expected an output for each example that depends on it alone, found otherwise")
-    return InputError("loss: expected a loss for each example that depends on it alone, found one that depends on the batch")
+            if comparable(a, b) and max(own) < len(a) and max(others) < len(b) and not close(a[own], b[others], tolerance):
+                place = f"model: {name or 'the model'} ({type(model.get_submodule(name)).__name__})"
+                return InputError(f"{place}: expected an output for each example that depends on it alone, found {MIXED}{where}")
+    return InputError(f"loss: {SEPARATE}, found {MIXED}{where}")
 
 
 def comparable(a: Tensor, b: Tensor) -> bool:
@@ -188,9 +195,8 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
         except InputError:
             raise
         except Exception as problem:  # whatever torch or the model raises under hooks or vmap: not used, and said
-            reasons.append(
-                f"not {name}: {str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__}"
-            )
+            why = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+            reasons.append(f"not {name}: {shorten(why, 120, placeholder=' ...')}")
     return MethodChoice(Looped(model, loss), tuple(reasons))
 
 
@@ -213,7 +219,7 @@ def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None
 
 
 def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: float) -> None:
-    """Each with its own dropout: an example's norm does not notice that another one was exchanged."""
+    """Raise Unsuitable where an example's norm notices that another one was exchanged."""
     before = unit_sums(model, method, few).norms
     for row in range(size(few)):
         others = [other for other in range(size(few)) if other != row]
@@ -222,16 +228,16 @@ def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: fl
             raise Unsuitable("the norm of one example depends on another")
 
 
-def unit_sums(model: nn.Module, method: Method, batch: Batch, keys: Sequence[int] | None = None) -> Sums:
-    """Sums with every example at length one, and each drawing by its own key."""
+def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
+    """Sums with every example at length one, and all drawing the same numbers."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with keyed(range(size(batch)) if keys is None else keys, SEED):
+    with alike(size(batch), SEED):
         return clipped(method.parts(batch), UNIT, parameters)
 
 
 def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
-    """Return those sums from a loop, in which each example draws what it draws in the batch."""
-    first, *rest = (unit_sums(model, Looped(model, loss), take(batch, [row]), [row]) for row in range(size(batch)))
+    """Return those sums from a loop."""
+    first, *rest = (unit_sums(model, Looped(model, loss), take(batch, [row])) for row in range(size(batch)))
     for one in rest:
         first = first + one
     return first

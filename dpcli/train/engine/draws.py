@@ -1,7 +1,8 @@
 """Random numbers that a model draws: each record's are its own, whoever else is in the batch.
 
 Under `keyed`, the numbers that record r is given depend on its key and on nothing else, so that two runs that share r's key share its
-dropout. Under `remembered`, what one record was given is kept, and given to it again when it is taken alone.
+dropout; under `alike`, all records are given the same. Under `remembered`, what one record was given is kept, and given to it again when
+it is taken alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
+
+from dpcli.audit.own_code import own_line
+from dpcli.base.errors import InputError
+
+MANY = 2048
+SEPARATE = "expected a loss for each example that depends on it alone"
 
 
 def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -67,20 +74,36 @@ def keyed(keys: Sequence[int], seed: int) -> Iterator[None]:
         yield
 
 
-class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `keyed`."""
+@contextmanager
+def alike(size: int, seed: int) -> Iterator[None]:
+    """Random operators give every record the same numbers, whatever was drawn before.
 
-    def __init__(self, keys: Sequence[int], seed: int) -> None:
+    So a record has in a batch what it has alone, whether the program draws for all records at once, for one after the other in a loop, or
+    one number for all of them. After many draws each is another, for a program that draws until it likes what it gets.
+    """
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Keyed([None] * size, seed, repeats=MANY):
+        yield
+
+
+class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """See `keyed` and `alike`. repeats: how many draws at first get the same numbers."""
+
+    def __init__(self, keys: Sequence[int | None], seed: int, repeats: int = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.keys, self.seed, self.done = list(keys), seed, 0
+        self.keys, self.seed, self.repeats, self.done = list(keys), seed, repeats, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if not draws(func, args, kwargs):
             return func(*args, **kwargs)
+        if func is torch.ops.aten.randperm.default and self.repeats and args[0] == len(self.keys) > 1:
+            line = own_line()
+            raise InputError(f"loss: {SEPARATE}, found randperm over the records{' at ' if line else ''}{line}")
         self.done += 1
         seed_all(self.mixed(None))
         drawn = func(*args, **kwargs)
+        if self.repeats and not any(place(one.shape, len(self.keys)) for one in tensors(drawn)):
+            return drawn  # one for all
         for row, key in enumerate(self.keys):
             seed_all(self.mixed(key))
             self.draw_row(row, drawn, func, args, kwargs)
@@ -88,7 +111,8 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def mixed(self, key: int | None) -> int:
         """Return a seed of everything that a draw depends on."""
-        return int.from_bytes(hashlib.blake2b(repr((self.seed, key, self.done)).encode(), digest_size=8).digest(), "little") >> 1
+        of = repr((self.seed, key, max(0, self.done - self.repeats))).encode()
+        return int.from_bytes(hashlib.blake2b(of, digest_size=8).digest(), "little") >> 1
 
     def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Draws one record's part anew, into its place in the whole."""
@@ -96,8 +120,8 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         narrowed = [rows(value, row, size) if torch.is_tensor(value) else lengths(value, size) for value in args]
         drawn = func(*narrowed, **tree_map(lambda v: rows(v, row, size) if torch.is_tensor(v) else v, kwargs))
         for target, source in zip(*(value if isinstance(value, tuple) else (value,) for value in (batch, drawn)), strict=True):
-            if place(target.shape, size) is not None:
-                rows(target, row, size).copy_(source)
+            if place(target.shape, size) is not None and (own := rows(target, row, size)).shape == source.shape:
+                own.copy_(source)  # a permutation of all records has no part that is one's own
 
 
 def rows(value: Tensor, row: int, size: int) -> Tensor:

@@ -106,6 +106,9 @@ class OpacusGradients:
         self.ready(batch)
         return rechecked(self, batch, row)
 
+    def settle(self) -> None:
+        """Nothing changes the method."""
+
     def describe(self) -> str:
         """The method, and whether it was compared."""
         compared = "compared with one example at a time" if self.verified is not None else "not compared yet: one example at a time"

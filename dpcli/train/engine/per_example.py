@@ -18,7 +18,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, laid_out, size
 from dpcli.train.engine.choice import CANDIDATES, Build, MethodChoice, choose, modes
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.method import Loss, Method, Unsuitable, full_precision
+from dpcli.train.engine.method import Loss, Method, full_precision
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
 from dpcli.train.isolation.following import Program
@@ -157,8 +157,12 @@ class ClippedGradients:
         self.ready(batch)
         try:
             return clipped(self.method.parts(batch), self.clip, parameters)
-        except Unsuitable:  # what the rehearsal did not show: from here on one example at a time
-            self.choice = MethodChoice(Looped(self.model, self.loss))
+        except InputError:
+            raise
+        except Exception:  # what the rehearsal did not show, of torch's or the method's: from here on one example at a time
+            if isinstance(self.method, Looped):
+                raise
+            self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: it fails on some batches",))
             return clipped(self.method.parts(batch), self.clip, parameters)
 
     def ready(self, batch: Batch) -> None:
@@ -202,6 +206,10 @@ class ClippedGradients:
     def method(self) -> Method:
         """The method of the sums; one example at a time until the rehearsal."""
         return self.choice.method if self.choice else Looped(self.model, self.loss)
+
+    def settle(self) -> None:
+        """Describe the method as it is after a batch of made-up records, which may have changed it."""
+        self.description = str(self.choice)
 
     def describe(self) -> str:
         """The method that the rehearsal chose, and why each faster one was passed over; what a batch changes of it may tell of records."""

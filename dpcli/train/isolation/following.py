@@ -26,11 +26,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
-from dpcli.audit.own_code import PACKAGE, is_own_code, raised_at
+from dpcli.audit.own_code import PACKAGE, own_line, raised_at
 from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients
-from dpcli.train.engine.draws import draws
+from dpcli.train.engine.draws import SEPARATE, draws
 from dpcli.train.engine.method import Loss, RaisedErrors
 from dpcli.train.isolation.layout import (
     SHARED,
@@ -54,9 +54,16 @@ from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED, p
 HINT = 1_000_003  # for torch's own operators, which choose a way by the size: many records
 FEW = range(2, 600)  # sizes at which a branch is tried, besides the roots of what it compares
 MANY = (1000, 1024, 2048, 4096, 16384)
-UNSEEN = ("tolist", "storage", "untyped_storage", "data_ptr", "__array__", "__dlpack__")  # read numbers, and call no operator
+UNSEEN = (
+    "tolist",
+    "storage",
+    "untyped_storage",
+    "data_ptr",
+    "numpy",
+    "__array__",
+    "__dlpack__",
+)  # read numbers, and call no operator
 INSTEAD = "take it over the dimensions of one example, never over the batch"
-SEPARATE = "expected a loss for each example that depends on it alone"
 TORCHS = ("aten", "prims", "prim")
 MOVED = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
 SPLIT = ("split", "unsafe_split")
@@ -121,9 +128,12 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
     try:
         with dense(model), named(model, stack), fake, enable_python_dispatcher(), errors, follower:
             step(model, loss, batch_like(like, follower), follower)
-    except Exception as problem:
-        if seen.refusal is not None or not follower.left:
-            raise seen.refusal or refusal(problem, stack[-1]) from problem
+    except InputError:
+        if not follower.left:
+            raise
+        complete = False
+    except Exception as problem:  # of numbers that are not there, as a rule; a program that fails does so on made-up records, too
+        seen.doubts.append(f"{raised(problem).partition(' (its message')[0].partition(': ')[0]}, on tensors without numbers")
         complete = False
     if seen.refusal is not None:
         raise seen.refusal
@@ -172,7 +182,8 @@ class Reads(RaisedErrors):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if getattr(func, "__name__", "") in UNSEEN and not ours(sys._getframe(1)):
-            self.seen.doubts.append(f"numbers are read by Tensor.{func.__name__}")
+            line = own_line()
+            self.seen.doubts.append(f"numbers are read by Tensor.{func.__name__}{' at ' if line else ''}{line}")
         return super().__torch_function__(func, types, args, kwargs)
 
 
@@ -300,13 +311,6 @@ def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
             handle.remove()
 
 
-def refusal(problem: Exception, place: str) -> InputError:
-    """Return the error of what the user's code or torch raised while it was followed."""
-    if isinstance(problem, InputError):
-        return problem
-    return InputError(f"{place}: expected a program that runs on made-up records, found {raised(problem)}")
-
-
 def raised(problem: BaseException) -> str:
     """Return type and place of an error, and its message where it is torch's: the user's own may quote what it knows of the records."""
     if isinstance(problem, DpcliError) and problem.__cause__ is not None:
@@ -336,17 +340,6 @@ def ours(frame: Any) -> bool:
             return os.path.dirname(file) in OURS
         frame = frame.f_back
     return False
-
-
-def own_line() -> str:
-    """Return the innermost line of the user's own code; "" where there is none."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if is_own_code(file):
-            return f"{os.path.basename(file)}, line {frame.f_lineno}"
-        frame = frame.f_back
-    return ""
 
 
 @dataclass(slots=True)

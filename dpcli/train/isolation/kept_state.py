@@ -19,11 +19,10 @@ from torch.nn.modules import module as nn_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dpcli.audit.own_code import is_library, is_own_code
+from dpcli.audit.own_code import is_library, is_own_code, own_line
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
-from dpcli.train.isolation.following import own_line
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 MOST = 100_000  # values that are looked at
@@ -45,7 +44,7 @@ class ReachableState:
             if name not in self.values or name not in later.values or not equal(self.values[name], later.values[name]):
                 kind = "buffer" if isinstance(later.values.get(name), Tensor) else "value"
                 repair = (
-                    "draw them by torch, without a seed"
+                    "draw them by torch, without a seed or a generator of your own"
                     if name.endswith((DRAWS, "seed"))
                     else "compute it beforehand, and leave it"
                 )
@@ -69,13 +68,13 @@ class ReachableState:
         if isinstance(value, Tensor):
             self.keep(name, value)
         elif isinstance(value, torch.Generator):
-            self.values[name] = str(value.get_state().tolist())
+            self.values[f"{name}'s {DRAWS}"] = str(value.get_state().tolist())
         elif isinstance(value, torch.jit.ScriptFunction):
             raise InputError(f"{name}: expected a function that can be followed, found one of torch.jit; use what it was made from")
         elif isinstance(value, random.SystemRandom):
             raise InputError(f"{name}: expected random numbers that can be repeated, found the system's; draw them by torch")
         elif isinstance(value, random.Random):
-            self.values[name] = value.getstate()
+            self.values[f"{name}'s {DRAWS}"] = value.getstate()
         elif isinstance(value, TorchDispatchMode) and type(value).__module__.startswith("dpcli."):
             self.values[name] = id(value)  # a replay's own draws: what it counts is no state of the program
         elif type(value).__module__ == "numpy":

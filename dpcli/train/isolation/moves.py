@@ -148,11 +148,15 @@ def unfolded(call: Call) -> Kinds:
 
 
 def along(call: Call) -> Kinds:
-    """Reorder, scan or normalise along dimensions."""
+    """Reorder, scan or normalise along dimensions.
+
+    Records may be put in the order of a whole number of each, such as a length, and back afterwards: that is not followed, and no fault.
+    """
     tensor, layout = call.one()
     dims = call.values.get("dim", call.values.get("dims"))
     if layout.dim in dims_of(dims if dims is not None else call.values.get("dims"), tensor.dim()):
-        return call.merged("along the records")
+        lengths = call.name in ("sort", "argsort") and tensor.dim() == 1 and not tensor.is_floating_point()
+        return Unknown(f"{call.name} of the records by a whole number") if lengths else call.merged("along the records")
     return [layout for _ in call.outputs] if call.agreed(layout) else Unknown(call.name)
 
 

@@ -22,13 +22,14 @@ from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, lengths_of
 from dpcli.train.engine.vectorised import one_example
-from dpcli.train.isolation.following import Program, dense, followed, raised
+from dpcli.train.isolation.following import Program, dense, followed, named, raised
 from dpcli.train.isolation.kept_state import state
 
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # a threshold on magnitudes lies below one of them
-RECORDS = 7  # a length that other dimensions rarely have: draws are told apart by it
+RECORDS = (7, 11, 13)  # one that divides no other dimension: draws are told apart by it
 SEVERAL = 33  # where the program could not be followed: it may do something else for another number
 SEEDS = 3
+SPAN = 1000
 BEYOND = 1e15  # a norm above it may be beyond the number format one way and not the other
 
 Draw = Callable[[int], Batch]  # a number of made-up records, fresh each time
@@ -48,12 +49,14 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
     except InputError:
         raise
     except Exception:  # it insists on its own precision
+        spare, stack = copied(model), ["loss"]
         try:
-            tried(copied(model), loss, draw, program)
+            with named(spare, stack):
+                tried(spare, loss, draw, program)
         except InputError:
             raise
         except Exception as problem:
-            raise InputError(f"model: expected a program that runs on made-up records, found {raised(problem)}") from problem
+            raise InputError(f"{stack[-1]}: expected a program that runs on made-up records, found {raised(problem)}") from problem
     before.require_same(state(model, loss))
     return program
 
@@ -61,16 +64,22 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
 def tried(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
     """Run in batches and alone, at several magnitudes, under fresh random numbers; nothing may change meanwhile."""
     tolerance = math.pow(program.coarsest, 0.4) if program.coarsest > 1e-6 else 1e-5
-    tolerance = max(tolerance, tolerance_of(model))
+    tolerance, few = max(tolerance, tolerance_of(model)), several(model, draw(1))
     with shifted(model), unmoved(model):
         before = state(model, loss)
         loss(model, draw(2))
         before.require_same(state(model, loss))  # the seed of torch's numbers, too, which a check sets itself
         for seed in range(SEEDS):
-            count = SEVERAL if seed == 1 and not program.complete else RECORDS
+            count = SEVERAL if seed == 1 and not program.complete else few
             for scale in SCALES if has_numbers(draw(1)) else SCALES[:1]:
-                check(model, loss, scaled(draw(count), scale), secrets.randbits(40), tolerance)
+                check(model, loss, scaled(draw(count), scale), secrets.randbits(40), tolerance, program.doubt)
                 before.require_same(state(model, loss))
+
+
+def several(model: nn.Module, record: Batch) -> int:
+    """Return a number of records that no length of a record's or a parameter's is a multiple of, if there is one."""
+    lengths = {length for one in (*tree_leaves(record), *model.parameters()) for length in one.shape}
+    return next((count for count in RECORDS if all(length % count for length in lengths)), RECORDS[0])
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -85,7 +94,7 @@ def double(batch: Batch) -> Batch:
 
 
 def like(records: Batch) -> Draw:
-    """Draw records of these shapes and types: standard normal numbers, and whole ones from the range that there is.
+    """Draw records of these shapes and types: standard normal numbers, and whole ones from the range that there is, each about as often.
 
     Of the records themselves only that range counts, as it says which labels and tokens a program takes.
     """
@@ -113,7 +122,11 @@ def column(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.devi
         return truths
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(count, *shape, dtype=torch.promote_types(dtype, torch.float32), device=device).to(dtype)
-    numbers = torch.randint(max(0, low), max(0, low, high) + 1, (count, *shape), device=device)
+    least, most = max(0, low), max(0, low, high)
+    numbers = torch.randint(least, most + 1, (count, *shape), device=device)
+    if not shape and most - least < SPAN:  # labels and lengths: as different as they can be, also among few
+        every = [torch.randperm(most - least + 1, device=device) for _ in range(0, count, most - least + 1)]
+        numbers = least + torch.cat([*every, numbers[:0]])[:count]
     if low < 0:
         numbers = torch.where(torch.rand(numbers.shape, device=device) < 0.1, low, numbers)
     return numbers.to(dtype)

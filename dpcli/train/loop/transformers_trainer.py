@@ -26,6 +26,21 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "fp16": (False, "a scaled gradient is another one; put torch.autocast inside the loss, around the call of the model"),
     "bf16": (False, "norms and sums are taken in full precision; put torch.autocast inside the loss, around the call of the model"),
     "gradient_checkpointing": (False, "memory is saved by physical_batch_size in the file"),
+    "torch_compile": (
+        False,
+        "records are seen to stay apart in the model as it was written, and the compiled one is another: leave it out",
+    ),
+    "neftune_noise_alpha": (
+        None,
+        "it hooks the embeddings while it trains: add the noise in the model or the loss, by torch.rand_like",
+    ),
+    "use_liger_kernel": (False, "it exchanges parts of the model while it trains: do that before dpcli.private is made"),
+    "label_smoothing_factor": (
+        0.0,
+        "the loss is that of dpcli.private: smooth there, as cross_entropy(..., label_smoothing=) does",
+    ),
+    "include_num_input_tokens_seen": ("no", "the number of tokens in a sample is private"),
+    "debug": ([], "it hooks every module and shows what records make of it: debug on public data, without dpcli.private"),
     "load_best_model_at_end": (
         False,
         "the weights of an earlier step would take the place of the last ones, which finish() leaves: call finish() first, then load them",
@@ -46,8 +61,9 @@ class PrivateTrainer(Displayed, Trainer):
     `private.finish()` after `train()` leaves the statement. Dropout is as in `model.training` when `private` was made.
 
     Raises:
-        InputError: `args` asks for accumulated gradients, fp16, bf16, gradient checkpointing or the best model at the end, or something is
-            given that `private` has. Unavailable: transformers is not installed.
+        InputError: `args` asks for something that a private step cannot do (accumulated gradients, fp16, bf16, checkpointed gradients, a
+            compiled model, NEFTune, liger kernels, label smoothing, a count of tokens, the best model at the end), or something is given
+            that `private` has. Unavailable: transformers is not installed.
     """
 
     def __init__(self, private: Private, **named: Any) -> None:
@@ -59,7 +75,7 @@ class PrivateTrainer(Displayed, Trainer):
             raise InputError(f"PrivateTrainer: {given[0]}: expected none, as dpcli.private has it, found one")
         for name, (right, why) in REFUSED.items():
             value = getattr(named.get("args"), name, right)
-            if value != right:
+            if value and value != right:
                 raise InputError(f"PrivateTrainer: args.{name}: expected {right}, found {value}: {why}")
         super().__init__(optimizers=(private.optimizer, None), **named)
         if self.model is not private.model:

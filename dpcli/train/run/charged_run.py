@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from dpcli.sessions.priced import require_budget
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
 from dpcli.train.run.outcome import KEPT, METRICS, STATE, Outcome
+from dpcli.train.run.processes import first_process
 from dpcli.train.run.results import ended, log, measured
 from dpcli.train.run.saved_state import save
 
@@ -185,7 +187,7 @@ def charged_run(
     before = ranks.same(begun(plan, ledger, resume, seed is None and not plan.laid_open, folder) if ranks.first else None)
     streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
-    prepared.rehearse()
+    tell_of_a_loop(prepared, prepared.rehearse())
     if not before.model:
         prepared.measure()  # a metric that fails on any model fails before anything is charged
     charge = reserved(plan, ledger if ranks.first else None, before)
@@ -193,6 +195,17 @@ def charged_run(
     prepared.trainer.before_sums = run.start
     ranks.same(True)  # nobody reads a record before the first has reserved
     return run
+
+
+def tell_of_a_loop(prepared: Prepared, seconds: float) -> None:
+    """Log how long a run takes that computes one record at a time, each of which takes so many seconds."""
+    method, stages = prepared.trainer.gradients.describe(), prepared.plan.stages
+    if method.startswith("loop") and first_process():
+        a_step = seconds * max(stage.expected_batch for stage in stages)
+        every = seconds * sum(stage.steps * stage.expected_batch for stage in stages)
+        logging.getLogger("dpcli").warning(
+            f"dpcli: one record is computed at a time ({method}): about {a_step:,.3g} s a step, {every:,.0f} s in all"
+        )
 
 
 @dataclass(frozen=True, slots=True)

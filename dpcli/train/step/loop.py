@@ -121,6 +121,9 @@ class Gradients(Protocol):
     def rehearse(self, draw: Draw) -> None:
         """On records that nobody owns. Raises InputError where records are not kept apart."""
 
+    def settle(self) -> None:
+        """Describe the method as it is now, after made-up records: what records change of it is theirs."""
+
     def describe(self) -> str:
         """Return the name of the method."""
 

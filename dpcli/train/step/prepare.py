@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from dpcli.base.lazy import load
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.random.streams import Streams, cryptographic
-from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.clip import Adaptive, Clip, measurable
 from dpcli.train.isolation.kept_state import constants
 from dpcli.train.isolation.rehearsal import like
@@ -74,11 +75,14 @@ class Prepared:
         device = next(self.problem.model.parameters()).device
         return moved(self.problem.draw(count, self.streams.initialisation), device)
 
-    def rehearse(self) -> None:
-        """Everything that a step needs once, and nothing of it kept: what cannot be done is refused before anything is charged.
+    def rehearse(self) -> float:
+        """Do everything that a step needs once, and keep nothing of it: what cannot be done is refused before anything is charged.
 
         Chooses how the clipped sums are computed, and how many threads a step takes. The model sees made-up records alone: it may keep
         what it sees, and nothing is charged yet.
+
+        Returns:
+            The seconds that one record of a step took.
         """
         for stage in {stage.entry.name: stage for stage in reversed(self.plan.stages)}.values():
             next(self.batches(stage))
@@ -87,10 +91,14 @@ class Prepared:
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
             self.constants[:] = constants(self.problem.model, self.problem.loss, self.made_up(2))
         few = self.few()
+        begun = time.perf_counter()
         self.trainer.gradients.checked(few, 0)  # as a step is: what that refuses, it refuses here
+        seconds = (time.perf_counter() - begun) / size(few)
+        self.trainer.gradients.settle()
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(few))
         self.require_buffers()
+        return seconds
 
     def require_buffers(self) -> None:
         """Raises InputError where training has moved a buffer: what it took from the data has no noise."""

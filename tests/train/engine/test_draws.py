@@ -13,8 +13,9 @@ from torch import Tensor, nn  # noqa: E402
 from torch.func import functional_call, vmap  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.choice import seeded  # noqa: E402
-from dpcli.train.engine.draws import keyed, remembered, repeated  # noqa: E402
+from dpcli.train.engine.draws import MANY, alike, keyed, remembered, repeated  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 
 LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)
@@ -90,6 +91,39 @@ def test_what_all_records_share_is_drawn_from_the_seed() -> None:
         first = torch.rand(7)
     with keyed([9, 8], 5):
         assert torch.equal(torch.rand(7), first)
+
+
+def test_a_record_draws_the_same_alone_in_a_loop_and_where_all_share_it() -> None:
+    ways: dict[str, Callable[[Tensor], Tensor]] = {
+        **WAYS,
+        "a loop": lambda x: torch.cat([functional.dropout(row[None], 0.5) for row in x]),
+        "one number": lambda x: x * torch.rand(()),
+        "one number of another shape": lambda x: x * torch.rand(1) * torch.rand(1, 1),
+    }
+
+    def check(name: str) -> None:
+        x = batch(5)
+        with alike(5, 3):
+            whole = ways[name](x)
+        with alike(1, 3):
+            torch.testing.assert_close(ways[name](x[2:3]), whole[2:3])
+        with alike(5, 4):
+            assert not torch.equal(ways[name](x), whole)
+
+    require_each(ways, check)
+
+
+def test_a_permutation_of_the_records_is_refused() -> None:
+    with alike(5, 3), pytest.raises(InputError, match=r"found randperm over the records at test_draws\.py, line \d+"):
+        torch.randperm(5)
+    with alike(5, 3):
+        assert sorted(torch.randperm(6).tolist()) == [*range(6)]
+
+
+def test_a_draw_that_is_repeated_until_it_is_liked_ends() -> None:
+    with alike(1, 3):
+        first = torch.rand(())
+        assert any(torch.rand(()) != first for _ in range(MANY))
 
 
 def test_vmap_draws_as_the_batch() -> None:

@@ -5,6 +5,7 @@ a record was read costs nothing.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,19 @@ def test_a_right_program_takes_all_of_its_steps(
     assert charged(str(tmp_path / "ledger.db")) == [("committed", None)]
 
 
+def test_how_long_one_record_at_a_time_takes_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "dpcli"]
+
+    FRONTS["dpcli.private"]("dense", None)
+    assert not told()
+    monkeypatch.setattr(per_example, "CANDIDATES", [])
+    Path("runs/own").rename("before")
+    FRONTS["dpcli.private"]("dense", None)
+    (line,) = told()
+    assert re.fullmatch(r"dpcli: one record is computed at a time \(loop\): about [\d.e-]+ s a step, \d+ s in all", line)
+
+
 def touched(private: dpcli.Private) -> None:
     for batch in private:
         with torch.no_grad():
@@ -102,13 +116,21 @@ STOPS: dict[str, tuple[Callable[[dpcli.Private], None], str]] = {
     "weights are touched": (touched, "stopped before the first step: the weights"),
     "autocast": (under_autocast, "stopped before the first step"),
     "a hook on the optimizer": (hooked, "stopped before the first step: optimizer: expected no hook"),
-    "accumulated gradients": (with_arguments(gradient_accumulation_steps=2), "stopped before the first step"),
-    "bf16": (with_arguments(bf16=True), "stopped before the first step"),
-    "checkpointed gradients": (with_arguments(gradient_checkpointing=True), "stopped before the first step"),
-    "the best model at the end": (
-        with_arguments(load_best_model_at_end=True, eval_strategy="steps", save_strategy="steps"),
-        "stopped before the first step",
-    ),
+    **{
+        f"args.{next(iter(named))}": (with_arguments(**named), "stopped before the first step")
+        for named in (
+            {"gradient_accumulation_steps": 2},
+            {"bf16": True},
+            {"gradient_checkpointing": True},
+            {"torch_compile": True},
+            {"neftune_noise_alpha": 5.0},
+            {"use_liger_kernel": True},
+            {"label_smoothing_factor": 0.1},
+            {"include_num_input_tokens_seen": "all"},
+            {"debug": "underflow_overflow"},
+            {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"},
+        )
+    },
     "another model": (with_another_model, "stopped before the first step"),
 }
 
