@@ -27,9 +27,9 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.folder import exclusive
 from dpcli.sweep import sweep_runs
 from dpcli.sweep.documents.sweep import chart, measured
-from dpcli.sweep.sweep_plan import Better, Cell, MeasuredSweep, SweepPlan, plan_sweep, worth
+from dpcli.sweep.sweep_plan import Better, Cell, MeasuredSweep, SweepPlan, plan_sweep, rank
 from dpcli.sweep.sweep_runs import Pool, measure
-from dpcli.sweep.worker import RESULT, Job, JobAnswer, kept
+from dpcli.sweep.worker import RESULT, Job, JobAnswer, saved_answers
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PUBLIC, SWEEP
@@ -169,8 +169,7 @@ def test_a_failing_process_takes_its_own_run_alone(tmp_path: Path) -> None:
     assert "privacy.dataset_size" in (answers[jobs[0]].failure or "")
     assert answers[jobs[1]].failure == "its process ended with code 3: killed, or out of memory"
     assert answers[jobs[2]].failure is None
-    assert kept(jobs[2]) == answers[jobs[2]]
-    assert kept(jobs[0]) is None
+    assert saved_answers(jobs) == {jobs[2].folder: answers[jobs[2]]}
 
 
 def ledger(folder: Path, epsilon: float):
@@ -261,7 +260,7 @@ def test_the_best_setting_of_each_epsilon(tmp_path: Path) -> None:
     found = values_of(plan, *values)
     assert [cell.values for cell in found.best] == [values[1], values[2]]
     assert [cell.values for cell in values_of(plan, *values, metric="nll", better="lower").best] == [values[0], values[3]]
-    assert worth("higher", float("nan")) == worth("lower", float("nan")) == worth("lower", float("inf")) == -float("inf")
+    assert rank("higher", float("nan")) == rank("lower", float("nan")) == rank("lower", float("inf")) == -float("inf")
 
 
 def test_the_table_and_the_frontier(tmp_path: Path) -> None:

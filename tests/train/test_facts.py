@@ -46,7 +46,7 @@ def test_what_the_run_knows_is_not_asked_again(tmp_path: Path) -> None:
 def test_how_a_bound_is_split_is_said(tmp_path: Path) -> None:
     split = FILE.replace("norm = 1.0", 'norm = 1.0, style = "per-group", groups = { "1.weight" = 3.0, "*" = 4.0 }')
     found = statement(tmp_path, split.replace("steps = 30", "steps = 1"))
-    assert "to L2 norm 1 (per-group), its parts each for itself: 1.weight to 0.6, \\* to 0.8" in found
+    assert "to L2 norm 1 (per-group), each part by itself: 1.weight to 0.6, \\* to 0.8" in found
 
 
 def test_the_files_own_answers_stay(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
 from dpcli.random.streams import insecure_seed  # noqa: E402
 from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
-from dpcli.train.run.ranks import Alone  # noqa: E402
+from dpcli.train.run.ranks import Ranks  # noqa: E402
 from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.prepare import prepare  # noqa: E402
 from tests.command import dpcli  # noqa: E402
@@ -104,7 +104,7 @@ def test_such_a_run_is_never_private(tmp_path: Path) -> None:
 def test_what_cannot_be_audited_is_refused(entry: str, canaries: int, words: str) -> None:
     plan = replace(plan_for(entry), canaries=canaries)
     with pytest.raises(InputError, match=words):
-        prepare(plan, insecure_seed(0), Alone(), None, "")
+        prepare(plan, insecure_seed(0), Ranks(), None, "")
 
 
 def test_scores_are_the_likelihood_ratios_of_mixtures() -> None:
@@ -125,9 +125,9 @@ def test_scores_are_the_likelihood_ratios_of_mixtures() -> None:
 def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_with() -> None:
     """By their means, within five standard errors; one more step, another rate or noise would move them further."""
     plan = plan_for(FULL)
-    prepared = prepare(plan, insecure_seed(3), Alone(), None, "")
+    prepared = prepare(plan, insecure_seed(3), Ranks(), None, "")
     for stage in plan.stages:
-        prepared.stage(stage, lambda step: None, lambda: False)
+        prepared.take_steps(stage, lambda step: None, lambda: False)
     Path("left").mkdir()
     assert prepared.canaries is not None
     prepared.canaries.leave_scores("left", prepared.problem)

@@ -17,7 +17,7 @@ from dpcli.exam.subjects import SEED  # noqa: E402
 from dpcli.random.streams import insecure_seed, system_entropy  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.plan.settings import Train  # noqa: E402
-from dpcli.train.run.ranks import Alone  # noqa: E402
+from dpcli.train.run.ranks import Ranks  # noqa: E402
 from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.optimizers import OPTIMIZERS, AdamBC  # noqa: E402
 from dpcli.train.step.prepare import Prepared, prepare  # noqa: E402
@@ -64,7 +64,7 @@ def test_no_optimizer_changes_what_is_released_or_what_it_costs() -> None:
     found = {}
     for name in OPTIMIZERS:
         plan = plan_of(write(SIZE, MAIN, TRAIN, f'optimizer = "{name}"\n'))
-        prepared = prepare(plan, insecure_seed(3), Alone(), None, ".")
+        prepared = prepare(plan, insecure_seed(3), Ranks(), None, ".")
         trainer, stage = prepared.trainer, plan.stages[0]
         trainer.backward(trainer.draw(prepared.batches(stage)), prepared.noise(stage), stage.expected_batch)
         released = torch.cat([p.grad.flatten() for p in trainer.model.parameters()]).clone()
@@ -135,7 +135,7 @@ def test_a_saved_state_goes_on() -> None:
 
 
 def prepared(*parts: str) -> Prepared:
-    return prepare(plan_of(write(*parts)), system_entropy(), Alone(), None, ".")
+    return prepare(plan_of(write(*parts)), system_entropy(), Ranks(), None, ".")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_variance_that_is_taken_off_is_that_of_the_noise(parts: tuple[str, .
         count = sum(len(one) for one in drawn)
         ratio = float(sum((one.square() / variance).sum() for one, variance in zip(drawn, told, strict=True))) / count
         assert abs(ratio - 1.0) < 6.0 * (2.0 / count) ** 0.5
-        assert trainer.quantile is None or len(set(told)) == len(told)
+        assert trainer.adaptive_norm is None or len(set(told)) == len(told)
 
 
 @pytest.mark.parametrize("entry", [TREE, BANDED, BUFFERED], ids=["tree", "banded", "buffered"])

@@ -71,9 +71,9 @@ def records():
 def rank(number):
     os.environ.update(RANK=str(number), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1])
     ranks = ranks_of("cpu")
-    held = ranks.same_records(records())
+    held = ranks.broadcast_records(records())
     torch.save((held, take(held, ranks.part(torch.arange(0, 1000, 3)))), f"held-{number}")
-    ranks.part_ways()
+    ranks.finish()
     os._exit(0)
 
 children = [child for number in (0, 1) if (child := os.fork()) or rank(number)]
@@ -153,7 +153,7 @@ def train(name):
     trainer.advance(4, batches, Known(), 10.0, lambda step: None)
     assert str(getattr(ranks, "rank", "alone")) == name
     torch.save(model.state_dict(), "model-" + name)
-    ranks.part_ways()
+    ranks.finish()
 
 def child(name, **world):
     process = os.fork()

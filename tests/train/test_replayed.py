@@ -106,7 +106,7 @@ def test_a_schedule_is_replayed_entry_by_entry(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 def test_adaptive_clipping_whose_gradients_do_not_pay_for_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "relative", lambda spec, count_noise: spec)
+    monkeypatch.setattr(prepare, "gradient_spec", lambda spec, count_noise: spec)
     assert "size of the noise" in failed(SIZE, MAIN, ADAPTIVE.replace("quantile_noise = 10.0", "quantile_noise = 1.2"))
 
 

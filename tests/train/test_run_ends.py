@@ -243,7 +243,7 @@ def test_a_run_killed_around_its_charge_goes_on_and_is_charged_once(
             train(plan_of("tiny.toml"), books)
     assert statuses(books) == ["reserved" if place == "before the charge" else "started"] and (folder / "state.pt").exists()
     if place == "before the charge":
-        seeded = charged_run.begun(plan_of("tiny.toml"), books, resume=True, private=False, folder=str(folder))
+        seeded = charged_run.initial_state(plan_of("tiny.toml"), books, resume=True, private=False, folder=str(folder))
         assert not seeded.private and seeded.resumed == []  # noise from a seed stays told
         assert len(resumed(books)) == 30
         assert statuses(books) == ["committed"]

@@ -17,6 +17,7 @@ from dpcli.plots.drawing import setting
 from dpcli.sessions.documents.dry_run import rows_data, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
 from dpcli.sweep.sweep_trials import mean
+from dpcli.train.run.outcome import epsilon_at_delta
 
 PUBLIC = (
     "tuned on public data: the epsilon of each point is that of one run, and does not cover the search; if the data of these runs are "
@@ -120,7 +121,7 @@ def _head(plan: SweepPlan) -> str:
 
 
 def _guarantee(variant: Variant) -> str:
-    return f"epsilon <= {up(variant.plan.account.upper)} at delta = {variant.plan.account.delta!r}"
+    return epsilon_at_delta(variant.plan.account.upper, variant.plan.account.delta)
 
 
 def _amount(plan: SweepPlan) -> str:

@@ -48,7 +48,7 @@ def train(
     ranks, folder = ranks_of(plan.train.device), plan.folder
     with exclusive(folder) if ranks.first else nullcontext():
         outcome = _run(plan, ledger, resume, insecure_seed, report, ranks, folder)
-    ranks.part_ways()
+    ranks.finish()
     return outcome
 
 
@@ -59,16 +59,16 @@ def _run(
     from dpcli.train.run.processes import Stopped, stoppable
     from dpcli.train.step.prepare import prepare
 
-    (rows,) = ranks.same((plan.rows,) if ranks.first else None)  # the first alone has asked the ledger
+    (rows,) = ranks.broadcast((plan.rows,) if ranks.first else None)  # the first alone has asked the ledger
     plan = plan.on_rows(rows)
     run = charged_run(plan, ledger, resume, insecure_seed, ranks, folder, prepare)
     with stoppable() as stop:
         try:
             for stage in plan.stages:
-                run.prepared.stage(stage, lambda step: report(step, run.after(step)), stop)
+                run.prepared.take_steps(stage, lambda step: report(step, run.after(step)), stop)
         except Stopped:
             run.pause()
-            ranks.part_ways()
+            ranks.finish()
             raise KeyboardInterrupt from None
         except BaseException as problem:
             run.give_back(problem)
@@ -112,12 +112,12 @@ def _measured(plan: TrainingPlan) -> Estimate:
 
     from dpcli.random.streams import system_entropy
     from dpcli.train.run.processes import quickest
-    from dpcli.train.run.ranks import Alone
+    from dpcli.train.run.ranks import Ranks
     from dpcli.train.step.prepare import prepare
 
-    prepared = prepare(replace(plan, canaries=0), system_entropy(), Alone(), None, "")
+    prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
-    records = prepared.few()
+    records = prepared.made_up_batch()
     prepared.rehearse()
     part = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])

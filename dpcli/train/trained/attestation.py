@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.base.rounding import up
 from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.plan.plan import TrainingPlan, plan_of
-from dpcli.train.run.description import LEFT, Description, description_in, digest_of, distinct, guarantee, require_stamp
-from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
+from dpcli.train.run.description import RUN_FILES, Description, description_in, digest_of, guarantee, require_stamp, unique_names
+from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT, epsilon_at_delta
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:dpcli:private-training:v1"
@@ -47,9 +46,9 @@ def attestation(folder: str) -> dict[str, Any]:
     require_stamp(description)
     plan = plan_of(description.path(PIPELINE))
     require_claim(description, plan)
-    verdict = f": epsilon <= {up(description.guarantee['epsilon'])} at delta = {description.guarantee['delta']!r}."
-    if verdict.encode() not in first_line:
-        raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, which has{verdict[1:-1]}")
+    claim = epsilon_at_delta(description.guarantee["epsilon"], description.guarantee["delta"])
+    if f": {claim}.".encode() not in first_line:
+        raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, which has {claim}")
     return {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
@@ -74,7 +73,7 @@ def text_of(statement: dict[str, Any]) -> bytes:
 
 def _adapter(description: Description) -> list[str]:
     """Return the files of the same weights as PEFT reads them."""
-    return sorted(description.files.keys() - {*LEFT})
+    return sorted(description.files.keys() - {*RUN_FILES})
 
 
 def require_private(description: Description, private: bool) -> None:
@@ -160,13 +159,13 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
     try:
         if len(data) > MAX_BYTES:
             raise ValueError
-        content = json.loads(data, object_pairs_hook=distinct)
+        content = json.loads(data, object_pairs_hook=unique_names)
         envelope = content.get("dsseEnvelope", content)
         signed = "payload" in envelope and any(envelope.get("signatures", ()))
         if "payload" in envelope:
             if envelope["payloadType"] != PAYLOAD_TYPE or _says_more(content, envelope):
                 raise ValueError
-            content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=distinct)
+            content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=unique_names)
         types = (content["_type"], content["predicateType"])
         sound = types == (STATEMENT_TYPE, PREDICATE_TYPE) and type(content["predicate"]["guarantee"]) is dict
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):

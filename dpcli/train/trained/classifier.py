@@ -143,7 +143,7 @@ class Classifier(TrainedModel):
 
 def classifier(train: Classification, description: Description) -> Classifier:
     """Return the model that [train] names, for the inputs that the run describes. Raises InputError where it cannot be had."""
-    shape, classes = description.shape("inputs"), description.number("classes")
+    shape, classes = description.shape("inputs"), description.count("classes")
     place = place_of(description, train.model)
     module = model_of(train, shape, classes, place)
     require_scores(module, shape, classes, place)

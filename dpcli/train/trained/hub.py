@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError, InternalError
-from dpcli.base.rounding import up
 from dpcli.file.pipeline.datasets import UNCHECKED, blocks_words
 from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import Description, description_in, digest_of
-from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
+from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT, epsilon_at_delta
 from dpcli.train.trained.attestation import attestation, text_of
 
 CARD = "README.md"
@@ -62,17 +61,15 @@ def model_card(description: Description, what: HubFolder) -> str:
     )
 
 
-def _guarantee(stated: Mapping[str, object]) -> str:
-    epsilon = stated["epsilon"]
-    assert isinstance(epsilon, float)
+def _guarantee(stated: Mapping[str, Any]) -> str:
     return (
-        f"Trained with differential privacy: epsilon <= {up(epsilon)} at delta = {stated['delta']!r}, per {stated['unit']}, "
+        f"Trained with differential privacy: {epsilon_at_delta(stated['epsilon'], stated['delta'])}, per {stated['unit']}, "
         f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
         f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has the digests of the run's files, unsigned."
     )
 
 
-def _window(stated: Mapping[str, object]) -> str:
+def _window(stated: Mapping[str, Any]) -> str:
     blocks = stated.get("window")
     if not isinstance(blocks, list):
         return ""

@@ -96,7 +96,7 @@ def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
     """Return the language model that [train] names, with its adapter. Raises InputError where it cannot be had."""
     model = language_model(train, place_of(description, train.model), train.lora)
     tokens = tokens_of(train, place_of(description, train.tokenizer or train.model))
-    return TrainedLanguageModel(model, train, description, tokens, description.number("vocabulary"))
+    return TrainedLanguageModel(model, train, description, tokens, description.count("vocabulary"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -129,6 +129,6 @@ class TextClassifier(TrainedModel):
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:
     """Return the prompted model that [train] names. Raises InputError where it cannot be had."""
     place = place_of(description, train.model)
-    model, words = language_model(train, place), description.number("vocabulary")
+    model, words = language_model(train, place), description.count("vocabulary")
     tokens = needed(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)
     return TextClassifier(model, train, description, tokens, words, verbalizers(train, tokens, words, place))

@@ -16,7 +16,7 @@ from dpcli.base.lazy import load
 from dpcli.file.toml.limits import read_bytes
 from dpcli.train.plan.settings import Train, read_train
 from dpcli.train.plan.sources import HELD_OUT
-from dpcli.train.run.description import LEFT, Description, description_in, require_stamp
+from dpcli.train.run.description import RUN_FILES, Description, description_in, require_stamp
 from dpcli.train.run.outcome import MODEL, PIPELINE
 from dpcli.train.trained.trained_model import place_of
 
@@ -51,7 +51,7 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
     from dpcli.train.trained.weights import put, read_weights
 
     description = description_in(os.fspath(run))
-    description.require_unchanged(*LEFT)
+    description.require_unchanged(*RUN_FILES)
     require_stamp(description)
     train = read_train(read_bytes(description.path(PIPELINE)), description.path(PIPELINE))
     _require_code(train, description)

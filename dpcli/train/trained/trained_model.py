@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.base.rounding import up
 from dpcli.train.plan.settings import Train
 from dpcli.train.run.description import Description
-from dpcli.train.run.outcome import PIPELINE
+from dpcli.train.run.outcome import PIPELINE, epsilon_at_delta
 
 if TYPE_CHECKING:
     from torch import nn
@@ -78,7 +77,7 @@ class TrainedModel(Displayed, ABC):
     def _line(self) -> str:
         guarantee = self.description.guarantee
         epsilon = guarantee.get("epsilon")
-        words = "NOT PRIVATE" if epsilon is None else f"epsilon <= {up(float(epsilon))} at delta = {guarantee.get('delta')!r}"
+        words = "NOT PRIVATE" if epsilon is None else epsilon_at_delta(float(epsilon), guarantee["delta"])
         return f"{words}, task: {self.train.task}, run: {self.description.folder!r}"
 
     @abstractmethod

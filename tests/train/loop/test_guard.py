@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import dpcli  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.loop.guard import require_readable  # noqa: E402
-from dpcli.train.loop.marks import WHOLE, numbers  # noqa: E402
+from dpcli.train.loop.marks import KEPT_NUMBERS, numbers  # noqa: E402
 from dpcli.train.tasks.custom import records_of  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
@@ -420,7 +420,7 @@ def test_every_number_of_a_tensor_counts() -> None:
 
     require_each(
         itertools.product(
-            [1, 1000, WHOLE, WHOLE + 7, 1021 * 1024],
+            [1, 1000, KEPT_NUMBERS, KEPT_NUMBERS + 7, 1021 * 1024],
             [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64],
         ),
         check,
@@ -524,7 +524,7 @@ def test_a_batch_is_stepped_once_and_before_the_next(begin: Begin) -> None:
         next(private)
     with pytest.raises(InputError, match="expected batch 1, the one drawn last, found 2"):
         private.step(dpcli.PrivateBatch(2))
-    with pytest.raises(InputError, match="found something else"):
+    with pytest.raises(InputError, match="found an object of another class"):
         private.step(records())  # type: ignore[arg-type]
     private.step(batch)
     with pytest.raises(InputError, match="expected a batch to draw"):

@@ -19,7 +19,7 @@ from dpcli.train.engine.draws import keyed  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.plan.plan import plan_of  # noqa: E402
 from dpcli.train.plan.settings_classification import View  # noqa: E402
-from dpcli.train.run.ranks import Alone  # noqa: E402
+from dpcli.train.run.ranks import Ranks  # noqa: E402
 from dpcli.train.run.training_run import train  # noqa: E402
 from dpcli.train.step.prepare import prepare  # noqa: E402
 from dpcli.train.tasks import augmentation  # noqa: E402
@@ -214,7 +214,7 @@ def own(data: str) -> str:
 def test_tensors_that_are_no_images_go_with_each_view(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("own_images.py").write_text(OWN)
     Path("run.toml").write_text(own("records"))
-    problem = prepare(plan_of("run.toml"), system_entropy(), Alone(), None, ".").problem
+    problem = prepare(plan_of("run.toml"), system_entropy(), Ranks(), None, ".").problem
     still = torch.zeros(40, 3, 2, dtype=torch.int64)
     monkeypatch.setattr(augmentation, "drawn_moves", lambda records, count, most: still[:records])
     monkeypatch.setattr(torch, "rand", lambda *shape, **more: torch.ones(*shape))
@@ -227,4 +227,4 @@ def test_records_without_an_image_are_refused() -> None:
     Path("own_images.py").write_text(OWN)
     Path("run.toml").write_text(own("rows"))
     with pytest.raises(InputError, match=r"augment: no record has an image \(channels, height, width\)"):
-        prepare(plan_of("run.toml"), system_entropy(), Alone(), None, ".")
+        prepare(plan_of("run.toml"), system_entropy(), Ranks(), None, ".")
