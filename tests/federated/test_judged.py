@@ -17,7 +17,7 @@ import dpcli
 from dpcli.base.registry import SAMPLING
 from dpcli.federated.federated_plan import federated_plan
 from dpcli.federated.federated_settings import Federated
-from dpcli.federated.judged import participation, share_of_one
+from dpcli.federated.judged import client_noise_multiplier, participation
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
@@ -490,7 +490,7 @@ def test_shares_of_clients_add_up_to_what_is_charged() -> None:
     for _ in range(300):
         honest, charged = random.randint(1, 10**6), 10.0 ** random.uniform(-3, 3)
         table = Federated(sampling="none", noise="secure-aggregation", min_clients=honest + 3, dishonest=3)
-        share = Fraction(share_of_one(table, charged))
+        share = Fraction(client_noise_multiplier(table, charged))
         assert share**2 * honest >= Fraction(charged) ** 2
         assert float(share) <= charged / math.sqrt(honest) * (1 + 1e-15)
 
@@ -575,7 +575,7 @@ def test_solved_noise_is_judged_again(tmp_path: Any) -> None:
     del table["noise_multiplier"]
     (tmp_path / "fed.toml").write_text(file(table, {"noise_multiplier": "calibrate"}, more=budget))
     plan = federated_plan(str(tmp_path / "fed.toml"))
-    assert share_of_one(plan.table, plan.entry.spec.noise_multiplier) > 10  # type: ignore[attr-defined]
+    assert client_noise_multiplier(plan.table, plan.entry.spec.noise_multiplier) > 10  # type: ignore[attr-defined]
 
 
 CONTRADICTED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
