@@ -68,7 +68,7 @@ def client_noise_multiplier(table: Federated, charged: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """How often one client takes part. most: rounds in which it does. apart: least number of rounds from one of these to the next."""
+    """The participations of one client. most: rounds in which it does. apart: least number of rounds from one of these to the next."""
 
     most: int
     apart: int

@@ -1,4 +1,4 @@
-"""One charged round of a server: the clients that take part in it, and the noisy sum of their updates.
+"""The charged round of a server: the clients that take part in it, and the noisy sum of their updates.
 
 The rounds of one `dpcli.rounds` count who takes part, and no client takes part more often than they have paid for. So the counts need not
 outlive a process: where a run goes on in another process, a client may take part as often again, and is charged as often again.

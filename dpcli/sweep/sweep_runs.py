@@ -62,9 +62,9 @@ class Books:
     def require_same(self, charge: str | None, folder: str) -> None:
         """Require that an earlier run was charged to this ledger. Raises InputError, or LedgerError for another ledger."""
         if charge is None and self.ledger is not None:
-            raise InputError(f"{folder}: expected no --ledger, as when its runs were made, found one; or name a new folder")
+            raise InputError(f"{folder}: its runs were made without a ledger: leave out --ledger, or name a new folder")
         if charge is not None and self.ledger is None:
-            raise InputError(f"{folder}: expected the --ledger that was charged for its runs, found none; or name a new folder")
+            raise InputError(f"{folder}: its runs were charged to a ledger: name it with --ledger, or name a new folder")
         if charge is not None and self.ledger is not None:
             self.ledger.state().run(charge)  # raises where it has no such run
 

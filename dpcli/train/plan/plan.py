@@ -16,7 +16,7 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
 from dpcli.train.plan.settings import Train, in_full, read_train
-from dpcli.train.plan.sources import made_of
+from dpcli.train.plan.sources import source_digests
 from dpcli.train.plan.stages import Stage, performed, stages
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class TrainingPlan(PricedFile):
         """Return the SHA-256 of the file, and by key of the code and files that it names, which a resumed run must find again. Private."""
         return {
             "the file": self.fingerprint(),
-            **{f"train.{key}": digest for key, digest in made_of(in_full(self.train), self.path).items()},
+            **{f"train.{key}": digest for key, digest in source_digests(in_full(self.train), self.path).items()},
         }
 
     def stage_at(self, step: int) -> Stage:

@@ -1,7 +1,7 @@
-"""DP-SGD on one page: sample, clip each record, sum, add noise once, divide by a public number, step.
+"""The steps of DP-SGD: sample, clip each record, sum, add noise once, divide by a public number, update the weights.
 
-A step releases the noisy sum; everything after it is post-processing, an average of the weights along the run included. Where the clipping
-norm follows a quantile of the norms, a noised count is released as well, and accounted for.
+A step releases the noisy sum; all that follows is post-processing, also an average of the weights. With adaptive clipping, a noised count
+is released as well, and accounted for.
 
 Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile);
 De et al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
