@@ -10,22 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import nn  # noqa: E402
-
-from dpcli.base.errors import DpcliError, InputError  # noqa: E402
-from dpcli.base.lazy import load  # noqa: E402
-from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
-from dpcli.train.plan.settings import Train  # noqa: E402
-from dpcli.train.plugin import TASKS  # noqa: E402
-from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402
-from dpcli.train.tasks.files import csv_table, owners_of  # noqa: E402
-from dpcli.train.tasks.learning import evaluating  # noqa: E402
-from dpcli.train.tasks.user_code import user  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.command import dpcli  # noqa: E402
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.lazy import load
+from dpcli.train.plan.clipping import FlatClipping
+from dpcli.train.plan.settings import Train
+from dpcli.train.plugin import TASKS
+from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt
+from dpcli.train.tasks.files import csv_table, owners_of
+from dpcli.train.tasks.learning import evaluating
+from dpcli.train.tasks.user_code import user
+from tests.cases import require_each
+from tests.command import dpcli
 
 HEAD = """
 format = 1

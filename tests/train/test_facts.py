@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from tests.train.entries import MAIN, PER_UNIT, UNITS, USERS  # noqa: E402
-from tests.train.samples import FILE  # noqa: E402
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.training_run import train
+from tests.train.entries import MAIN, PER_UNIT, UNITS, USERS
+from tests.train.samples import FILE
 
 
 def statement(folder: Path, text: str) -> str:

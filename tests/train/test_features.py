@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.random.streams import system_entropy  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.ranks import Ranks  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.prepare import prepare  # noqa: E402
-from tests.train.entries import (  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.random.streams import system_entropy
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.run.training_run import train
+from dpcli.train.step.prepare import prepare
+from tests.train.entries import (
     BALLS,
     BANDED,
     BUFFERED,
@@ -35,7 +34,7 @@ from tests.train.entries import (  # noqa: E402
     USERS,
     WARM,
 )
-from tests.train.samples import Stopped, stop_at  # noqa: E402
+from tests.train.samples import Stopped, stop_at
 
 
 @pytest.fixture(autouse=True)

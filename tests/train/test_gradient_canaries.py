@@ -6,24 +6,23 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-import numpy as np  # noqa: E402
-
-from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools  # noqa: E402
-from dpcli.audit.scores import read_evidence  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.random.streams import insecure_seed  # noqa: E402
-from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
-from dpcli.train.run.ranks import Ranks  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.prepare import prepare  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise  # noqa: E402
-from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE  # noqa: E402
+from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools
+from dpcli.audit.scores import read_evidence
+from dpcli.base.errors import InputError
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.random.streams import insecure_seed
+from dpcli.train.plan.plan import TrainingPlan, plan_of
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.run.training_run import train
+from dpcli.train.step.prepare import prepare
+from tests.command import dpcli
+from tests.train.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise
+from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE
 
 
 @pytest.fixture(autouse=True)

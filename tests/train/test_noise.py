@@ -7,19 +7,18 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import kstest
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-
-from dpcli.base.errors import InputError, InternalError  # noqa: E402
-from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec  # noqa: E402
-from dpcli.mechanisms.noise.laplace import LaplaceSpec  # noqa: E402
-from dpcli.random import streams as randomness  # noqa: E402
-from dpcli.random.streams import SeededStream, SystemStream  # noqa: E402
-from dpcli.train.noise.declared import noise_of  # noqa: E402
-from dpcli.train.noise.step import Independent  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.draws import flat, variance_p  # noqa: E402
+from dpcli.base.errors import InputError, InternalError
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import LaplaceSpec
+from dpcli.random import streams as randomness
+from dpcli.random.streams import SeededStream, SystemStream
+from dpcli.train.noise.declared import noise_of
+from dpcli.train.noise.step import Independent
+from tests.cases import require_each
+from tests.train.draws import flat, variance_p
 
 SHAPES = {
     "bias": torch.Size([7]),

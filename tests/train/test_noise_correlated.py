@@ -15,24 +15,23 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-
-from dpcli.base.errors import InputError, InternalError  # noqa: E402
-from dpcli.mechanisms.noise.correlated import (  # noqa: E402
+from dpcli.base.errors import InputError, InternalError
+from dpcli.mechanisms.noise.correlated import (
     BandedSpec,
     BufferedToeplitzSpec,
     CorrelatedSpec,
     ToeplitzSpec,
     TreeSpec,
 )
-from dpcli.random.streams import SeededStream, SystemStream  # noqa: E402
-from dpcli.train.noise.declared import noise_of, optimised, prefix_error  # noqa: E402
-from dpcli.train.noise.decoders import Banded, BufferedToeplitz, Tree  # noqa: E402
-from dpcli.train.noise.step import Correlated, Noise  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.command import ROOT  # noqa: E402
-from tests.train.draws import flat  # noqa: E402
+from dpcli.random.streams import SeededStream, SystemStream
+from dpcli.train.noise.declared import noise_of, optimised, prefix_error
+from dpcli.train.noise.decoders import Banded, BufferedToeplitz, Tree
+from dpcli.train.noise.step import Correlated, Noise
+from tests.cases import require_each
+from tests.command import ROOT
+from tests.train.draws import flat
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 

@@ -6,23 +6,22 @@ import copy
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-import numpy as np  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.exam.subjects import SEED  # noqa: E402
-from dpcli.random.streams import insecure_seed, system_entropy  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.plan.settings import Train  # noqa: E402
-from dpcli.train.run.ranks import Ranks  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.optimizers import OPTIMIZERS, AdamBC  # noqa: E402
-from dpcli.train.step.prepare import Prepared, prepare  # noqa: E402
-from tests.train.entries import BANDED, BUFFERED, FULL, MAIN, SIZE, TRAIN, TREE, WARM  # noqa: E402
-from tests.train.samples import Stopped, stop_at  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
+from dpcli.random.streams import insecure_seed, system_entropy
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.plan.settings import Train
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.run.training_run import train
+from dpcli.train.step.optimizers import OPTIMIZERS, AdamBC
+from dpcli.train.step.prepare import Prepared, prepare
+from tests.train.entries import BANDED, BUFFERED, FULL, MAIN, SIZE, TRAIN, TREE, WARM
+from tests.train.samples import Stopped, stop_at
 
 BC = 'optimizer = "adam-bc"\n'
 ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.3, style = "adaptive", quantile_noise = 10.0 }')

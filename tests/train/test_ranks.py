@@ -9,14 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from tests.train.processes import together  # noqa: E402
-from tests.train.samples import FILE  # noqa: E402
+from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.train.plan.plan import plan_of
+from tests.train.processes import together
+from tests.train.samples import FILE
 
 RARE = (
     FILE.replace("steps = 30", "steps = 100")

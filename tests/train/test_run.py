@@ -9,22 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from safetensors.torch import load_file  # noqa: E402
-
-from dpcli.base.errors import Denied, InputError, LedgerError  # noqa: E402
-from dpcli.ledger.denial import costs  # noqa: E402
-from dpcli.sessions.folder import exclusive  # noqa: E402
-from dpcli.train.documents.training import outcome  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.processes import stoppable  # noqa: E402
-from dpcli.train.run.saved_state import Checkpoint, restored, save  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.loop import WeightAverage  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.samples import FILE, Stopped, ledger, poor_ledger, stop_at  # noqa: E402
+from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.ledger.denial import costs
+from dpcli.sessions.folder import exclusive
+from dpcli.train.documents.training import outcome
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.processes import stoppable
+from dpcli.train.run.saved_state import Checkpoint, restored, save
+from dpcli.train.run.training_run import train
+from dpcli.train.step.loop import WeightAverage
+from tests.command import dpcli
+from tests.train.samples import FILE, Stopped, ledger, poor_ledger, stop_at
 
 
 @pytest.fixture(autouse=True)

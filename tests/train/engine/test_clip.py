@@ -6,13 +6,12 @@ import itertools
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine.clip import (  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine.clip import (
     LARGEST,
     SMALLEST,
     Adaptive,
@@ -23,7 +22,7 @@ from dpcli.train.engine.clip import (  # noqa: E402
     PerLayer,
     gradient_noise_multiplier,
 )
-from tests.cases import require_each  # noqa: E402
+from tests.cases import require_each
 
 NAMES = ["body.0.weight", "body.0.bias", "body.1.weight", "head.weight", "scale"]
 norms = st.lists(st.floats(0.0, 1e30), min_size=4, max_size=4)

@@ -10,21 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-import numpy as np  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset  # noqa: E402
-
-import dpcli  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.loop.guard import require_readable  # noqa: E402
-from dpcli.train.loop.marks import KEPT_NUMBERS, numbers  # noqa: E402
-from dpcli.train.tasks.custom import records_of  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
+import dpcli
+from dpcli.base.errors import InputError
+from dpcli.train.loop.guard import require_readable
+from dpcli.train.loop.marks import KEPT_NUMBERS, numbers
+from dpcli.train.tasks.custom import records_of
+from tests.cases import require_each
+from tests.train.loop.conftest import FILE, STEPS, Begin, loss_of, model_of, records, stepped, weights
 
 
 @dataclass
