@@ -23,7 +23,7 @@ SECURE_AGGREGATION = Reader('noise = "secure-aggregation"', lambda table: table.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Federated:
-    """Rounds of federated learning: in each, some clients send an update, clipped to one norm, and noise is added to the sum."""
+    """Rounds of federated learning: in each, some clients send an update, clipped to one norm, and the sum that is used has noise."""
 
     premises: ClassVar[Premises] = (
         Premise(
