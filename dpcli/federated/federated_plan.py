@@ -1,4 +1,4 @@
-"""The plan of a server, settled before a client is asked: the entry of a round, the number of rounds, and what one charge pays for.
+"""The plan of a server, made before a client is asked: the entry of a round, the number of rounds, and what one charge pays for.
 
 Independent noise is charged by the round. A pass over the clients, and a run of correlated noise, cost the same however far they went: the
 first round is charged for all of it. Where a client takes part at most k times and nothing is amplified, k rounds pay for all others too.
@@ -25,9 +25,10 @@ from dpcli.sessions.priced import FilePlan
 
 @dataclass(frozen=True, slots=True)
 class FederatedPlan(FilePlan):
-    """entry: what a round performs. rounds: of the whole plan. portion: how many rounds one charge pays at the least.
+    """The rounds of a server, as they are charged.
 
-    paid_by: the rounds after which all others are paid for; `rounds` where none is free. rate: the share of the clients in a round.
+    entry: what a round performs. rounds: of the whole plan. portion: rounds that one charge pays for at least. paid_by: after so many
+    charged rounds all others are free; `rounds` where none is. rate: the share of the clients in a round.
     """
 
     table: Federated
@@ -44,29 +45,29 @@ class FederatedPlan(FilePlan):
 
     @property
     def per_step(self) -> int:
-        """Return the rounds of one step of the entry: a run of correlated noise has many."""
+        """Return the rounds of one step of the entry: many, where that is a run of correlated noise."""
         return self.portion if isinstance(self.entry.spec, CorrelatedSpec) else 1
 
     @property
     def rest(self) -> Pipeline | None:
         """Return what the file releases besides its rounds; None where that is nothing."""
-        one = together(self.entry, self.pipeline.mechanisms)
-        others = tuple(entry for entry in self.pipeline.mechanisms if entry not in one)
+        performed = together(self.entry, self.pipeline.mechanisms)
+        others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
 
     def charge(self, rounds: int, with_rest: bool) -> Pipeline:
-        """Return the pipeline of so many rounds, a multiple of `portion`, and of what reads the same sample.
+        """Return the pipeline that charges for `rounds`, a multiple of `portion`, and for other entries that read the same sample.
 
         Args:
             with_rest: with the entries of the file that no round performs.
         """
-        return replace(self.pipeline, mechanisms=tuple(self._counted(rounds, with_rest)), sections=(), budget=None)
+        return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
-    def _counted(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
+    def _charged_entries(self, rounds: int, with_rest: bool) -> Iterable[Entry]:
         steps = rounds // self.per_step
-        one = together(self.entry, self.pipeline.mechanisms)
+        performed = together(self.entry, self.pipeline.mechanisms)
         for entry in self.pipeline.mechanisms:
-            if entry in one:
+            if entry in performed:
                 yield replace(entry, steps=steps, epochs=None)
             elif with_rest:
                 yield entry
@@ -86,21 +87,22 @@ def federated_plan(path: str) -> FederatedPlan:
     refuse_contradicted(pipeline)
     (entry,) = fitting_entries(table, pipeline.mechanisms)
     steps, rate = steps_of(entry, pipeline.privacy), rate_of(table, entry, pipeline.privacy)
-    portion = portion_of(entry, rate)
-    runs = portion if isinstance(entry.spec, CorrelatedSpec) else 1
-    unsampled = isinstance(entry.sampling, Unsampled | None) and runs == 1
-    rounds = table.rounds or steps * runs
-    return FederatedPlan(path, pipeline, table, entry, rounds, portion, steps if unsampled else rounds, rate)
+    portion = _portion(entry, rate)
+    rounds_per_step = portion if isinstance(entry.spec, CorrelatedSpec) else 1
+    rounds = table.rounds or steps * rounds_per_step
+    # Without sampling, the steps are the rounds of one client, and pay for the rounds of all others.
+    paid_by = steps if isinstance(entry.sampling, Unsampled | None) and rounds_per_step == 1 else rounds
+    return FederatedPlan(path, pipeline, table, entry, rounds, portion, paid_by, rate)
 
 
-def portion_of(entry: Entry, rate: Fraction | None) -> int:
-    """Return how many rounds cost what the first of them costs: of a pass no more than the accountant takes it to have."""
+def _portion(entry: Entry, rate: Fraction | None) -> int:
+    """Return how many rounds cost no more than the first of them: the rounds of a run, or of a pass as the accountant counts them."""
     if isinstance(entry.spec, CorrelatedSpec):
         return entry.spec.iterations
     if not isinstance(entry.sampling, OncePerEpoch) or rate is None:
         return 1
-    taken = entry.sampling.participations if isinstance(entry.sampling, BallsInBins) else 1
-    return max(int(taken / rate), 1)
+    participations = entry.sampling.participations if isinstance(entry.sampling, BallsInBins) else 1
+    return max(int(participations / rate), 1)
 
 
 def read_federated(data: bytes, path: str) -> Federated:

@@ -17,13 +17,13 @@ from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.clipping import MEASURABLE
 
 NONE_OR_MORE = Constraint("a whole number from 0 to 10^18", lambda x: 0 <= x <= 10**18, (("minimum", 0), ("maximum", 10**18)))
-KEPT = ("max_participations", "min_separation")  # what the server makes sure of, beyond its draws
-SUMMED = Reader('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")
+KEPT = ("max_participations", "min_separation")  # keys of what the server makes sure of, besides its draws
+SECURE_AGGREGATION = Reader('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Federated:
-    """Rounds of federated learning: in each, some clients send an update, clipped to one norm, and their sum is used with noise."""
+    """Rounds of federated learning: in each, some clients send an update, clipped to one norm, and the sum that is used has noise."""
 
     premises: ClassVar[Premises] = (
         Premise(
@@ -96,7 +96,7 @@ class Federated:
             "fewest clients whose noise is in a sum, after all dropouts: the server gives up a round with fewer",
             COUNT,
             claim=True,
-            reader=SUMMED,
+            reader=SECURE_AGGREGATION,
         ),
     ] = None
     dishonest: Annotated[
@@ -105,7 +105,7 @@ class Federated:
             "most clients among these that work with the server: they know their own noise, which then hides nothing",
             NONE_OR_MORE,
             claim=True,
-            reader=SUMMED,
+            reader=SECURE_AGGREGATION,
         ),
     ] = None
     max_participations: Annotated[
@@ -119,20 +119,20 @@ class Federated:
     def problems(self) -> Iterator[Problem]:
         if self.clients_per_round is not None and self.client_rate is not None:
             yield ("client_rate",), "either clients_per_round or client_rate", "both"
-        if None not in (most := (self.clients_per_round, self.population)) and most[0] > most[1]:  # type: ignore[operator]
+        if self.clients_per_round is not None and self.population is not None and self.clients_per_round > self.population:
             yield ("clients_per_round",), f"at most population = {self.population}", str(self.clients_per_round)
         if self.noise == "secure-aggregation":
-            yield from self._summed()
+            yield from self._aggregation_problems()
 
-    def _summed(self) -> Iterator[Problem]:
+    def _aggregation_problems(self) -> Iterator[Problem]:
         if self.min_clients is None:
             yield ("min_clients",), "the fewest clients whose noise is in a sum, as clients drop out", "none"
         if self.dishonest is None:
             yield ("dishonest",), "how many of them may work with the server, 0 if none", "none"
-        most = self.clients_per_round or self.population
-        if self.min_clients is not None and most is not None and self.min_clients > most:
-            yield ("min_clients",), f"at most the {most} clients that a round has", str(self.min_clients)
-        if None not in (pair := (self.dishonest, self.min_clients)) and pair[0] >= pair[1]:  # type: ignore[operator]
+        clients = self.clients_per_round or self.population
+        if self.min_clients is not None and clients is not None and self.min_clients > clients:
+            yield ("min_clients",), f"at most the {clients} clients that a round has", str(self.min_clients)
+        if self.dishonest is not None and self.min_clients is not None and self.dishonest >= self.min_clients:
             yield (
                 ("dishonest",),
                 f"fewer than min_clients = {self.min_clients}: somebody's noise must be secret",
@@ -146,12 +146,21 @@ class Federated:
 
     @property
     def honest(self) -> int:
-        """Return how many clients' noise is in what is seen and known to nobody else; 1 where whoever adds noise adds all of it."""
-        return self.min_clients - self.dishonest if self.min_clients is not None and self.dishonest is not None else 1
+        """Return how many clients' noise in a sum is secret; 1 where whoever adds noise adds all of it."""
+        if self.min_clients is None or self.dishonest is None:
+            return 1
+        return self.min_clients - self.dishonest
+
+    @property
+    def kept_keys(self) -> tuple[str, ...]:
+        """Return the stated keys of what the server makes sure of, besides its draws."""
+        return tuple(key for key in KEPT if getattr(self, key) is not None)
 
     def rate(self, dataset_size: int | None) -> Fraction | None:
         """Return the share of the clients in one round, where it is stated."""
         if self.client_rate is not None:
             return Fraction(repr(self.client_rate))
         size = self.population or dataset_size
-        return Fraction(self.clients_per_round, size) if self.clients_per_round is not None and size is not None else None
+        if self.clients_per_round is None or size is None:
+            return None
+        return Fraction(self.clients_per_round, size)

@@ -18,7 +18,7 @@ from typing import Any
 from dpcli.base.lazy import load
 from dpcli.base.registry import SAMPLING
 from dpcli.base.rounding import down
-from dpcli.federated.federated_settings import KEPT, Federated
+from dpcli.federated.federated_settings import Federated
 from dpcli.file.pipeline.canonical import read_document
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.file.pipeline.parts import named
@@ -48,17 +48,18 @@ def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Prob
         )
     stated = table.noise_multiplier
     if stated is not None and Fraction(charged) ** 2 > Fraction(stated) ** 2 * table.honest:
-        yield (*place, "noise_multiplier"), f"at most {_least(table, stated)}", repr(charged)
+        yield (*place, "noise_multiplier"), f"at most {_noise_words(table, stated)}", repr(charged)
 
 
-def _least(table: Federated, stated: float) -> str:
+def _noise_words(table: Federated, stated: float) -> str:
+    """Return the noise that is in a sum, in words."""
     if table.honest == 1:
         return f"federated.noise_multiplier = {stated!r}"
     return f"{down(stated * sqrt(table.honest))} = {stated!r} sqrt({table.honest}), the noise of min_clients - dishonest clients"
 
 
-def share_of_one(table: Federated, charged: float) -> float:
-    """Return the noise_multiplier of one client with which `honest` clients together have `charged`, rounded up."""
+def client_noise_multiplier(table: Federated, charged: float) -> float:
+    """Return the noise_multiplier of one client, rounded up, with which the sum over `honest` clients has `charged`."""
     share = charged / sqrt(table.honest)
     while Fraction(share) ** 2 * table.honest < Fraction(charged) ** 2:
         share = nextafter(share, inf)
@@ -67,98 +68,103 @@ def share_of_one(table: Federated, charged: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """The rounds in which one client takes part. most: their number. apart: rounds from one of these to the next, at least."""
+    """The participations of one client. most: rounds in which it does. apart: least number of rounds from one of these to the next."""
 
     most: int
     apart: int
 
 
 def scheme_of(table: Federated) -> type[Scheme]:
-    """Return the class of the sampling that the server does."""
+    """Return the class of the server's sampling."""
     scheme: type[Scheme] = load(SAMPLING[table.sampling])
     return scheme
 
 
 def participation(table: Federated, rounds: int, rate: Fraction | None, first: bool) -> Participation:
-    """Return how often one client takes part in `rounds` consecutive rounds: in all of them where nothing prevents it.
+    """Return how often one client may take part in `rounds` consecutive rounds: in all of them where nothing prevents it.
 
     Args:
         rate: the share of the clients in one round, None where unknown. A pass takes floor(1 / rate) rounds at least.
-        first: whether these rounds begin with a pass; others may have one more of its kind at their ends.
+        first: whether these rounds begin with a pass; otherwise they may touch one pass more.
     """
     apart, most, scheme = table.min_separation or 1, table.max_participations or rounds, scheme_of(table)
     if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):
         length = max(int(1 / rate), 1)
         most = min(most, ceil(Fraction(rounds, length)) if first else 1 + ceil(Fraction(rounds - 1, length)))
-        # Elsewhere than in one fixed order a client may be last in one pass and first in the next.
+        # Without one fixed order, a client may be last in one pass and first in the next.
         apart = max(apart, length) if issubclass(scheme, Cyclic) else apart
     return Participation(min(most, rounds, ceil(Fraction(rounds, apart))), min(apart, rounds))
 
 
-HERE = "federated"
-UNITS = ("client", "user")
+TABLE = "federated"
 OBSERVED = {
     "secure-aggregation": "the server knows whose updates are in a sum",
     "local": "the server sees who sent which message",
 }
-MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
+PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregation": ("distributed",), "local": ("local",)}
 
 
 def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each key by which less would be charged than is done; `tables` are those of a file valid otherwise."""
+    """Add a finding for each key by which the file charges less than is done; `tables` are those of a file valid otherwise."""
     values = read_document(tables, Findings())
     for path, expected, value in disagreements(table, values["privacy"], values.get("mechanism", ())):
         findings.add("DP005", path, expected, value)
     stated = values["disclosure"].privacy_model if "disclosure" in values else None
-    if stated not in (None, *MODELS[table.noise]):
-        words = " or ".join(f'"{word}"' for word in MODELS[table.noise])
+    if stated not in (None, *PRIVACY_MODELS[table.noise]):
+        words = " or ".join(f'"{word}"' for word in PRIVACY_MODELS[table.noise])
         findings.add("DP005", ("disclosure", "privacy_model"), f'{words} with federated.noise = "{table.noise}"', f'"{stated}"')
 
 
 def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
-    """Repeat `disagreements` when what was to be solved for is a number."""
+    """Yield the `disagreements` of a file once its noise has been solved for."""
     yield from disagreements(table, pipeline.privacy, pipeline.mechanisms)
 
 
 def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
     """Yield (key, expected, found) where less is charged than is done, by the table, [privacy] and the entries."""
-    yield from _privacy(table, privacy)
+    yield from _privacy_problems(table, privacy)
     fitting = fitting_entries(table, entries)
     if len(fitting) != 1:
         known = first_names((entry.name for entry in entries if performed(entry.spec)), "the file has none")
-        stated = quoted(table.mechanism) if table.mechanism is not None else "several" if fitting else "none"
-        yield (HERE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({known})", stated
+        stated = "several" if fitting else "none"
+        if table.mechanism is not None:
+            stated = quoted(table.mechanism)
+        yield (TABLE, "mechanism"), f"the name of the entry with Gaussian noise that a round performs ({known})", stated
         return
     entry, place = fitting[0], ("mechanism", entries.index(fitting[0]))
-    yield from _alone(entry, entries, place)
-    yield from _taking_part(table, entry, privacy)
+    yield from _entry_problems(entry, entries, place)
+    yield from _participation_problems(table, entry, privacy)
     yield from noise_problems(table, entry, place)
     if isinstance(entry.spec, CorrelatedSpec):
-        yield from _correlated(table, entry, entry.spec, privacy, place)
+        yield from _correlated_problems(table, entry, entry.spec, privacy, place)
+    elif isinstance(entry.sampling, Unsampled | None):
+        yield from _unsampled_problems(table, entry, privacy, place)
     else:
-        yield from _independent(table, entry, privacy, place)
+        yield from _sampled_problems(table, entry, entry.sampling, privacy, place)
 
 
 def fitting_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that a round may be meant to perform."""
+    """Return the entries that a round may perform; one, in a right file."""
     return [entry for entry in entries if performed(entry.spec) and table.mechanism in (None, entry.name)]
 
 
 def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None:
     """Return the share of the clients in one round, as the table or else the entry states it."""
-    charged = entry.sampling.exact_rate(privacy.dataset_size) if entry.sampling is not None else None
-    return table.rate(privacy.dataset_size) or charged
+    return table.rate(privacy.dataset_size) or _charged_rate(entry, privacy)
+
+
+def _charged_rate(entry: Entry, privacy: Privacy) -> Fraction | None:
+    return None if entry.sampling is None else entry.sampling.exact_rate(privacy.dataset_size)
 
 
 def steps_of(entry: Entry, privacy: Privacy) -> int:
-    scheme = entry.sampling
-    return entry.runs(privacy.dataset_size).steps_at(
-        scheme.lower_rate(privacy.dataset_size) if isinstance(scheme, Batched) else None
-    )
+    """Return how many steps the entry is charged for."""
+    size, scheme = privacy.dataset_size, entry.sampling
+    return entry.runs(size).steps_at(scheme.lower_rate(size) if isinstance(scheme, Batched) else None)
 
 
-def _privacy(table: Federated, privacy: Privacy) -> Iterator[Problem]:
-    if privacy.unit not in UNITS:
+def _privacy_problems(table: Federated, privacy: Privacy) -> Iterator[Problem]:
+    if privacy.unit not in ("client", "user"):
         unit = "none" if privacy.unit is None else f'"{privacy.unit}"'
         yield (
             ("privacy", "unit"),
@@ -173,7 +179,7 @@ def _privacy(table: Federated, privacy: Privacy) -> Iterator[Problem]:
         )
     if None not in (table.population, privacy.dataset_size) and table.population != privacy.dataset_size:
         yield (
-            (HERE, "population"),
+            (TABLE, "population"),
             f"privacy.dataset_size = {privacy.dataset_size}, where a record is a client",
             str(table.population),
         )
@@ -193,7 +199,7 @@ def _privacy(table: Federated, privacy: Privacy) -> Iterator[Problem]:
         )
 
 
-def _alone(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Problem]:
+def _entry_problems(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Problem]:
     if entry.partition is not None:
         yield (*place, "partition"), "no partition: a round sums over all clients that take part", "one"
     owner = next((one.name for one in entries if entry.name in named(one.spec)), None)
@@ -205,34 +211,27 @@ def _alone(entry: Entry, entries: Sequence[Entry], place: Path) -> Iterator[Prob
         )
 
 
-def _taking_part(table: Federated, entry: Entry, privacy: Privacy) -> Iterator[Problem]:
-    """Yield a problem where the sampling contradicts how often a client is said to take part, or nothing says how often."""
+def _participation_problems(table: Federated, entry: Entry, privacy: Privacy) -> Iterator[Problem]:
+    """Yield a problem where the sampling contradicts how often a client takes part by the table, or nothing says how often."""
     iterations = entry.spec.iterations if isinstance(entry.spec, CorrelatedSpec) else 1
     rounds = table.rounds or steps_of(entry, privacy) * iterations
     always = f'with sampling = "{table.sampling}": every client takes part in each of {rounds} rounds'
     if scheme_of(table) is Unsampled and rounds > 1:
         if (table.max_participations or rounds) < rounds:
-            yield (HERE, "max_participations"), f"{rounds} or more {always}", str(table.max_participations)
+            yield (TABLE, "max_participations"), f"{rounds} or more {always}", str(table.max_participations)
         if (table.min_separation or 1) > 1:
-            yield (HERE, "min_separation"), f"1 or none {always}", str(table.min_separation)
-    if (
-        issubclass(scheme_of(table), OncePerEpoch)
-        and table.population is privacy.dataset_size is None
-        and all(getattr(table, key) is None for key in KEPT)
-    ):
+            yield (TABLE, "min_separation"), f"1 or none {always}", str(table.min_separation)
+    size_unknown = table.population is None and privacy.dataset_size is None
+    if issubclass(scheme_of(table), OncePerEpoch) and size_unknown and not table.kept_keys:
         yield (
-            (HERE, "population"),
+            (TABLE, "population"),
             f'the number of clients with sampling = "{table.sampling}", or max_participations: nothing else says how often one takes part',
             "none",
         )
 
 
-def _independent(table: Federated, entry: Entry, privacy: Privacy, place: Path) -> Iterator[Problem]:
-    """Fresh noise in each round: charged by the server's scheme, or as often as a client takes part."""
-    scheme, steps = entry.sampling, steps_of(entry, privacy)
-    if isinstance(scheme, Unsampled | None):
-        yield from _counted(table, entry, privacy, steps, place)
-        return
+def _sampled_problems(table: Federated, entry: Entry, scheme: Scheme, privacy: Privacy, place: Path) -> Iterator[Problem]:
+    """Yield the problems of an entry with independent noise that is charged by a sampling scheme."""
     if table.observed and scheme.amplified:
         yield (
             (*place, "sampling", "scheme"),
@@ -241,61 +240,58 @@ def _independent(table: Federated, entry: Entry, privacy: Privacy, place: Path) 
         )
     elif scheme.scheme != table.sampling:
         yield (
-            (HERE, "sampling"),
+            (TABLE, "sampling"),
             f'"{scheme.scheme}", by which "{entry.name}" is charged (or no sampling there)',
             f'"{table.sampling}"',
         )
     if scheme.amplified:
-        for key in KEPT:
-            if getattr(table, key) is not None:
-                yield (
-                    (HERE, key),
-                    f'no such key with "{scheme.scheme}": draws would depend on earlier ones, and amplification is proven for none that do',
-                    str(getattr(table, key)),
-                )
+        for key in table.kept_keys:
+            yield (
+                (TABLE, key),
+                f'no such key with "{scheme.scheme}": draws would depend on earlier ones, and amplification is proven for none that do',
+                str(getattr(table, key)),
+            )
+    steps = steps_of(entry, privacy)
     if table.rounds not in (None, steps):
-        yield (HERE, "rounds"), f'{steps}, the steps of "{entry.name}"', str(table.rounds)
-    yield from _rate(table, entry, privacy)
-
-
-def _rate(table: Federated, entry: Entry, privacy: Privacy) -> Iterator[Problem]:
-    stated, charged = table.rate(privacy.dataset_size), entry.sampling.exact_rate(privacy.dataset_size) if entry.sampling else None
-    if None not in (stated, charged) and stated != charged:
+        yield (TABLE, "rounds"), f'{steps}, the steps of "{entry.name}"', str(table.rounds)
+    stated, charged = table.rate(privacy.dataset_size), _charged_rate(entry, privacy)
+    if stated is not None and charged is not None and stated != charged:
         key = "client_rate" if table.client_rate is not None else "clients_per_round"
-        value = f"{float(stated or 0):.7g}"
-        yield (HERE, key), f'a share of {float(charged or 0):.7g} of the clients in a round, as "{entry.name}" charges', value
+        share = f"{float(charged):.7g}"
+        yield (TABLE, key), f'a share of {share} of the clients in a round, as "{entry.name}" charges', f"{float(stated):.7g}"
 
 
-def _counted(table: Federated, entry: Entry, privacy: Privacy, steps: int, place: Path) -> Iterator[Problem]:
-    """Check an entry without sampling, charged in full for each step: a client pays for the rounds in which it takes part."""
+def _unsampled_problems(table: Federated, entry: Entry, privacy: Privacy, place: Path) -> Iterator[Problem]:
+    """Yield the problems of an entry with independent noise and no sampling: a client pays for the rounds in which it takes part."""
+    steps = steps_of(entry, privacy)
     rounds = table.rounds or steps
-    if table.rounds is None and any(getattr(table, key) is not None for key in KEPT):
-        yield (HERE, "rounds"), f'the number of rounds, as "{entry.name}" counts those of one client', "none"
+    if table.rounds is None and table.kept_keys:
+        yield (TABLE, "rounds"), f'the number of rounds, as "{entry.name}" counts those of one client', "none"
         return
     least = participation(table, rounds, rate_of(table, entry, privacy), first=True).most
     if not least <= steps <= rounds:
-        many = (
-            f"{rounds} steps, one for each round"
-            if least == rounds
-            else f"{least} steps or more, up to {rounds}: one client takes part so often"
-        )
-        yield (*place, "steps"), many, str(steps)
+        expected = f"{least} steps or more, up to {rounds}: one client takes part so often"
+        if least == rounds:
+            expected = f"{rounds} steps, one for each round"
+        yield (*place, "steps"), expected, str(steps)
 
 
-def _correlated(table: Federated, entry: Entry, spec: CorrelatedSpec, privacy: Privacy, place: Path) -> Iterator[Problem]:
-    """Noise of one run of `iterations` rounds: what counts is where in it a client may take part."""
+def _correlated_problems(table: Federated, entry: Entry, spec: CorrelatedSpec, privacy: Privacy, place: Path) -> Iterator[Problem]:
+    """Yield the problems of an entry with correlated noise: it is charged for where in a run of `iterations` rounds a client takes part."""
     steps = steps_of(entry, privacy)
     rounds = steps * spec.iterations
     if table.rounds not in (None, rounds):
-        yield (HERE, "rounds"), f'{rounds}, the iterations of all runs of "{entry.name}"', str(table.rounds)
-    kept = participation(table, spec.iterations, table.rate(privacy.dataset_size), first=steps == 1)
-    yield from _participations(spec, kept, place)
-
-
-def _participations(spec: CorrelatedSpec, kept: Participation, place: Path) -> Iterator[Problem]:
-    whose = "a client may take part so often in a run, by what [federated] says"
-    if spec.max_participations < kept.most:
-        yield (*place, "max_participations"), f"{kept.most} or more: {whose}", str(spec.max_participations)
-    if kept.most > 1 and spec.min_separation > kept.apart:
-        whose = "a client may take part again so soon, by what [federated] says"
-        yield (*place, "min_separation"), f"{kept.apart} or less: {whose}", str(spec.min_separation)
+        yield (TABLE, "rounds"), f'{rounds}, the iterations of all runs of "{entry.name}"', str(table.rounds)
+    allowed = participation(table, spec.iterations, table.rate(privacy.dataset_size), first=steps == 1)
+    if spec.max_participations < allowed.most:
+        yield (
+            (*place, "max_participations"),
+            f"{allowed.most} or more: a client may take part so often in a run, by what [federated] says",
+            str(spec.max_participations),
+        )
+    if allowed.most > 1 and spec.min_separation > allowed.apart:
+        yield (
+            (*place, "min_separation"),
+            f"{allowed.apart} or less: a client may take part again so soon, by what [federated] says",
+            str(spec.min_separation),
+        )

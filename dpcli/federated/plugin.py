@@ -1,4 +1,4 @@
-"""Rounds of federated learning."""
+"""The plugin of federated learning: the table [federated] and its checks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A round that is charged: who takes part in it, and the noisy sum of what they send.
+"""The charged round of a server: the clients that take part in it, and the noisy sum of their updates.
 
-Each object counts the participations in its own rounds, and pays for these by itself: one client takes part in no more of them than it has
-paid participations for. So the counts need not outlive a process. What several objects of a key have charged adds up to at least what all
-their releases cost: where a run went on in another process a client may take part as often again, and is charged as often again.
+The rounds of one `dpcli.rounds` count who takes part, and no client takes part more often than they have paid for. So the counts need not
+outlive a process: where a run goes on in another process, a client may take part as often again, and is charged as often again.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, InternalError
 from dpcli.federated.federated_plan import FederatedPlan
-from dpcli.federated.federated_settings import KEPT
-from dpcli.federated.judged import Participation, participation, scheme_of, share_of_one
+from dpcli.federated.judged import Participation, client_noise_multiplier, participation, scheme_of
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.numerics.arrays import np
@@ -31,20 +29,22 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-NUMBERS = "biuf"  # the kinds of arrays of real numbers
+REAL_KINDS = "biuf"  # of numpy's types, those of real numbers
+LARGEST_UPDATE = 2**40  # numbers of an update: more than any memory holds
+CLIENT_BITS = 256  # of a client's number, so that a hash may be one
 
 
-def drawn(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
-    """Yield the clients of one round after the other, by number from 0; return the reason where the server has to draw them itself.
+def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
+    """Return the clients of each round, by number from 0; or, in words, why the server has to draw them itself.
 
     Args:
         clients: how many there really are; the declared number where None.
 
     Raises InputError where there are other clients than were declared, as `sampler` does.
     """
-    kept = next((key for key in KEPT if getattr(plan.table, key) is not None), None)
-    if kept is not None or isinstance(plan.entry.spec, CorrelatedSpec):
-        return f"{kept or 'participations of correlated noise'}, which the server makes sure of"
+    kept = plan.table.kept_keys
+    if kept or isinstance(plan.entry.spec, CorrelatedSpec):
+        return f"{kept[0] if kept else 'participations of correlated noise'}, which the server makes sure of"
     scheme = _scheme(plan)
     if plan.population is None or scheme is None:
         return "no population, or no share of it in a round"
@@ -52,7 +52,7 @@ def drawn(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
 
 
 def _scheme(plan: FederatedPlan) -> Scheme | None:
-    """Return the server's scheme, with its rate; None where that is nowhere stated."""
+    """Return the server's scheme, with its rate; None where no rate is stated."""
     charged, cls, table = plan.entry.sampling, scheme_of(plan.table), plan.table
     if charged is not None and charged.scheme == table.sampling:
         return charged
@@ -64,7 +64,7 @@ def _scheme(plan: FederatedPlan) -> Scheme | None:
 
 
 def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
-    """Return the sum of the updates, each clipped, without noise: not to be seen by anybody.
+    """Return the sum of the updates, each clipped, without noise: it must not be shown.
 
     Raises InputError where the server adds no noise of its own, or an update has another size.
     """
@@ -72,23 +72,22 @@ def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> R
     total = np.zeros(size)
     for client, update in updates.items():
         vector = _vector(client, update, size)
-        with np.errstate(all="ignore"):  # what numpy would say, or raise, depends on the update
+        with np.errstate(all="ignore"):  # numpy's warnings depend on the update
             total += clipped(vector, clip)
     return total
 
 
 def _vector(client: int, update: Any, size: int) -> Reals:
-    """Return the numbers of an update. Raises InputError for anything else, and says nothing of what is in there."""
+    """Return the numbers of an update. Raises InputError for anything else, without a value of the update."""
     expected = f"update of client {client}: expected {size} numbers in a row, found"
     array = None
     with suppress(TypeError, ValueError, OverflowError):
         array = np.asarray(update)
-    if array is None:  # here, as otherwise it would hold an error that quotes the update
+    if array is None:  # raised outside of the `with`, so that no error that quotes the update is attached
         raise InputError(f"{expected} a {type(update).__name__} that is no array")
-    if array.dtype.kind not in NUMBERS:
-        raise InputError(
-            f"{expected} an array of type {array.dtype.type.__name__}"
-        )  # the names of its fields are part of an update
+    if array.dtype.kind not in REAL_KINDS:
+        # Without the names of a structured type's fields, which are part of the update.
+        raise InputError(f"{expected} an array of type {array.dtype.type.__name__}")
     if array.shape != (size,):
         raise InputError(f"{expected} an array of shape {array.shape}")
     with np.errstate(all="ignore"):
@@ -98,7 +97,7 @@ def _vector(client: int, update: Any, size: int) -> Reals:
 def noise_of(plan: FederatedPlan, size: int) -> Reals:
     """Draw the noise of one round."""
     noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
-    return np.asarray(nextafter(noise * _required_clip(plan), inf) * normals(size, system_entropy().noise)(size))
+    return np.asarray(nextafter(noise * _required_clip(plan), inf) * normals(size, system_entropy().noise))
 
 
 def clipped(update: Reals, clip: float) -> Reals:
@@ -127,10 +126,6 @@ def _required_clip(plan: FederatedPlan) -> float:
     return plan.table.clip
 
 
-LARGEST = 2**40  # numbers of an update: more than any memory holds
-CLIENT_BITS = 256  # of a client's number, so that a hash may be one
-
-
 class Round(Displayed):
     """A round whose charge is durable: its noise may be drawn, once.
 
@@ -142,14 +137,14 @@ class Round(Displayed):
     ) -> None:
         self.number, self.key = number, key
         self._plan, self._clients, self._process, self._kept = plan, clients, this_process(), kept
-        self._claim = threading.Lock()  # whoever takes it draws the noise; given back only where none was drawn
+        self._claim = threading.Lock()  # taken by the one release that draws the noise; freed only where none was drawn
 
     def _line(self) -> str:
         return f"{self.number}, key={self.key!r}"
 
     @property
     def clients(self) -> Indices:
-        """Return the numbers of the clients that take part, from 0, drawn as the file declares: to be kept secret, and possibly none.
+        """Return the numbers of the clients that take part, from 0, drawn as the file declares: secret, and possibly none.
 
         Raises InputError where the server has to draw them itself.
         """
@@ -159,7 +154,7 @@ class Round(Displayed):
 
     @property
     def expected_clients(self) -> float:
-        """Return what a sum is divided by for a mean: a public number, and never how many took part."""
+        """Return the number to divide a sum by for a mean: public, and not the number of clients that took part."""
         plan = self._plan
         if plan.population is None or plan.rate is None:
             raise InputError(f"{plan.path}: expected the number of clients and their share in a round, found neither")
@@ -169,7 +164,7 @@ class Round(Displayed):
     def noise_multiplier(self) -> float:
         """Return the noise over the clipping norm of whoever adds it; of one client where each adds a share."""
         charged: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
-        return share_of_one(self._plan.table, charged)
+        return client_noise_multiplier(self._plan.table, charged)
 
     def release(self, updates: Mapping[int, Any], size: int) -> Reals:
         """Return the sum of the clients' updates, each clipped to federated.clip, with the noise of this round: once.
@@ -183,14 +178,14 @@ class Round(Displayed):
         """
         count = self._size(size)
         sent = self._sent(updates)
-        total = clipped_sum(self._plan, sent, count)  # runs code of the caller's where an update is an object of his
+        total = clipped_sum(self._plan, sent, count)  # before the claim, as it may run code of the caller's
         if self._process != this_process() or not self._claim.acquire(blocking=False):
             raise InputError(f"round {self.number}: released already: a second release would need noise that nobody has paid for")
         self._count(sent)
         return np.asarray(total + noise_of(self._plan, count))
 
     def _count(self, sent: Mapping[int, Any]) -> None:
-        """Note who takes part; where that is refused no noise was drawn, and the round may be released without them."""
+        """Count who takes part. Where that is refused, no noise was drawn, and the round may be released with other clients."""
         try:
             if self._kept is not None:
                 self._kept.take(self.number, sent)
@@ -199,10 +194,10 @@ class Round(Displayed):
             raise
 
     def _size(self, size: object) -> int:
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST:
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= LARGEST_UPDATE:
             stated = "another number" if isinstance(size, int | float | np.number) else type(size).__name__
             raise InputError(
-                f"round {self.number}: expected a size from 0 to {LARGEST:,}, how many numbers an update has, found {stated}"
+                f"round {self.number}: expected a size from 0 to {LARGEST_UPDATE:,}, how many numbers an update has, found {stated}"
             )
         return int(size)
 
@@ -234,7 +229,7 @@ class Round(Displayed):
 
 
 class CountedClients:
-    """The rounds in which each client took part. paid: how many participations of one client are paid for by now."""
+    """A count of the rounds in which each client took part. paid: returns how many participations of one client are paid for."""
 
     def __init__(self, limit: Participation, paid: Callable[[], int]) -> None:
         self._limit, self._paid = limit, paid
@@ -270,11 +265,11 @@ class CountedClients:
             )
 
 
-def kept_of(plan: FederatedPlan, paid: Callable[[], int]) -> CountedClients | None:
-    """Return what counts the clients; None where nothing but the draws of the server limits how often a client takes part.
+def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> CountedClients | None:
+    """Return a counter of participations; None where only the draws of the server limit how often a client takes part.
 
-    paid: the rounds that are paid for by now. One pass over the clients, or one round without passes, pays for one participation of each.
+    paid: returns the rounds that are paid for. One pass over the clients, or one round without passes, pays for one participation of each.
     """
-    if all(getattr(plan.table, key) is None for key in KEPT):
+    if not plan.table.kept_keys:
         return None
     return CountedClients(participation(plan.table, plan.rounds, plan.rate, first=True), lambda: paid() // plan.portion)

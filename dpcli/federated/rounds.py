@@ -1,6 +1,6 @@
-"""Rounds that are charged one by one, each before its noise: a run stops before the round that would pass the cap.
+"""The rounds of a server, charged one by one, each before its noise: a run stops before the round that would exceed the cap.
 
-What was charged under the key of a run is read from the ledger's own entries, each compared with the file that goes on with the key.
+What was charged under the key of a run is read from the ledger's entries, each of which is compared with the file that uses the key now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import Denied, InputError, InternalError, LedgerError
 from dpcli.federated.federated_plan import FederatedPlan, federated_plan
-from dpcli.federated.round import Round, drawn, kept_of
+from dpcli.federated.round import Round, client_batches, client_counter
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.budget import DatasetBudget, path_or_url, text_of
 from dpcli.ledger.chain import canonical
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import Run
 
 
-KINDS = ("round", "charge")
+KINDS = ("round", "charge")  # of entries that pay for one round, and for several
 NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
 
 
 @dataclass(slots=True)
 class Charged:
-    """rounds: that the entries pay for, in whatever sizes. rest: whether the rest of the file is charged. last: number of each kind."""
+    """The entries under a key. rounds: that they pay for. rest: whether the rest of the file is charged. last: number of each kind."""
 
     rounds: int = 0
     rest: bool = False
@@ -44,18 +44,21 @@ class Charged:
 
 
 def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
-    """Return all entries of a run, whatever process wrote them; entries of other keys are not read.
+    """Return what all entries of a run pay for, whichever process wrote them; entries of other keys are not read.
 
     Raises LedgerError where one was charged for another file or window: its rounds would be counted at this file's price.
     """
-    charged, window, known = Charged(), ledger.stated_window(plan.pipeline), Tables(plan)
-    for run in _under(ledger, key):
-        name, rounds = _named(key, run.key), known.rounds(run, key, window)
-        charged.rounds += rounds
-        if name is None or name[1] is None:
+    charged, window, tables = Charged(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
+    for run in ledger.runs_beginning(f"{key}/"):
+        name = NAME.fullmatch(run.key[len(key) + 1 :])
+        if name is None:
+            continue
+        charged.rounds += tables.rounds(run, key, window)
+        kind, number = name.groups()
+        if kind is None:
             charged.rest = True
         else:
-            charged.last[name[1]] = max(charged.last[name[1]], int(name[2]))
+            charged.last[kind] = max(charged.last[kind], int(number))
     return charged
 
 
@@ -63,46 +66,49 @@ def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool
     """Return whether the ledger has this key of a run. Raises LedgerError where it was charged for another file or window."""
     runs = ledger.state().runs
     if name in runs:
-        Tables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
+        ChargedTables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
         return True
     return False
 
 
-def beside_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
+def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
     """Return whether the rest of the file is charged; True where there is no rest. Raises LedgerError as `is_charged`."""
-    return is_charged(ledger, plan, key, beside_key(key)) or plan.rest is None
+    return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
 
 
 def charge_key(key: str, number: int, chunk: int) -> str:
-    """Return the key of a run's charge, by its number from 1."""
+    """Return the key of a run's charge for `chunk` rounds, by its number from 1."""
     return f"{key}/{kind_of(chunk)}-{number:06d}"
 
 
-def beside_key(key: str) -> str:
+def rest_key(key: str) -> str:
     """Return the key of what the file releases besides its rounds."""
     return f"{key}/beside"
 
 
 def kind_of(chunk: int) -> str:
-    """Return what charges of so many rounds are called."""
-    return KINDS[chunk != 1]
+    """Return the word in the keys of charges for `chunk` rounds."""
+    return "round" if chunk == 1 else "charge"
 
 
-class Tables:
-    """A file's charges as a ledger writes them down."""
+class ChargedTables:
+    """The tables of a file's charges, by which entries of the ledger are recognised."""
 
     def __init__(self, plan: FederatedPlan) -> None:
-        self._plan, self._known = plan, dict[int, str]()
+        self._plan, self._texts = plan, dict[int, str]()
         self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
 
     def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
         """Return how many rounds a charge under `key` pays for, 0 for the rest of the file. Raises LedgerError for another run's."""
-        if run.key == beside_key(key):
+        if run.key == rest_key(key):
             rounds = 0 if canonical(run.pipeline) == self._rest_text else None
         else:
             rounds = self.rounds_of(run.pipeline)
         if rounds is None or run.window != window or run.content.get("kind") != "spend":
-            raise LedgerError(_another(key, self._plan, run))
+            raise LedgerError(
+                f'key "{key}": expected charges of {self._plan.path} as it stands, found entry {run.seq} ("{run.key}"), which was charged '
+                "for another file or window: another run needs a key of its own"
+            )
         return rounds
 
     def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
@@ -111,29 +117,14 @@ class Tables:
         if type(steps) is not int or steps < 1:
             return None
         rounds = steps * self._plan.per_step
-        if steps not in self._known:
-            self._known[steps] = canonical(tables_of(self._plan.charge(rounds, with_rest=False)))
-        return rounds if canonical(tables) == self._known[steps] else None
+        if steps not in self._texts:
+            self._texts[steps] = canonical(tables_of(self._plan.charge(rounds, with_rest=False)))
+        return rounds if canonical(tables) == self._texts[steps] else None
 
 
-def _named(key: str, name: str) -> re.Match[str] | None:
-    return NAME.fullmatch(name[len(key) + 1 :]) if name.startswith(f"{key}/") else None
-
-
-def _under(ledger: Ledger, key: str) -> Iterator[Run]:
-    return (run for run in ledger.runs_beginning(f"{key}/") if _named(key, run.key))
-
-
-def _another(key: str, plan: FederatedPlan, run: Run) -> str:
-    return (
-        f'key "{key}": expected charges of {plan.path} as it stands, found entry {run.seq} ("{run.key}"), which was charged for another '
-        "file or window: another run needs a key of its own"
-    )
-
-
-BITS = 64  # of a number that is handed in
-TRIES = 1000  # keys that another process may have charged meanwhile
-_OPEN: weakref.WeakSet[Rounds] = weakref.WeakSet()  # of this process, for those that fork from it
+BITS = 64  # of a whole number that the caller gives
+TRIES = 1000  # of keys, which other processes may have charged meanwhile
+_OPEN: weakref.WeakSet[Rounds] = weakref.WeakSet()  # of this process; a forked one looks at them
 
 
 class Rounds(Displayed):
@@ -161,17 +152,17 @@ class Rounds(Displayed):
         return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
 
     def _begin(self) -> None:
-        """Begin as a process that has paid for nothing yet."""
+        """Begin, or begin again in a forked process: nothing is paid for yet."""
         self._left, self._paid, self._last = 0, 0, ""
-        self._draws = drawn(self.plan, self._clients)
+        self._batches = client_batches(self.plan, self._clients)
         with self._open() as ledger:
             ledger.cost(self.plan.charge(self.plan.portion, with_rest=False))
             if self.plan.rest is not None:
                 ledger.cost(self.plan.rest)
             before = charged_under(ledger, self.plan, self.key)
         self._charges = before.last[kind_of(self.chunk)]
-        self._kept = kept_of(self.plan, lambda: self._paid)
-        self._process = this_process()  # last: what fails here is begun again
+        self._counter = client_counter(self.plan, lambda: self._paid)
+        self._process = this_process()  # last, so that after a failure all of this is done again
 
     @property
     def planned(self) -> int:
@@ -180,7 +171,7 @@ class Rounds(Displayed):
 
     @property
     def charged(self) -> int:
-        """Return the rounds that were paid for under this key by whatever process, as the ledger's entries say now."""
+        """Return the rounds that were paid for under this key by any process, as the ledger's entries say now."""
         return self._entries().rounds
 
     def round(self) -> Round:
@@ -206,19 +197,19 @@ class Rounds(Displayed):
                 self._charge()
             self._left -= 1
             self.taken += 1
-            clients = self._draws if isinstance(self._draws, str) else next(self._draws)
-            return Round(self.plan, self.taken, self._last, clients, self._kept)
+            clients = self._batches if isinstance(self._batches, str) else next(self._batches)
+            return Round(self.plan, self.taken, self._last, clients, self._counter)
 
     def __iter__(self) -> Iterator[Round]:
-        """The rounds that the plan still has; Denied where the ledger says no."""
+        """Yield the rounds that the plan still has. Raises Denied where the ledger refuses one."""
         while self.taken < self.planned:
             yield self.round()
 
     def epsilon(self) -> float:
-        """Upper bound, unrounded, on the epsilon of a run that was planned to have the rounds that were charged under this key by whatever
-        process, at the file's delta; 0.0 before the first.
+        """Return an upper bound, unrounded, on the epsilon of a run that was planned to have the rounds charged so far, by any process.
 
-        Whoever stops for what he saw in the outputs has the ledger's cap as his guarantee, and not this.
+        It is at the file's delta; 0.0 before the first round. Where the run stops because of its outputs, the guarantee is the ledger's cap
+        and not this.
         """
         from dpcli.analysis.account import headline
 
@@ -231,39 +222,39 @@ class Rounds(Displayed):
             return charged_under(ledger, self.plan, self.key)
 
     def _charge(self) -> None:
-        """Write one more entry to the ledger, of a key that nobody has."""
+        """Charge the next rounds, as an entry of the ledger under a key that no other entry has."""
         count = self._next_count()
         pipeline, why = self.plan.charge(count, with_rest=False), f"round {self.taken + 1:,} of {self.planned:,}"
         with self._open() as ledger:
             for _ in range(TRIES):
-                rest = None if beside_is_charged(ledger, self.plan, self.key) else self.plan.rest
-                self._charges += 1  # whatever becomes of it, a number is asked for once
+                rest = None if rest_is_charged(ledger, self.plan, self.key) else self.plan.rest
+                self._charges += 1  # each number is tried once
                 key = charge_key(self.key, self._charges, self.chunk)
                 try:
-                    repeated = self._repeated(ledger, pipeline, key, why, rest)
+                    charged_before = self._charge_under(ledger, pipeline, key, why, rest)
                 except Denied as refusal:
                     self._charges -= 1
                     raise Denied(f"round {self.taken + 1:,}: {refusal}") from None
-                if not repeated:
+                if not charged_before:
                     break
             else:
                 raise LedgerError(f'"{self.key}": all {TRIES:,} keys tried were charged meanwhile by other processes')
-            if not beside_is_charged(ledger, self.plan, self.key):
+            if not rest_is_charged(ledger, self.plan, self.key):
                 raise LedgerError(f'"{self.key}": what else {self.plan.path} releases is not charged')
         self._last, self._paid = key, self._paid + count
         self._left = count if self._paid < self.plan.paid_by else self.planned
 
-    def _repeated(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
-        """Return whether the key was charged before; charge with it, in one transaction, the rest of the file where that is due."""
+    def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
+        """Charge rounds under a key, in one transaction with the rest of the file if given; return whether the key was charged before."""
         if is_charged(ledger, self.plan, self.key, key):
             return True
         if rest is None:
             return ledger.spend(rounds, key, why=why).repeated
         both = replace(rounds, mechanisms=(*rounds.mechanisms, *rest.mechanisms))
-        return ledger.spend_both([(rest, beside_key(self.key)), (rounds, key)], both, why)[-1].repeated
+        return ledger.spend_both([(rest, rest_key(self.key)), (rounds, key)], both, why)[-1].repeated
 
     def _next_count(self) -> int:
-        """Return the rounds of the next charge: a chunk, or as few portions as pay for all that is left."""
+        """Return the rounds of the next charge: a chunk, or as few portions as pay for all rounds that are left."""
         left = min(self.planned - self.taken, self.plan.paid_by - self._paid)
         return min(self.chunk, -(-left // self.plan.portion) * self.plan.portion)
 
@@ -313,7 +304,7 @@ def rounds(
 
 
 def whole_number(name: str, given: object, least: int) -> int:
-    """Return a whole number of at least so much. Raises InputError for anything else."""
+    """Return a whole number of at least `least`. Raises InputError for anything else."""
     if isinstance(given, int) and given.bit_length() > BITS:
         raise InputError(f"{name}: expected a whole number of at most {BITS} bits, found a larger one")
     if not isinstance(given, int) or isinstance(given, bool) or given < least:
@@ -322,10 +313,10 @@ def whole_number(name: str, given: object, least: int) -> int:
 
 
 def _forked() -> None:
-    """In a new process, where only the thread that forked lives: whoever held a lock will never release it."""
-    for one in _OPEN:
-        one._torn = one._torn or one._lock.locked()
-        one._lock = threading.Lock()
+    """Replace the locks in a forked process: only the thread that forked lives on, and another may have held one."""
+    for rounds in _OPEN:
+        rounds._torn = rounds._torn or rounds._lock.locked()
+        rounds._lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""Sources of random numbers: three separate streams, and Gaussian noise drawn from one of them.
+"""Streams of random words, one each for samples, noise and initial weights, and Gaussian noise drawn from a stream.
 
 The private stream mixes what the operating system gives into OpenSSL's generator each time and keeps nothing itself, so there is no
 state that a checkpoint could save, a fork could copy or a resumed run could replay. A seed exists only as `insecure_seed`, and what
@@ -11,9 +11,7 @@ release to somebody who studies its last bits needs discrete noise instead (Miro
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from dpcli.base.errors import InternalError
@@ -33,7 +31,7 @@ else:
     ssl = lazy("ssl")
 
 CRYPTOGRAPHIC_LIMIT = 10**7  # numbers of one draw; about 3 * 10^8 come per second and core
-CHUNK = 2**16  # numbers at once: what fits into a core's cache
+CHUNK = 2**16  # numbers that are made at once: as many as fit into a core's cache
 
 
 class Stream(Protocol):
@@ -43,12 +41,10 @@ class Stream(Protocol):
     def private(self) -> bool: ...
 
     def words(self, count: int) -> Words:
-        """`count` independent uniform words."""
-        ...
+        """Return `count` independent uniform words."""
 
     def bulk(self) -> np.random.Generator:
-        """A fast generator under a key of 128 bits drawn from this stream; not cryptographic."""
-        ...
+        """Return a fast generator under a key of 128 bits drawn from this stream; not cryptographic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +66,7 @@ class SystemStream:
 
 
 class SeededStream:
-    """Anybody who knows the seed can subtract the noise: for tests and debugging only.
+    """Words that follow from a seed, for tests and debugging only: anybody who knows the seed can subtract the noise.
 
     Bound to the process that made it and never pickled or copied, since a second copy would repeat what the first one gave.
     """
@@ -98,7 +94,7 @@ class SeededStream:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """A stream for each purpose, so that none tells anything about another."""
+    """A stream for each purpose, so that the numbers of one say nothing about those of another."""
 
     sampling: Stream
     noise: Stream
@@ -106,17 +102,17 @@ class Streams:
 
     @property
     def private(self) -> bool:
-        """True where the run may be called private: batches and noise are unpredictable. Initial weights do not depend on the data."""
+        """Return whether nobody can predict batches and noise. Initial weights do not depend on the data, and may be known."""
         return self.sampling.private and self.noise.private
 
 
 def system_entropy() -> Streams:
-    """Streams that the operating system seeds: what a private run uses."""
+    """Return streams that the operating system seeds, as a private run needs."""
     return Streams(SystemStream(), SystemStream(), SystemStream())
 
 
 def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
-    """Reproducible streams, NOT PRIVATE.
+    """Return reproducible streams, NOT PRIVATE.
 
     Args:
         seed: at least 0.
@@ -125,13 +121,13 @@ def insecure_seed(seed: int, resumed_at: int = 0) -> Streams:
     return Streams(*(SeededStream(seed, purpose, resumed_at) for purpose in range(3)))
 
 
-def normals(count: int, stream: Stream) -> Callable[[int], Reals]:
-    """Return a function that draws from N(0, 1) in float64, where `count` numbers are wanted in all.
+def normals(count: int, stream: Stream) -> Reals:
+    """Return `count` independent draws from N(0, 1) in float64.
 
     Up to CRYPTOGRAPHIC_LIMIT: from the stream's own words. Above: a fresh generator for these numbers alone (Philox under a key of 128
     bits from the stream; torch's own generator on the CPU takes 32 bits of its seed).
     """
-    return partial(box_muller, stream) if cryptographic_size(count) else stream.bulk().standard_normal
+    return box_muller(stream, count) if cryptographic_size(count) else stream.bulk().standard_normal(count)
 
 
 def cryptographic(count: int, stream: Stream) -> bool:
@@ -140,12 +136,12 @@ def cryptographic(count: int, stream: Stream) -> bool:
 
 
 def cryptographic_size(count: int) -> bool:
-    """Return whether so many numbers are drawn from a stream's own words."""
+    """Return whether `count` numbers are few enough to be drawn from a stream's own words."""
     return count <= CRYPTOGRAPHIC_LIMIT
 
 
 def box_muller(stream: Stream, count: int) -> Reals:
-    """`count` independent draws from N(0, 1).
+    """Return `count` independent draws from N(0, 1).
 
     The radius is sqrt(-2 log u) with u in (0, 1], a multiple of 2^-53: values reach 8.57 standard deviations, and the mass beyond, which
     is left out, is below 10^-16. The angle is pi v with v in [-1, 1) a multiple of 2^-31; it, its cosine and its sine are in single
@@ -155,23 +151,23 @@ def box_muller(stream: Stream, count: int) -> Reals:
 
 
 def singles(count: int, std: float, stream: Stream) -> Singles:
-    """`count` independent draws from N(0, std^2) in float32; std itself is rounded up to float32."""
+    """Return `count` independent draws from N(0, std^2) in float32; std itself is rounded up to float32."""
     if not cryptographic_size(count):
-        return (normals(count, stream)(count) * std).astype(np.float32)
+        return (normals(count, stream) * std).astype(np.float32)
     scale = np.float32(std)
     upper = scale if float(scale) >= std else np.nextafter(scale, np.float32(np.inf))
     return _filled(stream, np.empty(count + count % 2, np.float32), float(upper))[:count]
 
 
 def _filled(stream: Stream, drawn: NDArray[Any], std: float) -> NDArray[Any]:
-    """The array, of even length, full of draws in its own precision."""
+    """Fill the array, of even length, with draws in its own precision, and return it."""
     for start in range(0, len(drawn), CHUNK):
         _fill(stream, drawn[start : start + CHUNK], std)
     return drawn
 
 
 def _fill(stream: Stream, out: NDArray[Any], std: float) -> None:
-    """In steps that write where they read: new memory for each would cost more than the arithmetic."""
+    """Write draws over `out`, each step in place: new memory for each would cost more than the arithmetic."""
     half = len(out) // 2
     words = stream.words(half + (half + 1) // 2)
     uniform = (words[:half] >> np.uint64(11)).view(np.int64) + 1.0

@@ -1,4 +1,6 @@
-"""Sizes of Poisson samples, uniform integers, subsets and orders, from a stream of random words: exact, as amplification rests on sampling.
+"""Exact draws from a stream of random words: binomial sizes of Poisson samples, uniform integers, subsets and orders.
+
+Exact, because privacy amplification rests on sampling.
 
 n records that are each taken with probability q make a sample of Binomial(n, q) records that, given its size, is a uniform subset of
 that size. Drawing the size and then the subset equals n coins, at a cost that grows with the sample and not with n.
@@ -20,11 +22,11 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-SPARSE = 256  # subsets of fewer than one in this many are sorted, others marked among all
+SPARSE = 256  # a subset of less than one in 256 is drawn and sorted; a larger one is marked in an array of all
 
 
 def below(stream: Stream, limit: int, count: int) -> Indices:
-    """`count` independent integers, each uniform on 0 .. limit - 1, for limit in [1, 2^63].
+    """Return `count` independent integers, each uniform on 0 .. limit - 1, for limit in [1, 2^63].
 
     A word w is taken modulo `limit` where w is below the largest multiple of `limit` up to 2^64, and drawn again elsewhere.
     """
@@ -37,7 +39,7 @@ def below(stream: Stream, limit: int, count: int) -> Indices:
 
 
 def subset(stream: Stream, size: int, count: int) -> Indices:
-    """A uniform subset of `count` of the integers 0 .. size - 1, increasing.
+    """Return a uniform subset of `count` of the integers 0 .. size - 1, increasing.
 
     The first `count` different values of an endless sequence of independent uniform ones are such a subset, by symmetry. Drawing as
     many more as are missing never passes that point, so nothing that is drawn has to be left out again.
@@ -46,7 +48,7 @@ def subset(stream: Stream, size: int, count: int) -> Indices:
 
 
 def _few(stream: Stream, size: int, count: int) -> Indices:
-    """In time that grows with `count` alone."""
+    """Return the subset in time that grows with `count` alone."""
     chosen = np.empty(0, np.int64)
     while len(chosen) < count:
         chosen = np.sort(np.concatenate((chosen, below(stream, size, count - len(chosen)))))
@@ -55,7 +57,7 @@ def _few(stream: Stream, size: int, count: int) -> Indices:
 
 
 def _many(stream: Stream, size: int, count: int) -> Indices:
-    """In time that grows with `size`; beyond half of it, those that are left out are drawn."""
+    """Return the subset in time that grows with `size`; where it has more than half, draw those that are left out."""
     few = min(count, size - count)
     chosen = np.zeros(size, bool)
     while missing := few - int(np.count_nonzero(chosen)):
@@ -64,7 +66,7 @@ def _many(stream: Stream, size: int, count: int) -> Indices:
 
 
 def order(stream: Stream, size: int) -> Indices:
-    """A uniform order of the integers 0 .. size - 1: sorted by independent words, all drawn again where two are equal."""
+    """Return a uniform order of the integers 0 .. size - 1: sorted by independent words, all drawn again where two are equal."""
     while True:
         words = stream.words(size)
         ranks = np.argsort(words, kind="stable")
@@ -74,7 +76,7 @@ def order(stream: Stream, size: int) -> Indices:
 
 
 def different(stream: Stream, limit: int, count: int, rows: int) -> Indices:
-    """`rows` independent uniform subsets of `count` of the integers 0 .. limit - 1, one per row (Floyd's algorithm).
+    """Return `rows` independent uniform subsets of `count` of the integers 0 .. limit - 1, one per row (Floyd's algorithm).
 
     In round j = limit - count .. limit - 1 a row draws r from 0 .. j and takes r, or j where it has r already; after each round the
     row is a uniform subset of 0 .. j.
@@ -89,7 +91,7 @@ def different(stream: Stream, limit: int, count: int, rows: int) -> Indices:
 
 
 PRECISION = 128  # bits of the first table; a draw that they do not decide (about one in 2^80) takes more
-GUARD = 16  # bits: weights below 2^GUARD units are left to the bound on the tail
+GUARD = 16  # bits: weights below 2^16 units are left to the bound on the tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class BinomialTable:
     upper: list[int]
 
     def decide(self, u: int) -> int | None:
-        """The smallest k with U < F(k) for every U in [u, u + 1) 2^-bits; None where they differ or the table does not tell."""
+        """Return the smallest k with U < F(k) for every U in [u, u + 1) 2^-bits; None where they differ or the table ends."""
         at = bisect_left(self.lower, u + 1)
         if at == len(self.lower) or u < (self.upper[at - 1] if at else self.before):
             return None
@@ -149,7 +151,7 @@ def _bits(stream: Stream, count: int) -> int:
 
 
 def table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
-    """Bounds on the distribution function of Binomial(trials, rate), 0 < rate < 1.
+    """Return bounds on the distribution function of Binomial(trials, rate), 0 < rate < 1.
 
     Weights start from 2^bits at the mode and follow w_{k+1} / w_k = (n - k) q / ((k + 1) (1 - q)), once rounded down and once up. The
     ratio falls with k, so what lies beyond the last weight is at most a geometric series.
@@ -170,24 +172,24 @@ def table(trials: int, rate: Fraction, bits: int) -> BinomialTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """Weights from the mode outwards, from below and from above, and a bound on the sum of all that follow."""
+class WeightsBesideMode:
+    """Bounds on the weights from the mode outwards, lower and upper, and an upper bound on the sum of the weights beyond them."""
 
     low: list[int]
     high: list[int]
     rest: int
 
 
-def _side(left: int, passed: int, odds: Fraction, bits: int) -> Side:
-    """The weights of `left` more counts on one side of the mode; w_{j+1} / w_j = (left - j) odds / (passed + j + 1)."""
+def _side(left: int, passed: int, odds: Fraction, bits: int) -> WeightsBesideMode:
+    """Return the weights of `left` more counts on one side of the mode; w_{j+1} / w_j = (left - j) odds / (passed + j + 1)."""
     low, high = [1 << bits], [1 << bits]
     for j in range(left):
         up, down = (left - j) * odds.numerator, (passed + j + 1) * odds.denominator
         if low[-1] >> GUARD == 0:  # far below the weight of the mode, so up < down
-            return Side(low, high, _upwards(high[-1] * up, down - up))
+            return WeightsBesideMode(low, high, _upwards(high[-1] * up, down - up))
         low.append(low[-1] * up // down)
         high.append(_upwards(high[-1] * up, down))
-    return Side(low, high, 0)
+    return WeightsBesideMode(low, high, 0)
 
 
 def _upwards(numerator: int, denominator: int) -> int:

@@ -1,4 +1,4 @@
-"""Sweeps of training runs."""
+"""The plugin of sweeps of training runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a sweep, settled before the first run: every setting at every epsilon, as a file with its noise solved for; its result."""
+"""The plan of a sweep, made before the first run: every setting at every epsilon, as a file with its noise solved for; and its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpcli.file.toml.findings import Findings
 from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import shown
 from dpcli.file.toml.write import toml_text
-from dpcli.sweep.setting import Setting, changed, settings_of
+from dpcli.sweep.setting import Setting, settings_of, with_value
 from dpcli.sweep.sweep_settings import REPEATS, Sweep, read_sweep
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings import read_train
@@ -27,40 +27,40 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.blocks.rows import RowWindow
     from dpcli.mechanisms.choice.repeat_and_select import Trials
-    from dpcli.sweep.sweep_settings import Sweep
     from dpcli.train.plan.settings import Train
 
 
 Better = Literal["higher", "lower"]
-
-WHY = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
     """Return which value of the metric is the better one; None, with a finding, where that is not stated or wrongly stated."""
     metric, known = train.measures or ("", sweep.better)
     if known is None:
-        findings.add("DP005", ("sweep", "better"), WHY, "nothing")
+        expected = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
+        findings.add("DP005", ("sweep", "better"), expected, "nothing")
     elif sweep.better not in (None, known):
         findings.add("DP005", ("sweep", "better"), f'"{known}", as {metric} is what the task measures', shown(sweep.better))
         return None
     return known
 
 
-def worth(better: Better, value: float) -> float:
-    """Return a number that is larger for the better; NaN is the worst of all."""
-    return -math.inf if math.isnan(value) else -value if better == "lower" else value
+def rank(better: Better, value: float) -> float:
+    """Return a number that is larger the better the value of the metric is; NaN is the worst."""
+    if math.isnan(value):
+        return -math.inf
+    return -value if better == "lower" else value
 
 
-KEPT = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, in the file of a run
+RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disclosure")  # of the file, for the file of a run
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A setting at one epsilon.
 
-    text: a whole pipeline file, every number in it. plan: what dpcli train makes of it. window: the blocks that it reads, where the text
-    does not say it.
+    text: of its pipeline file, with every number solved for. plan: of that file, as dpcli train reads it. fingerprint: SHA-256 of all that
+    a run depends on. window: the blocks that it reads, where the text does not say so.
     """
 
     epsilon: float
@@ -76,24 +76,26 @@ class Variant:
         return tuple(dict.fromkeys(stage.noise_multiplier for stage in self.plan.stages))
 
     def over(self, window: tuple[str, ...]) -> Variant:
-        """Return the variant on some blocks of the dataset, which its file does not say."""
-        digest = hashlib.sha256(json.dumps([self.fingerprint, *window]).encode()).hexdigest()
-        return replace(self, plan=self.plan.over(window), fingerprint=digest, window=window)
+        """Return the variant on some blocks of the dataset, which its file does not name."""
+        return replace(self, plan=self.plan.over(window), fingerprint=_digest([self.fingerprint, *window]), window=window)
 
     def on_rows(self, rows: RowWindow | None) -> Variant:
         """Return the variant on these rows of its private data; no run on all of them counts as one of its runs."""
         if rows is None:
             return self
-        digest = hashlib.sha256(json.dumps([self.fingerprint, rows.content()], sort_keys=True).encode()).hexdigest()
-        return replace(self, plan=self.plan.on_rows(rows), fingerprint=digest)
+        return replace(self, plan=self.plan.on_rows(rows), fingerprint=_digest([self.fingerprint, rows.content()]))
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
     """The runs to make.
 
-    variants: by epsilon, settings in their order. trials: how many runs a private search makes; None where tuning is public. better:
-    which of two values of the metric is the better one.
+    variants: in the order of epsilons, then of settings. trials: distribution of the number of runs of a private search; None where tuning
+    is public. better: which of two values of the metric is the better one.
     """
 
     path: str
@@ -158,9 +160,9 @@ def plan_sweep(path: str) -> SweepPlan:
     assert better is not None
     if train.public is None:
         raise InputError(f"{path}: train.public: name data declared public, on which the runs of a sweep are compared")
-    solver = _Solver(path, _base(tables, path), {})
+    solver = _Solver(path, _base_tables(tables, path), {})
     variants = tuple(
-        solver.variant(epsilon, setting) for epsilon in sweep.epsilon for setting in settings if setting.epsilon in (None, epsilon)
+        solver.variant(epsilon, setting) for epsilon in sweep.epsilon for setting in settings if setting.is_for(epsilon)
     )
     trials = trials_of(path, sweep.tuning == "repeat-and-select", [variant.plan for variant in variants])
     folder = sweep.output or os.path.join("runs", f"{name_of(variants[0].plan)}-sweep")
@@ -175,23 +177,22 @@ def name_of(plan: TrainingPlan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Solver:
-    """The plans of settings; those that differ in [train] alone are solved for once."""
+    """The plans of settings; the noise of settings that differ in [train] alone is solved for once."""
 
     path: str
     base: Mapping[str, Any]
     known: dict[str, tuple[Mapping[str, Any], TrainingPlan]]
 
     def variant(self, epsilon: float, setting: Setting) -> Variant:
-        tables = {**setting.of(self.base), "budget": {"epsilon": epsilon}}
+        tables = {**setting.applied(self.base), "budget": {"epsilon": epsilon}}
         key = json.dumps([tables[name] for name in ("budget", "privacy", "mechanism")], sort_keys=True)
         if key not in self.known:
             self.known[key] = self.solved(tables, epsilon, setting)
-        numbers, plan = self.known[key]
-        ordered = {**tables, "mechanism": numbers["mechanism"]}
-        text = toml_text({name: ordered[name] for name in KEPT if name in ordered})
+        solved, plan = self.known[key]
+        tables = {**tables, "mechanism": solved["mechanism"]}
+        text = toml_text({name: tables[name] for name in RUN_TABLES if name in tables})
         plan = replace(plan, train=read_train(text.encode(), self.path))
-        fingerprint = hashlib.sha256(json.dumps([text, plan.parts()], sort_keys=True).encode()).hexdigest()
-        return Variant(epsilon, setting, text, plan, fingerprint)
+        return Variant(epsilon, setting, text, plan, _digest([text, plan.parts()]))
 
     def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
         """Return the tables with numbers where they say "calibrate", and their plan."""
@@ -202,7 +203,7 @@ class _Solver:
         for index, key in find_calibrate(tables):
             head, *rest = key.split(".")
             entry = plan.pipeline.mechanisms[index]
-            tables = changed(tables, ("mechanism", index, head, *rest), getattr(entry.spec, key))
+            tables = with_value(tables, ("mechanism", index, head, *rest), getattr(entry.spec, key))
         if not plan.account.upper <= epsilon:
             raise CannotCertify(
                 f"{self.path}: epsilon {epsilon!r}: found a certified epsilon of {plan.account.upper!r} after calibration"
@@ -210,28 +211,28 @@ class _Solver:
         return tables, plan
 
 
-def _base(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return the file without what is not of a single run, its noise to be solved for."""
+def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return the tables that all runs share, with noise that is to be solved for."""
     delta = tables.get("budget", {}).get("delta")
     if delta is not None and delta != tables["privacy"].get("delta"):
         raise InputError(
             f"{path}: budget.delta: expected privacy.delta, at which every epsilon of a sweep is meant, found {delta!r}"
         )
     train = {key: value for key, value in tables["train"].items() if key != "output"}
-    base = {**{key: tables[key] for key in KEPT if key in tables and key != "budget"}, "train": train}
+    base = {**{key: tables[key] for key in RUN_TABLES if key in tables and key != "budget"}, "train": train}
     if find_calibrate(base):
         return base
     names = {stage.entry.name for stage in plan_of(path, toml_text(base).encode()).stages}
     if len(names) != 1:
         raise InputError(f'{path}: set noise_multiplier = "calibrate" in the entries whose noise is to be solved for')
     (index,) = (i for i, entry in enumerate(base["mechanism"]) if entry["name"] in names)
-    calibrated: Mapping[str, Any] = changed(base, ("mechanism", index, "noise_multiplier"), "calibrate")
+    calibrated: Mapping[str, Any] = with_value(base, ("mechanism", index, "noise_multiplier"), "calibrate")
     return calibrated
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A setting at one epsilon. values: of the runs that ended, by run; failures: what the others said."""
+    """The runs of a setting at one epsilon. values: of the metric, of the runs that ended. failures: messages of those that failed."""
 
     variant: Variant
     values: tuple[float, ...]
@@ -257,22 +258,22 @@ class MeasuredSweep:
 
     @property
     def best(self) -> tuple[Cell, ...]:
-        """Return the setting with the best median at each epsilon where a run has ended; the first of those that are equal."""
+        """Return the cell with the best median at each epsilon where a run has ended; the first of equal ones."""
         best = []
         for epsilon in self.plan.sweep.epsilon:
             ended = [cell for cell in self.cells if cell.variant.epsilon == epsilon and cell.values]
             if ended:
-                best.append(max(ended, key=lambda cell: worth(self.plan.better, cell.median)))
+                best.append(max(ended, key=lambda cell: rank(self.plan.better, cell.median)))
         return tuple(best)
 
     @property
     def failures(self) -> tuple[tuple[Cell, str], ...]:
-        return tuple((cell, words) for cell in self.cells for words in cell.failures)
+        return tuple((cell, failure) for cell in self.cells for failure in cell.failures)
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateSelection:
-    """The best of a private search's trials, or nothing where their number came out as 0. folder: where it lies."""
+    """The best trial of a private search, in `folder`; value and variant are None where the number of trials was drawn as 0."""
 
     plan: SweepPlan
     metric: str

@@ -10,11 +10,10 @@ from dpcli.base.fields import POSITIVE, Constraint, Key, Open
 from dpcli.base.premise import Premise, Premises
 from dpcli.file.pipeline.read import refuse, section, toml_document
 from dpcli.file.toml.findings import Findings, Problem
-from dpcli.file.toml.shown import shown
 
 RUNS = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 REPEATS = 5
-WHY = (
+TUNING = (
     '"public" (chosen on public data, or not counted and labelled so) or "repeat-and-select" (the search is a mechanism of the file): '
     "the choice of the best of many runs depends on the private data of each of them"
 )
@@ -24,7 +23,7 @@ WHY = (
 class Sweep:
     """Training runs of one file at several epsilons, each with several settings; and how the choice among these is accounted for.
 
-    Of each run the random numbers are its own, from the operating system: there are no seeds that anybody could know.
+    Each run draws its own random numbers from the operating system: there are no seeds.
     """
 
     premises: ClassVar[Premises] = (
@@ -72,13 +71,9 @@ class Sweep:
 
     def problems(self) -> Iterator[Problem]:
         if self.tuning is None:
-            yield ("tuning",), WHY, "nothing"
+            yield ("tuning",), TUNING, "nothing"
         if not self.epsilon or len(set(self.epsilon)) < len(self.epsilon):
-            yield (
-                ("epsilon",),
-                "one or more different numbers",
-                shown(list(self.epsilon)) if not self.epsilon else "one of them twice",
-            )
+            yield ("epsilon",), "one or more different numbers", "one of them twice" if self.epsilon else "an empty list"
         if self.grid is not None and self.setting:
             yield ("setting",), "either a grid or settings", "both"
         if self.tuning == "repeat-and-select":

@@ -1,9 +1,9 @@
-"""A private search: a secret random number of trials, each with a setting drawn at random, of which the best alone is kept.
+"""The trials of a private search: their number is drawn at random and stays secret, and so is the setting of each.
 
-Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6, as the file's repeat-and-select entry accounts for them. What they
-need: the number of trials is drawn from exactly that distribution and stays secret; the trials are independent and equal in law, so the
-setting of each is drawn from the same distribution, which does not depend on the data; every trial is the mechanism that is accounted for;
-and nothing but the best output is used or shown, the order of outputs being fixed beforehand.
+Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6, as the file's repeat-and-select entry accounts for them. They need
+that the number of trials is drawn from exactly that distribution and stays secret; that the trials are independent and equal in law, so
+that the setting of each is drawn from one distribution, which does not depend on the data; that every trial is the mechanism that is
+accounted for; and that only the best output is used or shown, by an order that is fixed beforehand.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from dpcli.mechanisms.choice.repeat_and_select import Trials
     from dpcli.train.plan.plan import TrainingPlan
 
-DIGITS = 60  # of the probabilities: what rounding moves is far below any delta
-BITS = 160  # of the uniform number: it stays farther below 1 than rounding takes the sum of all probabilities
-MOST = 10_000.0  # trials on average: beyond it nobody waits, and none is cut off
+DIGITS = 60  # of the probabilities: their rounding is far below any delta
+BITS = 160  # of the uniform number: its largest value is farther below 1 than the rounded sum of all probabilities
+MOST_TRIALS = 10_000.0  # on average: the trials are never cut off, so more would take too long
 
 
 def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
     """Return the distribution of the number of trials, None for public tuning.
 
-    Raises InputError where the accounting would not be of this search.
+    Raises InputError where the file accounts for another search than this one.
     """
     entries = [entry for entry in plans[0].pipeline.mechanisms if isinstance(entry.spec, RepeatAndSelectSpec)]
     if not private and entries:
@@ -45,11 +45,11 @@ def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials
             f'{path}: sweep.tuning: expected one [[mechanism]] of type "repeat-and-select", which accounts for the search, found '
             f"{first_names(entry.name for entry in entries)}"
         )
-    return _honoured(path, entries[0], plans) if private else None
+    return _checked_trials(path, entries[0], plans) if private else None
 
 
-def _honoured(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
-    """Return the trials of the entry, where each is the one mechanism that the entry runs, on all of the data."""
+def _checked_trials(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
+    """Return the trials of the entry. Raises InputError unless each is the mechanism that the entry names, on all of the data."""
     assert isinstance(entry.spec, RepeatAndSelectSpec)
     place, trained = f'{path}: mechanism["{entry.name}"]', {stage.entry.name for plan in plans for stage in plan.stages}
     if trained != {entry.spec.mechanism}:
@@ -64,8 +64,10 @@ def _honoured(path: str, entry: Entry, plans: Sequence[TrainingPlan]) -> Trials:
             "search must be one and the same mechanism, which its cost is computed from"
         )
     trials = entry.spec.trials.distributed()
-    if not mean(trials) <= MOST:
-        raise InputError(f"{place}.trials: expected at most {MOST:g} on average, found {mean(trials):g}: every one of them is run")
+    if not mean(trials) <= MOST_TRIALS:
+        raise InputError(
+            f"{place}.trials: expected at most {MOST_TRIALS:g} on average, found {mean(trials):g}: every one of them is run"
+        )
     return trials
 
 
@@ -74,36 +76,37 @@ def mean(trials: Any) -> float:
     return float(trials.mean)
 
 
-def draw(trials: Trials, uniform: Decimal | None = None) -> int:
-    """Draw the number of trials, by inversion; from the operating system's entropy where `uniform` in [0, 1) is None."""
+def draw_count(trials: Trials, uniform: Decimal | None = None) -> int:
+    """Draw the number of trials by inversion of `uniform` in [0, 1), which comes from the operating system's entropy where None."""
     with localcontext(Context(prec=DIGITS)):
-        at = Decimal(secrets.randbits(BITS)) / 2**BITS if uniform is None else uniform
+        if uniform is None:
+            uniform = Decimal(secrets.randbits(BITS)) / 2**BITS
         first, masses = _MASSES[type(trials)](trials)
-        return next(number for number, reached in zip(count(first), accumulate(masses), strict=False) if at < reached)
+        return next(number for number, reached in zip(count(first), accumulate(masses), strict=False) if uniform < reached)
 
 
-def candidates(trials: Trials, settings: int) -> list[int]:
-    """Draw a setting for each trial, uniformly and independently."""
-    return [secrets.randbelow(settings) for _ in range(draw(trials))]
+def draw_settings(trials: Trials, settings: int) -> list[int]:
+    """Draw how many trials there are, and the number of a setting for each, uniformly and independently."""
+    return [secrets.randbelow(settings) for _ in range(draw_count(trials))]
 
 
-Masses = tuple[int, Iterator[Decimal]]
+Masses = tuple[int, Iterator[Decimal]]  # the least number of trials, and the probabilities of that number, the next, ...
 
 
 def _negative_binomial(trials: Any) -> Masses:
-    """Definition 1: P(k+1) / P(k) = (1-gamma) (k+eta) / (k+1) from k = 1 on."""
+    """Return Definition 1 of the paper: P(k+1) / P(k) = (1-gamma) (k+eta) / (k+1) from k = 1 on."""
     eta, gamma = Decimal(trials.eta), Decimal(trials.gamma)
-    with localcontext(Context(prec=DIGITS + max(0, -eta.adjusted()))):  # gamma^-eta - 1 loses as many
+    with localcontext(Context(prec=DIGITS + max(0, -eta.adjusted()))):  # gamma^-eta - 1 cancels as many digits
         start = (1 - gamma) * (eta / (gamma**-eta - 1) if eta else -1 / gamma.ln())
-    return 1, _chain(start, 1, lambda k: (1 - gamma) * (k + eta) / (k + 1))
+    return 1, _by_ratios(start, 1, lambda k: (1 - gamma) * (k + eta) / (k + 1))
 
 
 def _poisson(trials: Any) -> Masses:
     mean = Decimal(trials.mean)
-    return 0, _chain((-mean).exp(), 0, lambda k: mean / (k + 1))
+    return 0, _by_ratios((-mean).exp(), 0, lambda k: mean / (k + 1))
 
 
-def _chain(mass: Decimal, first: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
+def _by_ratios(mass: Decimal, first: int, ratio: Callable[[int], Decimal]) -> Iterator[Decimal]:
     for k in count(first):
         yield mass
         mass *= ratio(k)

@@ -1,4 +1,4 @@
-"""The process that makes runs, one after the other: the only one that loads torch."""
+"""The process of a sweep that makes runs, one after the other. Only such processes load torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,10 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run to make: a file's content, what it is called, and the folder for its files.
+    """A run to make.
 
-    charge: its key in a ledger. window: the blocks that it was charged on, where the file does not say it.
-    rows: of the private table that may be read; all where None.
+    path, text: of its pipeline file. folder: for its results. charge: its key in the ledger. window: the blocks that it was charged on,
+    where the file does not name them. rows: of the private table that may be read; all where None.
     """
 
     path: str
@@ -41,18 +42,23 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """The result of a run: its metrics, of which the first is its headline, or why there are none."""
+    """The result of a run: its metrics, or why there are none."""
 
     metrics: dict[str, float]
     failure: str | None = None
     charge: str | None = None
 
+    @property
+    def headline(self) -> tuple[str, float]:
+        """Return the name and the value of the first metric, by which runs are compared."""
+        return next(iter(self.metrics.items()))
+
 
 def serve(pipe: Connection) -> None:
-    """Do the jobs that come through the pipe, until it closes or whoever sends them is gone."""
-    os.setsid()  # Ctrl-C is for the parent, which ends us
-    os.environ.update(dict.fromkeys(THREADS, "1"))  # before torch is loaded: the processes are as many as the cores
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    """Answer the jobs that come through the pipe, until it closes or the parent process ends."""
+    os.setsid()  # so that Ctrl-C reaches the parent alone, which ends this process
+    os.environ.update(dict.fromkeys(THREADS, "1"))  # before torch is loaded: there is a process for each core
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     while True:
         try:
             job: Job = pipe.recv()
@@ -61,7 +67,7 @@ def serve(pipe: Connection) -> None:
         pipe.send(_answer(job))
 
 
-def _leave_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])
@@ -73,14 +79,14 @@ def _answer(job: Job) -> JobAnswer:
         return JobAnswer(perform(job))
     except DpcliError as error:
         return JobAnswer({}, str(error))
-    except Exception as error:  # of user code, or of torch: the other runs go on
+    except Exception as error:  # from the user's code or torch: the other runs go on
         return JobAnswer({}, f"{type(error).__name__}: {error}")
 
 
 def perform(job: Job) -> dict[str, float]:
-    """Make a run from its beginning; the result is there in one piece, after everything else.
+    """Make a run from its beginning and return its metrics; the result file is written last, in one piece.
 
-    What an interrupted run has left is removed: nobody has seen it, and its noise is not drawn again.
+    The files of an interrupted run are removed: nobody has seen them, and their noise is not drawn again.
     """
     from dpcli.train.plan.plan import plan_of
     from dpcli.train.run.training_run import train
@@ -100,8 +106,13 @@ def perform(job: Job) -> dict[str, float]:
     return dict(outcome.metrics)
 
 
-def kept(job: Job) -> JobAnswer | None:
-    """Return what an earlier call has found in this run, None where it did not end or was another."""
+def saved_answers(jobs: Iterable[Job]) -> dict[str, JobAnswer]:
+    """Return the answers, by folder, of the jobs whose runs ended before."""
+    return {job.folder: answer for job in jobs if (answer := _saved_answer(job)) is not None}
+
+
+def _saved_answer(job: Job) -> JobAnswer | None:
+    """Return the result of an earlier run; None where it did not end, or its file was another."""
     try:
         with open(os.path.join(job.folder, RESULT), encoding="utf-8") as file:
             record: Any = json.load(file)

@@ -1,10 +1,10 @@
-"""Private training."""
+"""The plugin of private training: its commands, and the tasks and clipping styles of [train]."""
 
 from __future__ import annotations
 
 from dpcli.base.plugin import Plugin
 
-# What [train] may learn, and how its gradients are clipped: each a class whose fields are the keys that it reads.
+# Tasks and clipping styles of [train]: each a class whose fields are the keys that it reads.
 TASKS: dict[str, str] = {
     "classification": "dpcli.train.plan.settings_classification:Classification",
     "causal-lm": "dpcli.train.plan.settings_language:CausalLm",

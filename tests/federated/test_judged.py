@@ -6,8 +6,10 @@ import itertools
 import math
 import random
 import re
+import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -17,7 +19,7 @@ import dpcli
 from dpcli.base.registry import SAMPLING
 from dpcli.federated.federated_plan import federated_plan
 from dpcli.federated.federated_settings import Federated
-from dpcli.federated.judged import participation, share_of_one
+from dpcli.federated.judged import client_noise_multiplier, participation
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
@@ -57,275 +59,17 @@ ADDED = {"adjacency": "add-remove"}
 REPLACED = {"adjacency": "replace-one"}
 TREE = {"type": "tree-aggregation", "iterations": 30, "steps": 1, "max_participations": 3, "min_separation": 10}
 
-# What is not the usual of the table, the entry and [privacy], and every message that it gives.
-REFUSED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] = [
-    (
-        {},
-        {},
-        {"unit": "example"},
-        [
-            'privacy.unit: expected unit = "client", or "user" with the most clients of one, as a client\'s update is what is clipped, '
-            'found "example"'
-        ],
-    ),
-    (
-        {},
-        {},
-        {"unit": None, "max_contributions": None},
-        [
-            'privacy.unit: expected unit = "client", or "user" with the most clients of one, as a client\'s update is what is clipped, '
-            "found none"
-        ],
-    ),
-    (
-        {},
-        {},
-        {"max_contributions": 3},
-        ['privacy.max_contributions: expected max_contributions = 1 with unit = "client", one update in a round, found 3'],
-    ),
-    (
-        {"population": 99},
-        {},
-        {},
-        ["federated.population: expected privacy.dataset_size = 100, where a record is a client, found 99"],
-    ),
-    (
-        {"mechanism": "noise"},
-        {},
-        {},
-        ["federated.mechanism: expected the name of the entry with Gaussian noise that a round performs (rounds), found 'noise'"],
-    ),
-    (
-        {},
-        {"type": "laplace"},
-        {},
-        [
-            "federated.mechanism: expected the name of the entry with Gaussian noise that a round performs (the file has none), found none"
-        ],
-    ),
-    (
-        {},
-        {"noise_multiplier": None, "sigma": 2.0, "sensitivity": 1.0},
-        {},
-        [
-            'mechanism["rounds"].noise_multiplier: expected noise_multiplier, noise over the norm to which a client\'s update is clipped, '
-            "found sigma with a sensitivity"
-        ],
-    ),
-    (
-        {},
-        {"partition": "region"},
-        {},
-        ['mechanism["rounds"].partition: expected no partition: a round sums over all clients that take part, found one'],
-    ),
-    (
-        {"noise": "local"},
-        {},
-        ADDED,
-        [
-            'privacy.adjacency: expected "zero-out" or "replace-one" with noise = "local": the server sees who sent which message, so that '
-            'taking part is not hidden, found "add-remove"'
-        ],
-    ),
-    (
-        SHARES,
-        {},
-        ADDED,
-        [
-            'privacy.adjacency: expected "zero-out" or "replace-one" with noise = "secure-aggregation": the server knows whose updates are '
-            'in a sum, so that taking part is not hidden, found "add-remove"'
-        ],
-    ),
-    (
-        {"sampling": "fixed-size", "clients_per_round": 10},
-        {},
-        ADDED,
-        [
-            'privacy.adjacency: expected "replace-one" with sampling = "fixed-size": the absence of a client draws in another one, found '
-            '"add-remove"'
-        ],
-    ),
-    (
-        {"sampling": "poisson", "noise": "local"},
-        POISSON,
-        {},
-        [
-            'mechanism["rounds"].sampling.scheme: expected no amplification (cyclic, shuffle or no sampling) with noise = "local": the '
-            'server sees who sent which message, found "poisson"'
-        ],
-    ),
-    (
-        {"sampling": "balls-in-bins", **SHARES},
-        BALLS,
-        {},
-        [
-            'mechanism["rounds"].sampling.scheme: expected no amplification (cyclic, shuffle or no sampling) with noise = '
-            '"secure-aggregation": the server knows whose updates are in a sum, found "balls-in-bins"'
-        ],
-    ),
-    (
-        {"sampling": "fixed-size"},
-        POISSON,
-        {},
-        ['federated.sampling: expected "poisson", by which "rounds" is charged (or no sampling there), found "fixed-size"'],
-    ),
-    (
-        {"sampling": "poisson"},
-        CYCLIC,
-        {},
-        ['federated.sampling: expected "cyclic", by which "rounds" is charged (or no sampling there), found "poisson"'],
-    ),
-    (
-        {"sampling": "poisson", "max_participations": 3, "min_separation": 2},
-        POISSON,
-        {},
-        [
-            'federated.max_participations: expected no such key with "poisson": draws would depend on earlier ones, and amplification is '
-            "proven for none that do, found 3",
-            'federated.min_separation: expected no such key with "poisson": draws would depend on earlier ones, and amplification is '
-            "proven for none that do, found 2",
-        ],
-    ),
-    ({"sampling": "poisson", "rounds": 31}, POISSON, {}, ['federated.rounds: expected 30, the steps of "rounds", found 31']),
-    (
-        {"sampling": "poisson", "clients_per_round": 11},
-        POISSON,
-        {},
-        ['federated.clients_per_round: expected a share of 0.1 of the clients in a round, as "rounds" charges, found 0.11'],
-    ),
-    (
-        {"sampling": "poisson", "client_rate": 0.1000001},
-        POISSON,
-        {},
-        ['federated.client_rate: expected a share of 0.1 of the clients in a round, as "rounds" charges, found 0.1000001'],
-    ),
-    ({"rounds": 31}, {}, {}, ['mechanism["rounds"].steps: expected 31 steps, one for each round, found 30']),
-    (
-        {"sampling": "poisson", "rounds": 100, "max_participations": 31},
-        {},
-        {},
-        ['mechanism["rounds"].steps: expected 31 steps or more, up to 100: one client takes part so often, found 30'],
-    ),
-    (
-        {"rounds": 100, "max_participations": 30, "min_separation": 2},
-        {},
-        {},
-        [
-            'federated.max_participations: expected 100 or more with sampling = "none": every client takes part in each of 100 rounds, '
-            "found 30",
-            'federated.min_separation: expected 1 or none with sampling = "none": every client takes part in each of 100 rounds, found 2',
-        ],
-    ),
-    *(
-        (
-            {"sampling": scheme, "rounds": 100, "client_rate": 0.1},
-            {"steps": 10},
-            {"dataset_size": None, "adjacency": "replace-one"},
-            [
-                f'federated.population: expected the number of clients with sampling = "{scheme}", or max_participations: nothing '
-                "else says how often one takes part, found none"
-            ],
-        )
-        for scheme in ("cyclic", "shuffle")
-    ),
-    (
-        {"sampling": "poisson", "max_participations": 5},
-        {},
-        {},
-        ['federated.rounds: expected the number of rounds, as "rounds" counts those of one client, found none'],
-    ),
-    (
-        {"noise_multiplier": 1.999},
-        {},
-        {},
-        ['mechanism["rounds"].noise_multiplier: expected at most federated.noise_multiplier = 1.999, found 2.0'],
-    ),
-    (
-        {**SHARES, "noise_multiplier": 0.6666},
-        {},
-        {},
-        [
-            'mechanism["rounds"].noise_multiplier: expected at most 1.9998 = 0.6666 sqrt(9), the noise of min_clients - dishonest clients, '
-            "found 2.0"
-        ],
-    ),
-    (
-        {"noise": "secure-aggregation"},
-        {},
-        {},
-        [
-            "federated.min_clients: expected the fewest clients whose noise is in a sum, as clients drop out, found none",
-            "federated.dishonest: expected how many of them may work with the server, 0 if none, found none",
-        ],
-    ),
-    (
-        {**SHARES, "dishonest": 10},
-        {},
-        {},
-        ["federated.dishonest: expected fewer than min_clients = 10: somebody's noise must be secret, found 10"],
-    ),
-    (
-        {**SHARES, "sampling": "cyclic", "clients_per_round": 9},
-        {},
-        {},
-        ["federated.min_clients: expected at most the 9 clients that a round has, found 10"],
-    ),
-    (
-        {"clients_per_round": 101, "population": 100},
-        {},
-        {},
-        ["federated.clients_per_round: expected at most population = 100, found 101"],
-    ),
-    (
-        {"clients_per_round": 10, "client_rate": 0.1},
-        {},
-        {},
-        ["federated.client_rate: expected either clients_per_round or client_rate, found both"],
-    ),
-    (
-        {"min_clients": 5},
-        {},
-        {},
-        ['federated.min_clients: expected no such key without noise = "secure-aggregation", which alone reads it, found 5'],
-    ),
-    (
-        {"noise": "local", "sampling": "cyclic", "clients_per_round": 10},
-        TREE,
-        {},
-        [
-            'mechanism["rounds"].type: expected gaussian with noise = "local": clients draw their noise independently in each round, found '
-            '"tree-aggregation"'
-        ],
-    ),
-    (
-        {"sampling": "poisson", "clients_per_round": 10},
-        TREE,
-        {},
-        [
-            'mechanism["rounds"].max_participations: expected 30 or more: a client may take part so often in a run, by what '
-            "[federated] says, found 3",
-            'mechanism["rounds"].min_separation: expected 1 or less: a client may take part again so soon, by what '
-            "[federated] says, found 10",
-        ],
-    ),
-    (
-        {"sampling": "cyclic", "clients_per_round": 11},
-        TREE,
-        {},
-        [
-            'mechanism["rounds"].max_participations: expected 4 or more: a client may take part so often in a run, by what '
-            "[federated] says, found 3",
-            'mechanism["rounds"].min_separation: expected 9 or less: a client may take part again so soon, by what '
-            "[federated] says, found 10",
-        ],
-    ),
-    (
-        {"sampling": "cyclic", "clients_per_round": 10, "rounds": 29},
-        TREE,
-        {},
-        ['federated.rounds: expected 30, the iterations of all runs of "rounds", found 29'],
-    ),
-]
+
+def refused_case(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]:
+    """Return what differs from the usual file in the table, the entry and [privacy], None for an absent key, and every message."""
+    tables = {name: dict(case.get(name, {})) for name in ("table", "entry", "privacy")}
+    for key in case.get("absent", ()):
+        name, _, absent = key.partition(".")
+        tables[name][absent] = None
+    return tables["table"], tables["entry"], tables["privacy"], case["messages"]
+
+
+REFUSED = [refused_case(case) for case in tomllib.loads(Path(__file__).with_name("refused.toml").read_text())["case"]]
 
 
 @of_each("table, entry, privacy, messages", REFUSED)
@@ -490,7 +234,7 @@ def test_shares_of_clients_add_up_to_what_is_charged() -> None:
     for _ in range(300):
         honest, charged = random.randint(1, 10**6), 10.0 ** random.uniform(-3, 3)
         table = Federated(sampling="none", noise="secure-aggregation", min_clients=honest + 3, dishonest=3)
-        share = Fraction(share_of_one(table, charged))
+        share = Fraction(client_noise_multiplier(table, charged))
         assert share**2 * honest >= Fraction(charged) ** 2
         assert float(share) <= charged / math.sqrt(honest) * (1 + 1e-15)
 
@@ -575,7 +319,7 @@ def test_solved_noise_is_judged_again(tmp_path: Any) -> None:
     del table["noise_multiplier"]
     (tmp_path / "fed.toml").write_text(file(table, {"noise_multiplier": "calibrate"}, more=budget))
     plan = federated_plan(str(tmp_path / "fed.toml"))
-    assert share_of_one(plan.table, plan.entry.spec.noise_multiplier) > 10  # type: ignore[attr-defined]
+    assert client_noise_multiplier(plan.table, plan.entry.spec.noise_multiplier) > 10  # type: ignore[attr-defined]
 
 
 CONTRADICTED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [

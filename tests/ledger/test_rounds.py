@@ -343,7 +343,7 @@ HOSTILE = [
 
 def test_one_client_moves_a_sum_by_the_clipping_norm_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(str(tmp_path / "l.db"), 1e3)
-    monkeypatch.setattr(federated_round, "normals", lambda count, stream: np.zeros)
+    monkeypatch.setattr(federated_round, "normals", lambda count, stream: np.zeros(count))
     run = dpcli.rounds(written(tmp_path), str(tmp_path / "l.db"), "k", chunk=1000)
     others = {index: np.random.default_rng().normal(size=3) for index in range(5)}
     base = run.round().release(others, 3)

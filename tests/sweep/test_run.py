@@ -27,9 +27,9 @@ from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.folder import exclusive
 from dpcli.sweep import sweep_runs
 from dpcli.sweep.documents.sweep import chart, measured
-from dpcli.sweep.sweep_plan import Better, Cell, MeasuredSweep, SweepPlan, plan_sweep, worth
+from dpcli.sweep.sweep_plan import Better, Cell, MeasuredSweep, SweepPlan, plan_sweep, rank
 from dpcli.sweep.sweep_runs import Pool, measure
-from dpcli.sweep.worker import RESULT, Job, JobAnswer, kept
+from dpcli.sweep.worker import RESULT, Job, JobAnswer, saved_answers
 from tests.command import ROOT, dpcli
 from tests.sweep.pretended import InOneProcess, pretended
 from tests.sweep.samples import CUSTOM, GRID, HEAD, PUBLIC, SWEEP
@@ -169,8 +169,7 @@ def test_a_failing_process_takes_its_own_run_alone(tmp_path: Path) -> None:
     assert "privacy.dataset_size" in (answers[jobs[0]].failure or "")
     assert answers[jobs[1]].failure == "its process ended with code 3: killed, or out of memory"
     assert answers[jobs[2]].failure is None
-    assert kept(jobs[2]) == answers[jobs[2]]
-    assert kept(jobs[0]) is None
+    assert saved_answers(jobs) == {jobs[2].folder: answers[jobs[2]]}
 
 
 def ledger(folder: Path, epsilon: float):
@@ -190,14 +189,14 @@ def test_each_run_is_charged_before_it_starts(tmp_path: Path, pool: type[InOnePr
     assert [charged.status for charged in books.state().runs.values()] == ["committed"] * 4
     swept(plan, ledger=books)
     assert len(books.state().runs) == 4  # what is kept was paid for
-    with pytest.raises(InputError, match="expected the --ledger that was charged for its runs, found none"):
+    with pytest.raises(InputError, match="its runs were charged to a ledger: name it with --ledger"):
         swept(plan)
 
 
 def test_runs_that_were_never_charged_do_not_count_as_charged(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path, PUBLIC)
     swept(plan)
-    with pytest.raises(InputError, match="expected no --ledger, as when its runs were made, found one"):
+    with pytest.raises(InputError, match="its runs were made without a ledger: leave out --ledger"):
         swept(plan, ledger=ledger(tmp_path, 100.0))
 
 
@@ -261,7 +260,7 @@ def test_the_best_setting_of_each_epsilon(tmp_path: Path) -> None:
     found = values_of(plan, *values)
     assert [cell.values for cell in found.best] == [values[1], values[2]]
     assert [cell.values for cell in values_of(plan, *values, metric="nll", better="lower").best] == [values[0], values[3]]
-    assert worth("higher", float("nan")) == worth("lower", float("nan")) == worth("lower", float("inf")) == -float("inf")
+    assert rank("higher", float("nan")) == rank("lower", float("nan")) == rank("lower", float("inf")) == -float("inf")
 
 
 def test_the_table_and_the_frontier(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from dpcli.sweep import sweep_trials as law
 from dpcli.sweep.documents.sweep import selected
 from dpcli.sweep.private_search import BEST, SEARCH, TRIALS, search
 from dpcli.sweep.sweep_plan import SweepPlan, plan_sweep
-from dpcli.sweep.sweep_trials import candidates, draw, mean
+from dpcli.sweep.sweep_trials import draw_count, draw_settings, mean
 from dpcli.sweep.worker import RESULT, RUN, Job, JobAnswer
 from tests.command import dpcli
 from tests.sweep.pretended import InOneProcess, pretended
@@ -73,19 +73,19 @@ def test_inversion_at_every_level(trials: NegativeBinomial | PoissonTrials) -> N
     for k, mass in enumerate(found, first):
         if mass < Decimal("1e-9"):
             break
-        assert draw(trials, level + mass * Decimal("1e-6")) == k
-        assert draw(trials, level + mass * (1 - Decimal("1e-6"))) == k
+        assert draw_count(trials, level + mass * Decimal("1e-6")) == k
+        assert draw_count(trials, level + mass * (1 - Decimal("1e-6"))) == k
         level += mass
     with localcontext(prec=law.DIGITS):
         largest = Decimal(2**law.BITS - 1) / 2**law.BITS
     assert largest < 1
-    assert draw(trials, largest) > mean(trials)  # which ends, too
+    assert draw_count(trials, largest) > mean(trials)  # which ends, too
 
 
 def test_numbers_and_settings_are_drawn_from_their_laws() -> None:
     """4,000 searches: chi-square within its 1e-9 quantiles, of the number of trials and of the settings."""
     trials, rounds = NegativeBinomial(1.0, 0.4), 4000
-    drawn = [candidates(trials, 4) for _ in range(rounds)]
+    drawn = [draw_settings(trials, 4) for _ in range(rounds)]
     expected = [rounds * 0.4 * 0.6**k for k in range(8)]
     counted = Counter(len(search) for search in drawn)
     assert sum((counted[k + 1] - e) ** 2 / e for k, e in enumerate(expected)) < 65.0  # 8 cells
@@ -99,8 +99,8 @@ def test_numbers_and_settings_are_drawn_from_their_laws() -> None:
 
 @given(st.floats(0.0, 3.0), st.floats(0.05, 0.9))
 def test_there_is_always_a_trial_but_for_poisson(eta: float, gamma: float) -> None:
-    assert draw(NegativeBinomial(eta, gamma), Decimal(0)) == 1
-    assert draw(PoissonTrials(1.0), Decimal(0)) == 0
+    assert draw_count(NegativeBinomial(eta, gamma), Decimal(0)) == 1
+    assert draw_count(PoissonTrials(1.0), Decimal(0)) == 0
 
 
 def planned(folder: Path, text: str = PRIVATE) -> SweepPlan:
@@ -133,7 +133,7 @@ _TRIALS = 'mechanism = "sgd"\ntrials = { distribution = "geometric", mean = 2 }\
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> type[InOneProcess]:
     monkeypatch.setattr(private_search, "Pool", InOneProcess)
-    monkeypatch.setattr(private_search, "candidates", lambda trials, settings: [1, 0, 1])
+    monkeypatch.setattr(private_search, "draw_settings", lambda trials, settings: [1, 0, 1])
     InOneProcess.done = []
     InOneProcess.work = staticmethod(pretended(lambda job: {"1": 0.3, "2": 0.8, "3": 0.6}[Path(job.folder).name]))  # type: ignore[assignment]
     return InOneProcess
@@ -220,7 +220,7 @@ def test_an_interrupted_search_goes_on_with_the_trials_it_has_drawn(
         search(plan, 1, None)
     assert json.loads((Path(plan.folder) / SEARCH).read_text())["draws"] == [1, 0, 1]
     assert stat.S_IMODE((Path(plan.folder) / SEARCH).stat().st_mode) == 0o600
-    monkeypatch.setattr(private_search, "candidates", lambda trials, settings: pytest.fail("drawn a second time"))
+    monkeypatch.setattr(private_search, "draw_settings", lambda trials, settings: pytest.fail("drawn a second time"))
     pool.done.clear()
     pool.work = staticmethod(whole)  # type: ignore[assignment]
     assert search(plan, 1, None).value == 0.8
@@ -267,7 +267,7 @@ def test_a_failed_trial_releases_nothing(tmp_path: Path, pool: type[InOneProcess
 @pytest.mark.nightly
 @pytest.mark.long
 def test_no_trial_at_all_is_an_outcome(tmp_path: Path, pool: type[InOneProcess], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_search, "candidates", lambda trials, settings: [])
+    monkeypatch.setattr(private_search, "draw_settings", lambda trials, settings: [])
     plan = planned(tmp_path, PRIVATE.replace('"geometric"', '"poisson"'))
     for _ in range(2):
         document = selected(search(plan, 1, None))
@@ -319,7 +319,7 @@ def test_a_real_search_leaves_a_model_that_claims_the_cost_of_the_search(tmp_pat
 
     plan = planned(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(private_search, "candidates", lambda trials, settings: [0, 1])
+        patch.setattr(private_search, "draw_settings", lambda trials, settings: [0, 1])
         found = search(plan, 1, None)
     upper = plan.variants[0].plan.account.upper
     with safe_open(Path(found.folder) / RUN / "model.safetensors", "pt") as model:

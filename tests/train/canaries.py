@@ -13,7 +13,7 @@ from dpcli.audit.scores import read_evidence
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.random.streams import insecure_seed
 from dpcli.train.plan.plan import TrainingPlan
-from dpcli.train.run.ranks import Alone
+from dpcli.train.run.ranks import Ranks
 from dpcli.train.step import prepare as prepare_module
 from dpcli.train.step.prepare import prepare
 from tests.train.entries import BALLS, BANDED, BUFFERED, FULL, HEAD, MAIN, SHUFFLE, TREE
@@ -30,9 +30,9 @@ AUDIT = f'[audit]\nkind = "one-run"\ncanary = "gradient"\ncanaries = {CANARIES}\
 
 def audited(plan: TrainingPlan, seed: int, **settings: object) -> Audit:
     """The real run's steps, and the audit of what they left."""
-    prepared = prepare(plan, insecure_seed(seed), Alone(), None, "")
+    prepared = prepare(plan, insecure_seed(seed), Ranks(), None, "")
     for stage in plan.stages:
-        prepared.stage(stage, lambda step: None, lambda: False)
+        prepared.take_steps(stage, lambda step: None, lambda: False)
     assert prepared.canaries is not None
     Path("left").mkdir(exist_ok=True)
     prepared.canaries.leave_scores("left", prepared.problem)

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.ledger.stores.places import open_ledger  # noqa: E402
-from dpcli.train.engine import per_example  # noqa: E402
-from dpcli.train.engine.method import Unsuitable  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.loop.conftest import FILE  # noqa: E402
-from tests.train.loop.fronts import books_of  # noqa: E402
+from dpcli.ledger.stores.places import open_ledger
+from dpcli.train.engine import per_example
+from dpcli.train.engine.method import Unsuitable
+from tests.command import dpcli
+from tests.train.loop.conftest import FILE
+from tests.train.loop.fronts import books_of
 
 SECRET = "Alice Smith 70323"
 HEAD = f"""

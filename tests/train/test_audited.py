@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step import prepare  # noqa: E402
-from tests.command import ROOT, dpcli  # noqa: E402
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.training_run import train
+from dpcli.train.step import prepare
+from tests.command import ROOT, dpcli
 
 EXAMPLE = ROOT / "examples" / "audit" / "worst-case.toml"
 

@@ -10,22 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import nn  # noqa: E402
-
-from dpcli.base.errors import DpcliError, InputError  # noqa: E402
-from dpcli.base.lazy import load  # noqa: E402
-from dpcli.train.plan.clipping import FlatClipping  # noqa: E402
-from dpcli.train.plan.settings import Train  # noqa: E402
-from dpcli.train.plugin import TASKS  # noqa: E402
-from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt  # noqa: E402
-from dpcli.train.tasks.files import csv_table, whose  # noqa: E402
-from dpcli.train.tasks.learning import evaluating  # noqa: E402
-from dpcli.train.tasks.user_code import user  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.command import dpcli  # noqa: E402
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.base.lazy import load
+from dpcli.train.plan.clipping import FlatClipping
+from dpcli.train.plan.settings import Train
+from dpcli.train.plugin import TASKS
+from dpcli.train.tasks import causal_lm, classification, custom, soft_prompt
+from dpcli.train.tasks.files import csv_table, owners_of
+from dpcli.train.tasks.learning import evaluating
+from dpcli.train.tasks.user_code import user
+from tests.cases import require_each
+from tests.command import dpcli
 
 HEAD = """
 format = 1
@@ -287,7 +285,7 @@ def test_owners_that_are_missing_or_ambiguous() -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             values, words = UNITS[case]
             with pytest.raises(InputError) as problem:
-                whose(values, "bad.toml")
+                owners_of(values, "bad.toml")
             assert str(problem.value) == f"bad.toml: train.units: expected the owner of each record, found {words}"
             if case in ("nan", "none"):
                 count = len(values)
@@ -302,10 +300,10 @@ def test_owners_that_are_missing_or_ambiguous() -> None:
 
 
 def test_owners_keep_apart_what_numpy_would_round() -> None:
-    assert len(set(whose([2**63 + 1, 2**63 + 2, -1], "").tolist())) == 3
-    assert whose(np.array([3, 1, 3]), "").tolist() == [3, 1, 3]
-    assert whose([np.int64(3), torch.tensor(1)], "").tolist() == [3, 1]
-    assert whose(("b", "a"), "").tolist() == ["b", "a"]
+    assert len(set(owners_of([2**63 + 1, 2**63 + 2, -1], "").tolist())) == 3
+    assert owners_of(np.array([3, 1, 3]), "").tolist() == [3, 1, 3]
+    assert owners_of([np.int64(3), torch.tensor(1)], "").tolist() == [3, 1]
+    assert owners_of(("b", "a"), "").tolist() == ["b", "a"]
 
 
 class Tiny(nn.Module):

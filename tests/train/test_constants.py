@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-import numpy as np  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from dpcli.train.isolation.kept_state import constants  # noqa: E402
+from dpcli.train.isolation.kept_state import constants
 
 WEIGHTS, BANK, SHIFT = torch.rand(3), torch.randn(40, 5), np.ones((5,), np.float32)
 

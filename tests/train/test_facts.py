@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from tests.train.entries import MAIN, PER_UNIT, UNITS, USERS  # noqa: E402
-from tests.train.samples import FILE  # noqa: E402
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.training_run import train
+from tests.train.entries import MAIN, PER_UNIT, UNITS, USERS
+from tests.train.samples import FILE
 
 
 def statement(folder: Path, text: str) -> str:
@@ -46,7 +45,7 @@ def test_what_the_run_knows_is_not_asked_again(tmp_path: Path) -> None:
 def test_how_a_bound_is_split_is_said(tmp_path: Path) -> None:
     split = FILE.replace("norm = 1.0", 'norm = 1.0, style = "per-group", groups = { "1.weight" = 3.0, "*" = 4.0 }')
     found = statement(tmp_path, split.replace("steps = 30", "steps = 1"))
-    assert "to L2 norm 1 (per-group), its parts each for itself: 1.weight to 0.6, \\* to 0.8" in found
+    assert "to L2 norm 1 (per-group), each part by itself: 1.weight to 0.6, \\* to 0.8" in found
 
 
 def test_the_files_own_answers_stay(tmp_path: Path) -> None:

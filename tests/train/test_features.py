@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.random.streams import system_entropy  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.ranks import Alone  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.prepare import prepare  # noqa: E402
-from tests.train.entries import (  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.random.streams import system_entropy
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.run.training_run import train
+from dpcli.train.step.prepare import prepare
+from tests.train.entries import (
     BALLS,
     BANDED,
     BUFFERED,
@@ -35,7 +34,7 @@ from tests.train.entries import (  # noqa: E402
     USERS,
     WARM,
 )
-from tests.train.samples import Stopped, stop_at  # noqa: E402
+from tests.train.samples import Stopped, stop_at
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +116,7 @@ def test_a_correlated_run_that_is_cut_short_counts_as_one_more(tmp_path: Path) -
 
 def prepared(text: str):
     Path("users.py").write_text(USERS)
-    return prepare(plan_of(text), system_entropy(), Alone(), None, ".")
+    return prepare(plan_of(text), system_entropy(), Ranks(), None, ".")
 
 
 @pytest.mark.long
@@ -211,7 +210,7 @@ def test_a_csv_names_its_columns(tmp_path: Path) -> None:
     found = prepare(
         plan_of(write(PER_UNIT, MAIN.replace("batch_size = 50", "rate = 0.2"), text, "records_per_unit = 2\n")),
         system_entropy(),
-        Alone(),
+        Ranks(),
         None,
         ".",
     )
@@ -223,7 +222,7 @@ def test_a_csv_names_its_columns(tmp_path: Path) -> None:
         prepare(
             plan_of(write(PER_UNIT, MAIN.replace("batch_size = 50", "rate = 0.2"), text.replace('"label"', '"labl"'))),
             system_entropy(),
-            Alone(),
+            Ranks(),
             None,
             ".",
         )

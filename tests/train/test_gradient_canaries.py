@@ -6,24 +6,23 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-import numpy as np  # noqa: E402
-
-from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools  # noqa: E402
-from dpcli.audit.scores import read_evidence  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.ledger.stores.places import init  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.random.streams import insecure_seed  # noqa: E402
-from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
-from dpcli.train.run.ranks import Alone  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.prepare import prepare  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise  # noqa: E402
-from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE  # noqa: E402
+from dpcli.audit.gradient_scores import SampledSteps, log_ratios, pools
+from dpcli.audit.scores import read_evidence
+from dpcli.base.errors import InputError
+from dpcli.ledger.stores.places import init
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.random.streams import insecure_seed
+from dpcli.train.plan.plan import TrainingPlan, plan_of
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.run.training_run import train
+from dpcli.train.step.prepare import prepare
+from tests.command import dpcli
+from tests.train.canaries import AUDIT, ENTRIES, OFTEN_SEEN, SIZE, audited, factor_of, less_noise
+from tests.train.entries import CUT, FULL, MAIN, TRAIN, TREE
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +103,7 @@ def test_such_a_run_is_never_private(tmp_path: Path) -> None:
 def test_what_cannot_be_audited_is_refused(entry: str, canaries: int, words: str) -> None:
     plan = replace(plan_for(entry), canaries=canaries)
     with pytest.raises(InputError, match=words):
-        prepare(plan, insecure_seed(0), Alone(), None, "")
+        prepare(plan, insecure_seed(0), Ranks(), None, "")
 
 
 def test_scores_are_the_likelihood_ratios_of_mixtures() -> None:
@@ -125,9 +124,9 @@ def test_scores_are_the_likelihood_ratios_of_mixtures() -> None:
 def test_scores_of_a_real_run_are_spread_as_those_that_the_power_is_simulated_with() -> None:
     """By their means, within five standard errors; one more step, another rate or noise would move them further."""
     plan = plan_for(FULL)
-    prepared = prepare(plan, insecure_seed(3), Alone(), None, "")
+    prepared = prepare(plan, insecure_seed(3), Ranks(), None, "")
     for stage in plan.stages:
-        prepared.stage(stage, lambda step: None, lambda: False)
+        prepared.take_steps(stage, lambda step: None, lambda: False)
     Path("left").mkdir()
     assert prepared.canaries is not None
     prepared.canaries.leave_scores("left", prepared.problem)

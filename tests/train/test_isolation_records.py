@@ -172,11 +172,11 @@ def test_records_of_another_form_are_followed_anew() -> None:
 
 def test_a_library_is_told_that_it_is_followed_inside_alone() -> None:
     pytest.importorskip("transformers", reason="the extra lm is not installed")
-    for module, name in method.QUESTIONS:
+    for module, name in method.FAKE_TENSOR_CHECKS:
         found = __import__(module, fromlist=[name])
-        with method.as_followed():
+        with method.tensors_as_fake():
             assert getattr(found, name)(torch.zeros(1)) and getattr(found, name)(None)
-            with method.as_followed():
+            with method.tensors_as_fake():
                 pass
             assert getattr(found, name)(torch.zeros(1))
         assert not getattr(found, name)(torch.zeros(1))

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="the extra train is not installed")
-
 from tests.train.killed import lived, require_kept
 
 

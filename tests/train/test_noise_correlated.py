@@ -15,32 +15,23 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-
-from dpcli.base.errors import InputError, InternalError  # noqa: E402
-from dpcli.mechanisms.noise.correlated import (  # noqa: E402
+from dpcli.base.errors import InputError, InternalError
+from dpcli.mechanisms.noise.correlated import (
     BandedSpec,
     BufferedToeplitzSpec,
     CorrelatedSpec,
     ToeplitzSpec,
     TreeSpec,
 )
-from dpcli.random.streams import SeededStream, SystemStream  # noqa: E402
-from dpcli.train.noise.declared import (  # noqa: E402
-    error,
-    noise_of,
-    optimised,
-)
-from dpcli.train.noise.decoders import (  # noqa: E402
-    Banded,
-    BufferedToeplitz,
-    Tree,
-)
-from dpcli.train.noise.step import Correlated, Noise  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.command import ROOT  # noqa: E402
-from tests.train.draws import flat  # noqa: E402
+from dpcli.random.streams import SeededStream, SystemStream
+from dpcli.train.noise.declared import noise_of, optimised, prefix_error
+from dpcli.train.noise.decoders import Banded, BufferedToeplitz, Tree
+from dpcli.train.noise.step import Correlated, Noise
+from tests.cases import require_each
+from tests.command import ROOT
+from tests.train.draws import flat
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -103,7 +94,7 @@ def decoder(spec: CorrelatedSpec, draws: int) -> Matrix:
     assert isinstance(noise, Correlated)
     basis = Basis(draws)
     with mock.patch.object(type(noise), "fresh", lambda self, size: basis(size)):
-        noise.restart(draws)
+        noise.start(draws)
         return np.array([noise.step(number) for number in range(1, spec.iterations + 1)])
 
 
@@ -183,7 +174,7 @@ def test_an_optimised_matrix_costs_one_for_a_column_and_is_no_worse_than_a_squar
     columns = optimised(steps, bands)
     assert np.abs(np.linalg.norm(columns, axis=1) - 1.0).max() <= 1e-14
     assert all(columns[t, lag] == 0.0 for t in range(steps) for lag in range(bands) if t + lag >= steps)
-    found = float(error(torch.tensor(columns)))
+    found = float(prefix_error(torch.tensor(columns)))
     root = ToeplitzSpec(**run(steps, 1, 1), bands=bands)
     prefixes = np.tril(np.ones((steps, steps)))
     other = float(np.square(prefixes @ np.linalg.inv(encoder(root))).sum()) * root.encoded_norm() ** 2
@@ -195,10 +186,10 @@ def test_an_optimised_matrix_costs_one_for_a_column_and_is_no_worse_than_a_squar
 def test_nothing_near_an_optimised_matrix_is_better() -> None:
     """Columns moved at random and made as long again: to second order none has less error, one by one or together."""
     columns, rng = torch.tensor(optimised(16, 4)), np.random.default_rng()
-    least = float(error(columns))
+    least = float(prefix_error(columns))
     for _ in range(200):
         moved = columns + 1e-2 * torch.tensor(rng.standard_normal((16, 4))) * (columns != 0.0)
-        assert float(error(moved / moved.norm(dim=1, keepdim=True))) >= least * (1.0 - 1e-6)
+        assert float(prefix_error(moved / moved.norm(dim=1, keepdim=True))) >= least * (1.0 - 1e-6)
 
 
 def test_contributions_to_a_matrix_may_point_anywhere() -> None:
@@ -233,23 +224,15 @@ def test_buffers_are_few() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_run_has_nothing_to_do_with_the_one_before(name: str) -> None:
-    noise, shapes = noise_of(specs(5)[name], 1.0, SeededStream(2), runs=2), {"w": torch.Size([40_000])}
-    drawn = np.array([flat(noise.next(shapes)) for _ in range(10)])
+    stream, shapes = SeededStream(2), {"w": torch.Size([40_000])}
+    runs = [noise_of(specs(5)[name], 1.0, stream) for _ in range(2)]
+    drawn = np.array([flat(noise.next(shapes)) for noise in runs for _ in range(5)])
     expected = best_decoder(specs(5)[name]) @ best_decoder(specs(5)[name]).T
     spread = np.sqrt(np.outer(np.diag(expected), np.diag(expected)) / 40_000)
     cross = drawn[:5] @ drawn[5:].T / 40_000
     assert np.abs(cross / spread).max() < 5.5
-    with pytest.raises(InputError, match="all 2 x 5 steps of correlated noise that are accounted for were taken"):
-        noise.next(shapes)
-
-
-def test_a_run_that_was_cut_short_is_not_gone_on_with() -> None:
-    def cut_short(spec: CorrelatedSpec) -> None:
-        with pytest.raises(InputError, match="a run that was cut short counts as a whole one"):
-            noise_of(spec, 1.0, SystemStream(), runs=1, run=1)
-        noise_of(spec, 1.0, SystemStream(), runs=2, run=1).next({"w": torch.Size([3])})
-
-    require_each(specs(5).values(), cut_short)
+    with pytest.raises(InputError, match="all 5 steps of correlated noise that are accounted for were taken"):
+        runs[1].next(shapes)
 
 
 def test_the_state_of_correlated_noise_is_never_saved() -> None:
@@ -270,13 +253,12 @@ def test_parameters_may_not_change_within_a_run() -> None:
         noise.next({"w": torch.Size([4])})
 
 
-def test_correlated_noise_needs_a_scale_and_says_whether_it_is_private() -> None:
-    def said(spec: CorrelatedSpec) -> None:
-        assert noise_of(spec, 1.0, SystemStream()).private and not noise_of(spec, 1.0, SeededStream(1)).private
+def test_correlated_noise_needs_a_scale() -> None:
+    def refused(spec: CorrelatedSpec) -> None:
         with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):
             noise_of(spec, 0.0, SystemStream())
 
-    require_each(specs(5).values(), said)
+    require_each(specs(5).values(), refused)
 
 
 FORKED = """

@@ -6,16 +6,15 @@ import copy
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import nn  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine import opacus as opacus_engine  # noqa: E402
-from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
-from dpcli.train.engine.opacus import OpacusGradients  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.models import (  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine import opacus as opacus_engine
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
+from dpcli.train.engine.opacus import OpacusGradients
+from tests.cases import require_each
+from tests.train.engine.models import (
     LARGE,
     SMALL,
     Configuration,
@@ -27,7 +26,7 @@ from tests.train.engine.models import (  # noqa: E402
     mlp,
     vectors,
 )
-from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
+from tests.train.engine.oracle import clipped_sum, distance, gradients, length
 
 CONFIGURATIONS = {configuration.name: configuration for configuration in SMALL + LARGE}
 CLIPS = [Flat(0.5), Automatic(0.5), PerLayer(0.5), Adaptive(0.5)]

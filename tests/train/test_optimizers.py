@@ -6,23 +6,22 @@ import copy
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-import numpy as np  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.exam.subjects import SEED  # noqa: E402
-from dpcli.random.streams import insecure_seed, system_entropy  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.plan.settings import Train  # noqa: E402
-from dpcli.train.run.ranks import Alone  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.optimizers import OPTIMIZERS, AdamBC  # noqa: E402
-from dpcli.train.step.prepare import Prepared, prepare  # noqa: E402
-from tests.train.entries import BANDED, BUFFERED, FULL, MAIN, SIZE, TRAIN, TREE, WARM  # noqa: E402
-from tests.train.samples import Stopped, stop_at  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
+from dpcli.random.streams import insecure_seed, system_entropy
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.plan.settings import Train
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.run.training_run import train
+from dpcli.train.step.optimizers import OPTIMIZERS, AdamBC
+from dpcli.train.step.prepare import Prepared, prepare
+from tests.train.entries import BANDED, BUFFERED, FULL, MAIN, SIZE, TRAIN, TREE, WARM
+from tests.train.samples import Stopped, stop_at
 
 BC = 'optimizer = "adam-bc"\n'
 ADAPTIVE = TRAIN.replace("norm = 1.0 }", 'norm = 0.3, style = "adaptive", quantile_noise = 10.0 }')
@@ -64,7 +63,7 @@ def test_no_optimizer_changes_what_is_released_or_what_it_costs() -> None:
     found = {}
     for name in OPTIMIZERS:
         plan = plan_of(write(SIZE, MAIN, TRAIN, f'optimizer = "{name}"\n'))
-        prepared = prepare(plan, insecure_seed(3), Alone(), None, ".")
+        prepared = prepare(plan, insecure_seed(3), Ranks(), None, ".")
         trainer, stage = prepared.trainer, plan.stages[0]
         trainer.backward(trainer.draw(prepared.batches(stage)), prepared.noise(stage), stage.expected_batch)
         released = torch.cat([p.grad.flatten() for p in trainer.model.parameters()]).clone()
@@ -135,7 +134,7 @@ def test_a_saved_state_goes_on() -> None:
 
 
 def prepared(*parts: str) -> Prepared:
-    return prepare(plan_of(write(*parts)), system_entropy(), Alone(), None, ".")
+    return prepare(plan_of(write(*parts)), system_entropy(), Ranks(), None, ".")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +155,7 @@ def test_the_variance_that_is_taken_off_is_that_of_the_noise(parts: tuple[str, .
         count = sum(len(one) for one in drawn)
         ratio = float(sum((one.square() / variance).sum() for one, variance in zip(drawn, told, strict=True))) / count
         assert abs(ratio - 1.0) < 6.0 * (2.0 / count) ** 0.5
-        assert trainer.quantile is None or len(set(told)) == len(told)
+        assert trainer.adaptive_norm is None or len(set(told)) == len(told)
 
 
 @pytest.mark.parametrize("entry", [TREE, BANDED, BUFFERED], ids=["tree", "banded", "buffered"])

@@ -122,8 +122,8 @@ def test_large_draws_take_the_fast_generator_and_say_so(monkeypatch: pytest.Monk
     assert not cryptographic(1, SeededStream(1))
     monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", 10)
     monkeypatch.setattr(randomness, "box_muller", lambda stream, count: np.zeros(count))
-    assert not normals(10, SystemStream())(10).any()
-    first, second = (normals(11, SystemStream())(11) for _ in range(2))
+    assert not normals(10, SystemStream()).any()
+    first, second = (normals(11, SystemStream()) for _ in range(2))
     assert not set(first.tolist()) & set(second.tolist()), "a key was used twice"
 
 
@@ -181,18 +181,18 @@ import os
 from dpcli.random.streams import insecure_seed, normals, system_entropy
 from dpcli.base.errors import InternalError
 seeded, system = insecure_seed(1), system_entropy()
-normals(3, system.noise)(3), seeded.noise.words(1)
+normals(3, system.noise), seeded.noise.words(1)
 read, write = os.pipe()
 if os.fork() == 0:
     try:
         refused = seeded.noise.words(1)
     except InternalError:
         refused = "refused"
-    os.write(write, f"{[*system.sampling.words(2), *normals(2, system.noise)(2)]!r}|{refused}".encode())
+    os.write(write, f"{[*system.sampling.words(2), *normals(2, system.noise)]!r}|{refused}".encode())
     os._exit(0)
 os.wait()
 child = os.read(read, 1000).decode().split("|")
-own = repr([*system.sampling.words(2), *normals(2, system.noise)(2)])
+own = repr([*system.sampling.words(2), *normals(2, system.noise)])
 print(child[0] != own, child[1], type(seeded.noise.words(1)).__name__)
 """
 

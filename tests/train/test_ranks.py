@@ -9,14 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from tests.train.processes import together  # noqa: E402
-from tests.train.samples import FILE  # noqa: E402
+from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.train.plan.plan import plan_of
+from tests.train.processes import together
+from tests.train.samples import FILE
 
 RARE = (
     FILE.replace("steps = 30", "steps = 100")
@@ -71,9 +70,9 @@ def records():
 def rank(number):
     os.environ.update(RANK=str(number), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1])
     ranks = ranks_of("cpu")
-    held = ranks.same_records(records())
+    held = ranks.broadcast_records(records())
     torch.save((held, take(held, ranks.part(torch.arange(0, 1000, 3)))), f"held-{number}")
-    ranks.part_ways()
+    ranks.finish()
     os._exit(0)
 
 children = [child for number in (0, 1) if (child := os.fork()) or rank(number)]
@@ -153,7 +152,7 @@ def train(name):
     trainer.advance(4, batches, Known(), 10.0, lambda step: None)
     assert str(getattr(ranks, "rank", "alone")) == name
     torch.save(model.state_dict(), "model-" + name)
-    ranks.part_ways()
+    ranks.finish()
 
 def child(name, **world):
     process = os.fork()

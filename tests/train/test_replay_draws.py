@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-import numpy as np  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
-from dpcli.train.replay.record_draws import OwnDraws  # noqa: E402
-from tests.cases import require_each  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine.vectorised import Looped, Vectorised
+from dpcli.train.replay.record_draws import OwnDraws
+from tests.cases import require_each
 
 RECORDS, LENGTH, WIDTH = 12, 6, 4
 LSTM = nn.LSTM(WIDTH, 3, num_layers=2, dropout=0.5)

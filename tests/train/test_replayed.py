@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-import numpy as np  # noqa: E402
-
-from dpcli.audit.replay import Pair, checks  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.replay import program as replayed  # noqa: E402
-from dpcli.train.step import prepare  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.bugs import BUGS, NOISES, RARE  # noqa: E402
-from tests.train.entries import (  # noqa: E402
+from dpcli.audit.replay import Pair, checks
+from dpcli.base.errors import InputError
+from dpcli.train.replay import program as replayed
+from dpcli.train.step import prepare
+from tests.command import dpcli
+from tests.train.bugs import BUGS, NOISES, RARE
+from tests.train.entries import (
     BALLS,
     BANDED,
     BUFFERED,
@@ -106,7 +105,7 @@ def test_a_schedule_is_replayed_entry_by_entry(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("followed_once")
 @pytest.mark.long
 def test_adaptive_clipping_whose_gradients_do_not_pay_for_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "relative", lambda spec, count_noise: spec)
+    monkeypatch.setattr(prepare, "gradient_spec", lambda spec, count_noise: spec)
     assert "size of the noise" in failed(SIZE, MAIN, ADAPTIVE.replace("quantile_noise = 10.0", "quantile_noise = 1.2"))
 
 

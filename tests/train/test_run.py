@@ -9,22 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from safetensors.torch import load_file  # noqa: E402
-
-from dpcli.base.errors import Denied, InputError, LedgerError  # noqa: E402
-from dpcli.ledger.denial import costs  # noqa: E402
-from dpcli.sessions.folder import exclusive  # noqa: E402
-from dpcli.train.documents.training import outcome  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.processes import stoppable  # noqa: E402
-from dpcli.train.run.saved_state import Checkpoint, restored, save  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.loop import Average  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.samples import FILE, Stopped, ledger, poor_ledger, stop_at  # noqa: E402
+from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.ledger.denial import costs
+from dpcli.sessions.folder import exclusive
+from dpcli.train.documents.training import outcome
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.processes import stoppable
+from dpcli.train.run.saved_state import Checkpoint, restored, save
+from dpcli.train.run.training_run import train
+from dpcli.train.step.loop import WeightAverage
+from tests.command import dpcli
+from tests.train.samples import FILE, Stopped, ledger, poor_ledger, stop_at
 
 
 @pytest.fixture(autouse=True)
@@ -303,14 +301,14 @@ def test_an_average_of_the_weights_is_what_is_left(file: Path) -> None:
     """Of 30 weights with decay .9 and its warm-up, by the definition."""
     file.write_text(FILE.replace("learning_rate = 1.0", "learning_rate = 1.0\naverage = 0.9"))
     weights: list[torch.Tensor] = []
-    real = Average.follow
+    real = WeightAverage.follow
 
-    def follow(self: Average, step: int) -> None:
+    def follow(self: WeightAverage, step: int) -> None:
         weights.append(next(self.model.parameters()).detach().clone())
         real(self, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Average, "follow", follow)
+        patch.setattr(WeightAverage, "follow", follow)
         stopped(20, plan_of(str(file)))
         outcome = train(plan_of(str(file)), resume=True)
     expected = weights[0]

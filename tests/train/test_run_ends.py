@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.base.errors import Denied, InputError, LedgerError  # noqa: E402
-from dpcli.ledger.ledger import Ledger  # noqa: E402
-from dpcli.train.documents.training import outcome as outcome_document  # noqa: E402
-from dpcli.train.plan.plan import TrainingPlan, plan_of  # noqa: E402
-from dpcli.train.run import charged_run, results  # noqa: E402
-from dpcli.train.run import saved_state as checkpoint  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.loop import Trainer  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.samples import FILE, ledger  # noqa: E402
+from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.ledger.ledger import Ledger
+from dpcli.train.documents.training import outcome as outcome_document
+from dpcli.train.plan.plan import TrainingPlan, plan_of
+from dpcli.train.run import charged_run, results
+from dpcli.train.run import saved_state as checkpoint
+from dpcli.train.run.training_run import train
+from dpcli.train.step.loop import Trainer
+from tests.command import dpcli
+from tests.train.samples import FILE, ledger
 
 OWN = """
 import os, torch
@@ -243,7 +242,7 @@ def test_a_run_killed_around_its_charge_goes_on_and_is_charged_once(
             train(plan_of("tiny.toml"), books)
     assert statuses(books) == ["reserved" if place == "before the charge" else "started"] and (folder / "state.pt").exists()
     if place == "before the charge":
-        seeded = charged_run.begun(plan_of("tiny.toml"), books, resume=True, private=False, folder=str(folder))
+        seeded = charged_run.initial_state(plan_of("tiny.toml"), books, resume=True, private=False, folder=str(folder))
         assert not seeded.private and seeded.resumed == []  # noise from a seed stays told
         assert len(resumed(books)) == 30
         assert statuses(books) == ["committed"]

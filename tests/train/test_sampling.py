@@ -17,7 +17,7 @@ from dpcli.base.registry import SAMPLING
 from dpcli.mechanisms.noise.correlated import TreeSpec
 from dpcli.mechanisms.sampling.schemes import BallsInBins, Batched, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
 from dpcli.random.streams import SeededStream, system_entropy
-from dpcli.train.sampling.batch_samplers import SAMPLERS, participations, pass_length, sampler
+from dpcli.train.sampling.batch_samplers import SAMPLERS, correlated_sampler, pass_length, sampler
 from tests.cases import require_each
 from tests.train.draws import binomial_fit
 
@@ -214,7 +214,7 @@ def test_participations_are_as_few_and_as_far_apart_as_stated(
     iterations: int, most: int, apart: int, records: int, seed: int
 ) -> None:
     spec = TreeSpec(noise_multiplier=1.0, iterations=iterations, max_participations=most, min_separation=apart)
-    batches = list(itertools.islice(participations(spec, records, SeededStream(seed)), 2 * iterations))
+    batches = list(itertools.islice(correlated_sampler(spec, records, SeededStream(seed)), 2 * iterations))
     for run in (batches[:iterations], batches[iterations:]):
         for record in range(records):
             steps = [step for step, batch in enumerate(run) if record in batch]
@@ -224,8 +224,8 @@ def test_participations_are_as_few_and_as_far_apart_as_stated(
 
 def test_participations_use_all_records_evenly() -> None:
     spec = TreeSpec(noise_multiplier=1.0, iterations=20, max_participations=3, min_separation=4)
-    batches = list(itertools.islice(participations(spec, 70, SeededStream(1), records=68), 20))
+    batches = list(itertools.islice(correlated_sampler(spec, 70, SeededStream(1), records=68), 20))
     assert {len(batch) for batch in batches} <= {8, 9, 10}
     assert sorted(np.concatenate(batches[: ceil(20 / 3)]).tolist()) == list(range(68))
     with pytest.raises(InputError, match="with correlated noise"):
-        participations(spec, None, SeededStream(1), records=68)
+        correlated_sampler(spec, None, SeededStream(1), records=68)

@@ -14,7 +14,8 @@ from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
 from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
-from dpcli.train.plan.settings_classification import ARRAYS, MODELS, SOURCE, Classification
+from dpcli.train.plan.settings import BUILT_IN
+from dpcli.train.plan.settings_classification import ARRAYS, SOURCE, Classification
 from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plugin import TASKS
 
@@ -70,7 +71,7 @@ def test_no_word_that_is_taken_is_unknown_to_training(text: str) -> None:
     from dpcli.train.tasks.array_files import READERS, _read
     from dpcli.train.tasks.classification import MODELS as MADE
 
-    assert tuple(READERS) == ARRAYS and set(MADE) == set(MODELS)
+    assert tuple(READERS) == ARRAYS and set(MADE) == set(BUILT_IN)
     if not SOURCE.holds(text):
         return
     table = {"task": "classification", "data": text, "learning_rate": 1.0, "clipping": None}

@@ -174,10 +174,10 @@ def _record_names(private: Records, adjacency: Adjacency) -> list[Any]:
 
 def _units(values: Any, count: int, path: str) -> list[Any]:
     """Return the owner of each record, by what stands in it alone: one that needs more than 64 bits makes texts of all."""
-    from dpcli.train.tasks.files import whose
+    from dpcli.train.tasks.files import owners_of
 
     try:
-        owners = whose(values, path).tolist()
+        owners = owners_of(values, path).tolist()
     except InputError as problem:
         raise InputError(str(problem).replace("train.units", "pate.units")) from None
     if len(owners) != count:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.arrays import Array
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.vote_counts import VoteCounts
-    from dpcli.train.run.ranks import Several
+    from dpcli.train.run.ranks import TorchrunProcesses
 
 FOLDER, MADE_OF = "teachers", "made.json"
 PATIENCE = timedelta(days=30)  # for the slowest teacher: one who is gone is told at once
@@ -174,7 +174,7 @@ def _labels(folder: str, number: int, queries: int) -> Array | None:
 class FittingRanks:
     """The processes that fit teachers. ranks: None where this one is alone."""
 
-    ranks: Several | None = None
+    ranks: TorchrunProcesses | None = None
 
     @property
     def first(self) -> bool:
@@ -193,7 +193,7 @@ class FittingRanks:
             assert numbers is not None
             return list(numbers)
         with torch_errors():
-            digest_of_first, left = self.ranks.same((digest, list(numbers)) if numbers is not None else None)
+            digest_of_first, left = self.ranks.broadcast((digest, list(numbers)) if numbers is not None else None)
         if digest_of_first != digest:
             raise InputError("expected the same data and queries on each process: these differ from the first one's")
         return left[self.ranks.rank :: self.ranks.world]
@@ -202,7 +202,7 @@ class FittingRanks:
         """Wait for the votes of all."""
         if self.ranks is not None:
             with torch_errors():
-                self.ranks.number(1.0)
+                self.ranks.total(1.0)
 
 
 @contextmanager
@@ -214,14 +214,14 @@ def fitting_ranks() -> Iterator[FittingRanks]:
     require("torch")
     import torch.distributed as dist
 
-    from dpcli.train.run.ranks import Several
+    from dpcli.train.run.ranks import TorchrunProcesses
 
     with torch_errors():
         dist.init_process_group("gloo", timeout=PATIENCE)
-        ranks = Several("cpu")
+        ranks = TorchrunProcesses("cpu")
     yield FittingRanks(ranks)
     with torch_errors():
-        ranks.part_ways()
+        ranks.finish()
 
 
 @contextmanager

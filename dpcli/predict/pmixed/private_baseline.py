@@ -53,7 +53,7 @@ def private_bigrams(
         if len(pairs):
             total[pairs] += counts * min(1.0, norm / float(np.linalg.norm(counts)))
     scale = multiplier * norm
-    total += normals(len(total), stream)(len(total)) * scale
+    total += normals(len(total), stream) * scale
     return _bigram_table(np.where(total > THRESHOLD * scale, total, 0.0), vocabulary)
 
 

@@ -1,4 +1,4 @@
-"""The command dpcli sweep: a line that says how far it is, what is left after an interruption, and its picture."""
+"""The command dpcli sweep."""
 
 from __future__ import annotations
 

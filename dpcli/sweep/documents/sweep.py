@@ -1,5 +1,6 @@
-"""The documents of a sweep: what it would do, what it has measured, what a private search has released, and the frontier,
-which shows the median metric of the best setting at each epsilon, from the least to the greatest of its runs, and the other settings.
+"""The documents of a sweep: its plan, its results, the result of a private search, and the picture of the frontier.
+
+The frontier shows the median metric of the best setting at each epsilon, the range of its runs, and the other settings.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dpcli.plots.drawing import setting
 from dpcli.sessions.documents.dry_run import rows_data, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
 from dpcli.sweep.sweep_trials import mean
+from dpcli.train.run.outcome import epsilon_at_delta
 
 PUBLIC = (
     "tuned on public data: the epsilon of each point is that of one run, and does not cover the search; if the data of these runs are "
@@ -25,66 +27,62 @@ PUBLIC = (
 CHOSEN = "the best setting is chosen by the same runs whose median is shown, which flatters it"
 FRESH = "the random numbers of each run are its own, from the operating system: nobody knows a seed"
 SECRET = "the number of trials, how long they took and the other trials are secrets that the guarantee rests on; they are not kept"
-FAILED = 2
+FAILED = 2  # exit code
 
 
 def planned(plan: SweepPlan) -> Document:
-    """Return what `dpcli sweep` would do."""
+    """Return the document of a dry run."""
+    runs = "" if plan.trials else f"{plan.repeats}"
     rows = tuple(
-        (
-            f"{v.epsilon:g}",
-            v.setting.label,
-            _noise(v),
-            f"{v.plan.steps:,}",
-            up(v.plan.account.upper),
-            "" if plan.trials else f"{plan.repeats}",
-        )
-        for v in plan.variants
+        (f"{v.epsilon:g}", v.setting.label, _noise(v), f"{v.plan.steps:,}", up(v.plan.account.upper), runs) for v in plan.variants
     )
     columns = ("epsilon", "setting", "noise multiplier", "steps", "certified epsilon", "runs")
     table = Table("points", columns, rows, frozenset({0, 2, 3, 4, 5}))
     sheet = Sheet(
         ("epsilon", "setting", "noise_multipliers", "steps", "epsilon_upper", "delta"), tuple(map(_sheet_row, plan.variants))
     )
-    return Document(
-        f"{_head(plan)}: {_amount(plan)}", _plan_data(plan), "", (table,), _notes(plan), details=_notes(plan), sheet=sheet
-    )
+    headline, notes = f"{_head(plan)}: {_amount(plan)}", _notes(plan)
+    return Document(headline, _plan_data(plan), "", (table,), notes, details=notes, sheet=sheet)
 
 
 def measured(sweep: MeasuredSweep, pictures: Sequence[Chart]) -> Document:
-    """Return the results of a sweep; exit code 2 where a run failed."""
+    """Return the document of a sweep that was made; exit code 2 where a run failed."""
     plan, best, failures = sweep.plan, sweep.best, sweep.failures
-    medians = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
-    headline = f"{_head(plan)}: " + (f"median {sweep.metric} of the best setting: {medians}" if best else "no run has ended")
-    lost = (f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed",) if failures else ()
+    headline = f"{_head(plan)}: no run has ended"
+    if best:
+        medians = ", ".join(f"{cell.median:.4g} at epsilon {cell.variant.epsilon:g}" for cell in best)
+        headline = f"{_head(plan)}: median {sweep.metric} of the best setting: {medians}"
+    if failures:
+        headline += f"; {len(failures):,} of {sum(cell.runs for cell in sweep.cells):,} runs failed"
+    notes = (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN)
     rows = tuple(_row(cell, cell in best) for cell in sweep.cells)
     metric = sweep.metric or "metric"
     columns = ("epsilon", "setting", f"median {metric}", "min", "max", "runs", "best", "noise")
     flagged = frozenset(i for i, cell in enumerate(sweep.cells) if cell.failures)
     table = Table("runs", columns, rows, frozenset({0, 2, 3, 4, 5, 7}), flagged=flagged)
     return Document(
-        headline + "".join(lost),
+        headline,
         _measured_data(sweep),
         "fail" if failures else "pass",
         (table,),
-        (*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN),
+        notes,
         exit_code=FAILED if failures else 0,
-        details=(*_failure_notes(failures), *_notes(plan), *window_note(plan.variants[0].plan), CHOSEN),
+        details=notes,
         pictures=tuple(pictures),
         sheet=Sheet(SHEET, tuple(_measured_row(cell, metric, cell in best) for cell in sweep.cells)),
     )
 
 
 def selected(selection: PrivateSelection) -> Document:
-    """Return what a private search has released."""
+    """Return the document of a private search that was made; exit code 2 where a trial failed."""
     plan, notes = selection.plan, (*_search_notes(selection), SECRET)
     data = {**_head_data(plan), "schema": "dpcli/sweep-search/v1", "exit_code": FAILED if selection.failures else 0}
     if selection.failures:
-        reasons = tuple(f"failed: {words}" for words in selection.failures)
+        notes = (*(f"failed: {failure}" for failure in selection.failures), SECRET)
         headline = (
             f"{_head(plan)}: a trial failed: nothing is released; where that was the machine's fault, the same command goes on"
         )
-        return Document(headline, data, "fail", notes=(*reasons, SECRET), details=(*reasons, SECRET), exit_code=FAILED)
+        return Document(headline, data, "fail", notes=notes, details=notes, exit_code=FAILED)
     guarantee = _guarantee(plan.variants[0])
     data |= {
         "metric": selection.metric or None,
@@ -120,7 +118,7 @@ def _head(plan: SweepPlan) -> str:
 
 
 def _guarantee(variant: Variant) -> str:
-    return f"epsilon <= {up(variant.plan.account.upper)} at delta = {variant.plan.account.delta!r}"
+    return epsilon_at_delta(variant.plan.account.upper, variant.plan.account.delta)
 
 
 def _amount(plan: SweepPlan) -> str:
@@ -137,13 +135,13 @@ def _notes(plan: SweepPlan) -> tuple[str, ...]:
 
 
 def _near(folder: str) -> str:
-    """Return a folder as it is called from the working directory, where it is below that."""
+    """Return the relative path of a folder below the working directory, else its absolute path."""
     relative = os.path.relpath(folder)
     return folder if relative.startswith("..") else relative
 
 
 def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:
-    notes = {f"failed: epsilon {cell.variant.epsilon:g}, {cell.variant.setting.label}: {words}" for cell, words in failures}
+    notes = {f"failed: epsilon {cell.variant.epsilon:g}, {cell.variant.setting.label}: {failure}" for cell, failure in failures}
     return tuple(sorted(notes))
 
 
@@ -228,50 +226,49 @@ def _measured_data(sweep: MeasuredSweep) -> dict[str, Any]:
 
 
 SHARES = frozenset({"accuracy"})  # metrics from 0 to 1
-ROOM = 0.08  # of the height, above and below
-AIR = 1.15  # a factor, on either side
+VERTICAL_MARGIN = 0.08  # share of the height, above and below
+HORIZONTAL_MARGIN = 1.15  # factor on the epsilons, on either side
 
 
 def chart(sweep: MeasuredSweep) -> Chart:
-    """Return the picture of a sweep in which a run has ended, at the certified epsilon of one run."""
+    """Return the picture of a sweep in which a run has ended."""
     plan, best, metric = sweep.plan, sweep.best, sweep.metric
     shown = [cell for cell in best if all(map(math.isfinite, cell.values))]
     others = [cell for cell in sweep.cells if cell.values and cell not in best and math.isfinite(cell.median)]
     reference = plan.sweep.reference
-    xs = log_span((epsilon for epsilon in plan.sweep.epsilon), AIR)
+    left, right = log_span((epsilon for epsilon in plan.sweep.epsilon), HORIZONTAL_MARGIN)
     heights = [value for cell in shown for value in cell.values] + [cell.median for cell in others]
     median = tuple(sorted((cell.variant.epsilon, cell.median) for cell in shown))
     runs = f"{plan.repeats} runs" if plan.repeats > 1 else "one run"
+    lines, clouds = [], []
+    if others:
+        clouds.append(Cloud("median of another setting", tuple((cell.variant.epsilon, cell.median) for cell in others)))
+    if median:
+        lines.append(Line(f"best setting, median of {runs}", median))
+        clouds.append(Cloud("median of the best setting", median, Tone.MAIN))
+    if reference is not None:
+        heights.append(reference)
+        lines.append(Line(f"not private: {reference:g}", ((left, reference), (right, reference)), Tone.MUTED, True))
     return Chart(
         kind="frontier",
         title=f"{plan.name}: {metric} against epsilon",
         subtitle=f"one run, {setting(plan.variants[0].plan.account)}",
-        x=Axis("epsilon of one run", *xs, scale="log"),
-        y=Axis(f"{metric} on data declared public", *_range(metric, heights if reference is None else [*heights, reference])),
-        lines=(
-            *([Line(f"best setting, median of {runs}", median)] if median else []),
-            *(
-                [Line(f"not private: {reference:g}", ((xs[0], reference), (xs[1], reference)), Tone.MUTED, True)]
-                if reference is not None
-                else []
-            ),
-        ),
+        x=Axis("epsilon of one run", left, right, scale="log"),
+        y=Axis(f"{metric} on data declared public", *_range(metric, heights)),
+        lines=tuple(lines),
         spans=tuple(
             Span("least and greatest run", c.variant.epsilon, min(c.values), max(c.values)) for c in shown if len(c.values) > 1
         ),
-        clouds=(
-            *([Cloud("median of another setting", tuple((c.variant.epsilon, c.median) for c in others))] if others else []),
-            *([Cloud("median of the best setting", median, Tone.MAIN)] if median else []),
-        ),
+        clouds=tuple(clouds),
         notes=tuple(_chart_notes(sweep)),
     )
 
 
 def _range(metric: str, heights: Iterable[float]) -> tuple[float, float]:
-    """Return the range of all values, with some room; shares stay within 0 and 1."""
+    """Return the range of all values, with a margin; shares stay within 0 and 1."""
     values = list(heights) or [0.0, 1.0]
-    room = max(ROOM * (max(values) - min(values)), 1e-3 * max(map(abs, values)), 1e-9)
-    low, high = min(values) - room, max(values) + room
+    margin = max(VERTICAL_MARGIN * (max(values) - min(values)), 1e-3 * max(map(abs, values)), 1e-9)
+    low, high = min(values) - margin, max(values) + margin
     return (max(low, 0.0), min(high, 1.0)) if metric in SHARES else (low, high)
 
 

@@ -1,4 +1,4 @@
-"""dpcli attest."""
+"""The command dpcli attest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli evaluate."""
+"""The command dpcli evaluate."""
 
 from __future__ import annotations
 

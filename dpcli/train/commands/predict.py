@@ -1,4 +1,4 @@
-"""dpcli predict."""
+"""The command dpcli predict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command dpcli train, and its progress: a line that moves on a terminal, a line now and then elsewhere."""
+"""The command dpcli train, and its progress: one line that is rewritten on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def command(
     return emit(outcome(result), format_, outputs) if first_process() else 0
 
 
-EVERY = 0.5  # seconds between two lines on a terminal
-SELDOM, SHARE = 10.0, 0.1  # elsewhere: seconds between two lines at least, and of the time that the run has taken
+TERMINAL_PAUSE = 0.5  # seconds between two lines on a terminal
+FILE_PAUSE, FILE_SHARE = 10.0, 0.1  # elsewhere: least seconds between two lines, and least share of the run's time so far
 
 
 def run_with_progress(
@@ -77,41 +77,43 @@ def run_with_progress(
     logging.getLogger("dpcli").setLevel(logging.ERROR if click.get_current_context().obj.quiet else logging.WARNING)
     with opened(ledger, dataset) if ledger is not None and first else nullcontext() as books:
         if first:
-            plan = on_window(plan, books, window)  # the others charge and state nothing
+            plan = on_window(plan, books, window)  # the other processes charge and state nothing
         try:
             return train(plan, books, resume, seed, _progress(plan))
         except KeyboardInterrupt:
             if first:
-                resumable = os.path.exists(os.path.join(plan.folder, STATE))
-                if resumable:
-                    left = "its state is kept, and --resume goes on from there"
-                elif os.path.exists(os.path.join(plan.folder, DESCRIPTION)):
-                    left = f"it left no state to go on from; {plan.folder} has the model of a run that has ended"
-                else:
-                    left = "it left no state to go on from"
-                click.echo(f"\ndpcli: stopped; {left}", err=True)
+                click.echo(f"\ndpcli: stopped; {_interrupted(plan.folder)}", err=True)
             raise
         finally:
             if sys.stderr.isatty() and first:
                 click.echo(err=True)
 
 
+def _interrupted(folder: str) -> str:
+    """Return what an interrupted run left in its folder."""
+    if os.path.exists(os.path.join(folder, STATE)):
+        return "its state is kept, and --resume goes on from there"
+    if os.path.exists(os.path.join(folder, DESCRIPTION)):
+        return f"it left no state to go on from; {folder} has the model of a run that has ended"
+    return "it left no state to go on from"
+
+
 def _progress(plan: TrainingPlan) -> Report:
-    """Return what prints how far the run is, what it has cost so far, the last metrics and the time that is left."""
+    """Return a function that prints the steps done, their epsilon, the last metrics and the time that is left."""
     from dpcli.analysis.account import account
     from dpcli.base.rounding import up
-    from dpcli.train.documents.run_statement import words
+    from dpcli.train.documents.run_statement import metrics_words
     from dpcli.train.run.processes import first_process
 
     begun = last = time.monotonic()
-    first, measured = -1, ""  # the step after which the clock runs: what comes before it says nothing of the others
+    first, measured = -1, ""  # the clock runs from the first step that is reported on: the time before it is no measure of steps
 
     def report(step: int, metrics: Mapping[str, float] | None) -> None:
         nonlocal begun, last, first, measured
         now = time.monotonic()
         if first < 0:
             begun, last, first = now, now, step
-        measured = f", {words(metrics)}" if metrics else measured
+        measured = f", {metrics_words(metrics)}" if metrics else measured
         if not first_process() or click.get_current_context().obj.quiet or not _due(now - last, now - begun, step == plan.steps):
             return
         last = now
@@ -126,7 +128,7 @@ def _progress(plan: TrainingPlan) -> Report:
 
 
 def _due(since: float, running: float, ended: bool) -> bool:
-    """Return whether a line is due after so many seconds without one: in a file, a run of a day leaves fewer than a hundred."""
+    """Return whether a line is due, `since` seconds after the last; a run of a day writes fewer than a hundred lines to a file."""
     if sys.stderr.isatty():
-        return ended or since >= EVERY
-    return not ended and since >= max(SELDOM, SHARE * running)
+        return ended or since >= TERMINAL_PAUSE
+    return not ended and since >= max(FILE_PAUSE, FILE_SHARE * running)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcli.base.rounding import up
 from dpcli.document.document import Document, visible
 from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.sessions.documents.dry_run import rows_of, shown
+from dpcli.train.run.outcome import epsilon_at_delta
 
 if TYPE_CHECKING:
     from dpcli.train.trained.attestation import Verification
@@ -19,7 +19,7 @@ COVERS = "that the run did what its file says rests on whoever signs; no file ca
 
 
 def attested(statement: Mapping[str, Any], path: str) -> Document:
-    """Return what `dpcli attest` wrote."""
+    """Return the document of an attestation that was written."""
     predicate = statement["predicate"]
     details = (f"written to {shown(path)}", UNSIGNED)
     data = {"schema": "dpcli/attest/v1", "path": path, "attestation": statement, "exit_code": 0}
@@ -28,7 +28,7 @@ def attested(statement: Mapping[str, Any], path: str) -> Document:
 
 
 def verified(verification: Verification) -> Document:
-    """Return the result of `dpcli attest --verify`; exit code 1 where the attestation is not one of this run."""
+    """Return the document of a verification; exit code 1 where the attestation is not of this run."""
     place, signed = shown(verification.folder), ENVELOPED if verification.signed else UNSIGNED
     data = {
         "schema": "dpcli/attest-verify/v1",
@@ -49,4 +49,4 @@ def _guarantee(stated: Mapping[str, Any]) -> str:
     """Return the guarantee of a private run in words."""
     window = f"; window {visible(blocks_words(stated['window']))}, {visible(rows_of(stated))}" if "window" in stated else ""
     setting = f"per {visible(stated['unit'])}, {stated['adjacency']}; {stated['accountant']} accountant{window}"
-    return f"epsilon <= {up(stated['epsilon'])} at delta = {stated['delta']!r} ({setting})"
+    return f"{epsilon_at_delta(stated['epsilon'], stated['delta'])} ({setting})"

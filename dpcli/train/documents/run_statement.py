@@ -1,4 +1,4 @@
-"""The statement of a run, for those who will use its model: the disclosure statement, with what was really done."""
+"""The privacy statement of a run, for those who will use its model: what was done, then the disclosure statement of its file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import ROUND_FLOOR
 from typing import TYPE_CHECKING, Any
 
 from dpcli import __version__
-from dpcli.base.rounding import figures, up
+from dpcli.base.rounding import figures
 from dpcli.file.pipeline.model import Disclosure
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.sessions.documents.dry_run import rows_words
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from dpcli.train.run.outcome import Outcome
 
 
-def stated(outcome: Outcome) -> Disclosure:
-    """Return the file's own answers, and the run's where the file has none."""
-    own = outcome.plan.pipeline.disclosure
-    known: dict[str, Any] = {
+def disclosed(outcome: Outcome) -> Disclosure:
+    """Return the answers of the file's [disclosure], and the run's where the file has none."""
+    stated = outcome.plan.pipeline.disclosure
+    answers: dict[str, Any] = {
         "implementation": f"dpcli {__version__} on torch; clipped sums by {outcome.method}",
-        "randomness": f"the noise is drawn from {outcome.noise}; batches from the operating system; no seed exists and nothing is saved"
-        if outcome.private
-        else f"NOT PRIVATE: {outcome.unprotected}",
+        "randomness": _randomness(outcome),
         "floating_point": (
             "sums in single precision over micro-batches and in double precision over these, with noise that is larger by a bound on "
             "the rounding; noise is in single precision, so that its last bits are not protected (Mironov 2012)"
@@ -38,27 +36,32 @@ def stated(outcome: Outcome) -> Disclosure:
         "utility": _utility(outcome.metrics),
         "verification": "before the first step the per-record gradients of a few records were compared with those taken one at a time",
     }
-    return replace(own, **{name: value for name, value in known.items() if value is not None and getattr(own, name) is None})
+    missing = {name: value for name, value in answers.items() if value is not None and getattr(stated, name) is None}
+    return replace(stated, **missing)
+
+
+def _randomness(outcome: Outcome) -> str:
+    if not outcome.private:
+        return f"NOT PRIVATE: {outcome.unprotected}"
+    return f"the noise is drawn from {outcome.noise}; batches from the operating system; no seed exists and nothing is saved"
 
 
 def _clipping(outcome: Outcome) -> str:
-    chosen = outcome.plan.train
-    one = (
-        "record"
-        if chosen.records_per_unit is None
-        else f"unit (the mean loss over at most {chosen.records_per_unit} of its records)"
-    )
-    seen = "" if chosen.seen_as is None else f", of each record {chosen.seen_as},"
-    words = f"the gradient of each {one}{seen} to L2 norm {chosen.clipping.norm:g} ({chosen.clipping.style})"
-    if chosen.clipping.split is not None:
-        words += f", its parts each for itself: {chosen.clipping.split}"
-    if chosen.clipping.count_noise is not None:
-        words += (
-            f" at the start; it then follows a quantile by a count with noise {chosen.clipping.count_noise:g}, which the noise "
+    train, clipping = outcome.plan.train, outcome.plan.train.clipping
+    clipped_as_one = "record"
+    if train.records_per_unit is not None:
+        clipped_as_one = f"unit (the mean loss over at most {train.records_per_unit} of its records)"
+    views = "" if train.seen_as is None else f", of each record {train.seen_as},"
+    sentence = f"the gradient of each {clipped_as_one}{views} to L2 norm {clipping.norm:g} ({clipping.style})"
+    if clipping.split is not None:
+        sentence += f", each part by itself: {clipping.split}"
+    if clipping.count_noise is not None:
+        sentence += (
+            f" at the start; it then follows a quantile by a count with noise {clipping.count_noise:g}, which the noise "
             "multiplier pays for: the gradients' own noise is larger than it"
         )
     owned = outcome.plan.pipeline.privacy.max_contributions or 1
-    return words + (f"; of each unit at most {owned} records were used" if owned > 1 else "")
+    return sentence + (f"; of each unit at most {owned} records were used" if owned > 1 else "")
 
 
 def _sampler(stage: Stage) -> str:
@@ -69,11 +72,11 @@ def _sampler(stage: Stage) -> str:
 
 
 def _utility(metrics: Mapping[str, float]) -> str | None:
-    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()) + " on the data declared public" if metrics else None
+    return f"{metrics_words(metrics)} on the data declared public" if metrics else None
 
 
 def statement(outcome: Outcome) -> str:
-    """Return Markdown: the verdict on the run, then the disclosure statement of the pipeline as it was run."""
+    """Return the statement in Markdown."""
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure
@@ -81,21 +84,20 @@ def statement(outcome: Outcome) -> str:
 
     plan = outcome.plan
     heading = "" if outcome.private else f"**NOT PRIVATE: {outcome.unprotected}.**\n\n"
-    done = f"{heading}{_done(outcome)}\n\n"
     pipeline = plan.costs([(0, plan.steps), *outcome.repeated]) if outcome.repeated else plan.pipeline
-    facts = gather(replace(pipeline, path=plan.path, disclosure=stated(outcome)), None, ())
+    facts = gather(replace(pipeline, path=plan.path, disclosure=disclosed(outcome)), None, ())
     facts = replace(facts, rows=rows_words(plan))
-    return done + format_markdown.render(disclosure_report.document(disclosure(facts)))
+    report = format_markdown.render(disclosure_report.document(disclosure(facts)))
+    return f"{heading}{' '.join([*_performed(outcome), *_not_checked(outcome)])}\n\n{report}"
 
 
-def _done(outcome: Outcome) -> str:
+def _performed(outcome: Outcome) -> list[str]:
+    """Return sentences about what the run did and what that guarantees."""
     plan = outcome.plan
-    noises = ", then ".join(
-        figures(noise, 7, ROUND_FLOOR) for noise in dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
-    )
+    noises = dict.fromkeys(stage.noise_multiplier for stage in plan.stages)
     lines = [
-        f"This run took {outcome.taken:,} steps with noise multiplier {noises} and clipping norm {plan.train.clipping.norm:g} "
-        f"({plan.train.clipping.style}): epsilon <= {up(outcome.epsilon)} at delta = {plan.account.delta!r}.",
+        f"This run took {outcome.taken:,} steps with noise multiplier {', then '.join(figures(z, 7, ROUND_FLOOR) for z in noises)} and "
+        f"clipping norm {plan.train.clipping.norm:g} ({plan.train.clipping.style}): {outcome.guarantee}.",
         f"Clipped sums: {outcome.method}. Noise: from {outcome.noise}.",
     ]
     if outcome.taken < plan.steps:
@@ -109,12 +111,22 @@ def _done(outcome: Outcome) -> str:
         lines.append(f"In each step the loss of a record was {plan.train.seen_as}; their mean gradient was clipped as one.")
     if outcome.repeated:
         lines.append(f"{outcome.repeated_steps:,} steps may have been done twice after a crash, and are counted twice.")
-    own = "The model and the loss are" if plan.train.own_code else "The model is" if FUNCTION.holds(plan.train.model) else ""
-    if own:
+    return lines
+
+
+def _not_checked(outcome: Outcome) -> list[str]:
+    """Return sentences about what the guarantee rests on and nobody checked, and the metrics."""
+    train, lines = outcome.plan.train, []
+    own_code = ""
+    if train.own_code:
+        own_code = "The model and the loss are"
+    elif FUNCTION.holds(train.model):
+        own_code = "The model is"
+    if own_code:
         lines.append(
-            f"{own} the user's own code: that records are kept apart was checked on made-up records and on one record of a step, which "
-            "does not prove it. Not checked: that the weights and buffers at the start, and whatever else the program reads besides a "
-            "record (class weights, means that records are scaled by, attributes), come from public data alone; that each record was "
+            f"{own_code} the user's own code: that records are kept apart was checked on made-up records and on one record of a step, "
+            "which does not prove it. Not checked: that the weights and buffers at the start, and whatever else the program reads besides "
+            "a record (class weights, means that records are scaled by, attributes), come from public data alone; that each record was "
             "prepared by itself; what the functions of the data and the metric do."
         )
     if outcome.constants:
@@ -123,10 +135,10 @@ def _done(outcome: Outcome) -> str:
         )
     lines += outcome.unchecked
     if outcome.metrics:
-        lines.append(f"On the data that the file declares public (not checked): {words(outcome.metrics)}.")
-    return " ".join(lines)
+        lines.append(f"On the data that the file declares public (not checked): {metrics_words(outcome.metrics)}.")
+    return lines
 
 
-def words(metrics: Mapping[str, float]) -> str:
-    """Return metrics in a sentence."""
+def metrics_words(metrics: Mapping[str, float]) -> str:
+    """Return metrics as a list in a sentence."""
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpcli.base.rounding import up
 from dpcli.document.document import Document, Sheet, Table, visible
 from dpcli.sessions.documents.dry_run import shown
-from dpcli.train.documents.run_statement import words
+from dpcli.train.documents.run_statement import metrics_words
+from dpcli.train.run.outcome import epsilon_at_delta
 
 if TYPE_CHECKING:
     from dpcli.train.run.description import Description
     from dpcli.train.trained.loading import ModelEvaluation
     from dpcli.train.trained.trained_model import Predictions
 
-SHOWN = 20  # rows in a table; csv and json have all of them
+SHOWN = 20  # rows in a table; csv and json have every row
 FREE = "predictions cost no epsilon: they are computed from the private model alone"
 NOISELESS = (
     "computed from these data without noise: the epsilon of the run does not cover it, and it is not for publication unless the data are "
@@ -51,9 +51,8 @@ def _cell(value: object) -> str:
 def evaluated(evaluation: ModelEvaluation) -> Document:
     """Return the document of `dpcli evaluate`."""
     description = evaluation.description
-    headline = (
-        f"{words(evaluation.metrics)} on {visible(evaluation.source)}: {shown(description.folder)}, {guaranteed(description)}"
-    )
+    measured = f"{metrics_words(evaluation.metrics)} on {visible(evaluation.source)}"
+    headline = f"{measured}: {shown(description.folder)}, {guaranteed(description)}"
     warned = DECLARED if evaluation.declared else NOISELESS
     data = {
         "schema": "dpcli/evaluate/v1",
@@ -70,13 +69,11 @@ def evaluated(evaluation: ModelEvaluation) -> Document:
 
 
 def guaranteed(description: Description) -> str:
-    """Return the guarantee of a run, with everything that belongs to it."""
+    """Return the guarantee of a run in words, with its unit and adjacency."""
     stated = description.guarantee
     if stated["epsilon"] is None:
         return SEEDED
-    return (
-        f"epsilon <= {up(stated['epsilon'])} at delta = {stated['delta']!r} (per {visible(stated['unit'])}, {stated['adjacency']})"
-    )
+    return f"{epsilon_at_delta(stated['epsilon'], stated['delta'])} (per {visible(stated['unit'])}, {stated['adjacency']})"
 
 
 def result(description: Description) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The documents of a training run: what it would do, and what it did."""
+"""The documents of a training run: its dry run, and its outcome."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from dpcli.base.rounding import up
 from dpcli.document.document import Document, visible
 from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_note
-from dpcli.train.documents.run_statement import words
+from dpcli.train.documents.run_statement import metrics_words
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
 from dpcli.train.run.outcome import MODEL, STATEMENT, Outcome
@@ -21,48 +20,47 @@ if TYPE_CHECKING:
 
 
 def planned(plan: TrainingPlan) -> Document:
-    """Return what `dpcli train` would do, how long it would take, and how much memory."""
+    """Return the document of a dry run: steps, noise, time and memory."""
     from dpcli.train.run.training_run import estimate
 
-    chosen, measured = plan.train, estimate(plan)
-    read = () if isinstance(measured, str) else measured.constants
-    details = (
-        *(
-            f"{steps:,} steps of {stage.entry.name} ({stage.entry.type}): noise multiplier {stage.noise_multiplier:.7g}, "
-            f"about {stage.expected_batch:g} records per step"
-            for steps, stage in by_entry(plan)
-        ),
-        f"clipping norm {chosen.clipping.norm:g} ({chosen.clipping.style})",
-        f"task {chosen.task}: {chosen.model} on {chosen.data}, {chosen.optimizer} at learning rate {chosen.learning_rate:g}",
+    train, measured = plan.train, estimate(plan)
+    constants = () if isinstance(measured, str) else measured.constants
+    details = [
+        f"{_steps_of(plan, stage):,} steps of {stage.entry.name} ({stage.entry.type}): noise multiplier {stage.noise_multiplier:.7g}, "
+        f"about {stage.expected_batch:g} records per step"
+        for stage in plan.first_stages
+    ]
+    details += [
+        f"clipping norm {train.clipping.norm:g} ({train.clipping.style})",
+        f"task {train.task}: {train.model} on {train.data}, {train.optimizer} at learning rate {train.learning_rate:g}",
         f"leaves {MODEL} and {STATEMENT} in {shown(plan.folder)}",
         *window_note(plan),
-        estimated(measured),
-        *([f"the program also reads {', '.join(read)}: nothing of these may come from private records"] if read else []),
-    )
+        estimate_words(measured),
+    ]
+    if constants:
+        details.append(f"the program also reads {', '.join(constants)}: nothing of these may come from private records")
     data = {
         "steps": plan.steps,
         "stages": [
             {
                 "mechanism": stage.entry.name,
-                "steps": steps,
+                "steps": _steps_of(plan, stage),
                 "noise_multiplier": stage.noise_multiplier,
                 "expected_batch": stage.expected_batch,
             }
-            for steps, stage in by_entry(plan)
+            for stage in plan.first_stages
         ],
         "estimate": measured if isinstance(measured, str) else asdict(measured),
     }
-    return dry_run(plan, "dpcli/train-plan/v1", data, details)
+    return dry_run(plan, "dpcli/train-plan/v1", data, tuple(details))
 
 
-def by_entry(plan: TrainingPlan) -> list[tuple[int, Stage]]:
-    """Return the steps of each entry, with its first stage."""
-    firsts = {stage.entry.name: stage for stage in reversed(plan.stages)}
-    names = dict.fromkeys(stage.entry.name for stage in plan.stages)
-    return [(sum(stage.steps for stage in plan.stages if stage.entry.name == name), firsts[name]) for name in names]
+def _steps_of(plan: TrainingPlan, first: Stage) -> int:
+    """Return the steps of all stages of an entry, whose first stage is given."""
+    return sum(stage.steps for stage in plan.stages if stage.entry.name == first.entry.name)
 
 
-def estimated(measured: Estimate | str) -> str:
+def estimate_words(measured: Estimate | str) -> str:
     """Return the estimate in words."""
     if isinstance(measured, str):
         return f"time and memory not estimated: {measured}"
@@ -73,19 +71,19 @@ def estimated(measured: Estimate | str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as a person would say it."""
+    """Return a time in seconds, minutes or hours, whichever reads best."""
     units = (("s", 1.0, 120.0), ("minutes", 60.0, 7200.0), ("hours", 3600.0, math.inf))
     name, length, _ = next(unit for unit in units if seconds < unit[2])
     return f"{seconds / length:.3g} {name}"
 
 
 def outcome(result: Outcome) -> Document:
-    """Return what a run did."""
+    """Return the document of a run that has ended."""
     plan = result.plan
     name = os.path.basename(plan.path)
-    measured = f"; {words(result.metrics)} on data that {name} declares public (not checked)" if result.metrics else ""
+    measured = f"; {metrics_words(result.metrics)} on data that {name} declares public (not checked)" if result.metrics else ""
     private = "" if result.private else f"NOT PRIVATE ({result.unprotected}): "
-    headline = f"{private}epsilon <= {up(result.epsilon)} at delta = {plan.account.delta!r} after {result.taken:,} steps{measured}"
+    headline = f"{private}{result.guarantee} after {result.taken:,} steps{measured}"
     data = {
         "schema": "dpcli/train/v1",
         "private": result.private,
@@ -100,10 +98,7 @@ def outcome(result: Outcome) -> Document:
         **rows_data(plan),
         "exit_code": 0,
     }
-    details: tuple[str, ...] = (
-        *window_note(plan),
-        f"model, metrics and statement are in {shown(result.folder)}",
-    )
+    details: tuple[str, ...] = (*window_note(plan), f"model, metrics and statement are in {shown(result.folder)}")
     if result.unmeasured:
         details += (f"not measured: {visible(result.unmeasured)}; measure the model with dpcli evaluate",)
     if result.charged:
@@ -116,5 +111,5 @@ def outcome(result: Outcome) -> Document:
 
 
 def of_result(result: PrivateResult) -> Document:
-    """Return what a notebook shows of a run that has ended."""
+    """Return the document that a notebook shows of a run of dpcli.private that has ended."""
     return Document(str(result), {}, "pass" if result.private else "warn")

@@ -32,12 +32,12 @@ def size(batch: Batch) -> int:
 
 
 def form(batch: Batch) -> object:
-    """Return what all batches of a program have in common: shapes of one example, types and devices."""
+    """Return the shapes of one example, the types and the devices: equal for all batches of a program."""
     return tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
 
 
 def laid_out(batch: Batch) -> Batch:
-    """Put its numbers in the usual order: a program may depend on how they lie in memory."""
+    """Return the batch with its numbers in the usual order: a program may depend on how they lie in memory."""
     return tree_map(torch.Tensor.contiguous, batch)  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,7 @@
 """Book-keeping: one forward, one backward that computes no weight gradient, then norms and sums layer by layer.
 
-Each module that learns is a layer with a rule, is written out as several layers, or its parameters stand alone. Where a layer ran once for
-all examples and its output is repeated for each (soft prompts), the gradient of each example is taken at the repetition.
+Each module with trained parameters is a layer with a rule, or a compound of several layers, or has parameters that stand alone. Where a
+layer runs once for all examples and its output is repeated for each (soft prompts), each example's gradient is taken at the repetition.
 
 Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:2110.05679, Section 4 (ghost norms).
 """
@@ -64,7 +64,7 @@ class Division:
 
 
 def divided(model: nn.Module) -> Division:
-    """Every module with trainable parameters of its own."""
+    """Divide a model's trainable parameters by the way in which their gradients are computed."""
     canonical = {id(parameter): name for name, parameter in model.named_parameters()}
     division, inside = Division([], [], []), set[int]()
     for name, module in model.named_modules():
@@ -79,7 +79,7 @@ def divided(model: nn.Module) -> Division:
 
 
 def add(division: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
-    """A module that is one layer, or has parameters that stand alone."""
+    """Add a module that is one layer, or has parameters that stand alone."""
     own, rule = {local: canonical[id(p)] for local, p in trainable(module)}, rule_of(module)
     if own and rule is not None:
         division.layers.append(Layer(name, module, rule, own))
@@ -88,7 +88,7 @@ def add(division: Division, name: str, module: nn.Module, canonical: dict[int, s
 
 
 def written_out(module: nn.Module) -> Forward | None:
-    """Return how a module of exactly that class runs, if its forward is torch's and it is set in a way that is known."""
+    """Return the layer-by-layer forward of a compound; None unless its forward is torch's and its settings are supported."""
     build = COMPOUNDS.get(type(module))
     untouched = "forward" not in vars(module) and module._compiled_call_impl is None
     return build(module) if build is not None and untouched else None
@@ -96,10 +96,10 @@ def written_out(module: nn.Module) -> Forward | None:
 
 @dataclass(slots=True)
 class BookKeeping:
-    """Sound only where each layer's row i belongs to example i, which the probe establishes before this is used.
+    """Book-keeping on one model; sound only where row i of each layer belongs to example i, which a probe establishes beforehand.
 
-    `roles` says of every known call which dimension of its input counts the examples, or that it is one for all of them (position ids); a
-    call that was not seen when this was learnt is refused, for a dimension that happens to equal the batch size proves nothing.
+    roles: for every known call, the dimension of its input that counts the examples, or None where the input is one for all of them
+    (position ids). A call that the probe did not see is refused, as a dimension that happens to equal the batch size proves nothing.
     """
 
     model: nn.Module
@@ -113,7 +113,7 @@ class BookKeeping:
 
     @classmethod
     def learnt(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:
-        """The method, with the role of every call read from how shapes follow the batch size (one, then all of the batch).
+        """Return the method, with the role of every call learnt from how shapes follow the batch size (one, then all of the batch).
 
         Raises:
             Unsuitable: a parameter has no rule, or a layer runs on something in which examples have no dimension of their own.
@@ -133,7 +133,7 @@ class BookKeeping:
         return replace(self, model=model, division=division, leaves=Leaves(division.operands, self.leaves.learnt))
 
     def learn(self, batch: Batch) -> BookKeeping:
-        """Reads the roles off one forward of the first example and one of all."""
+        """Learn the roles from a forward of the first example and one of all examples."""
         alone: dict[Call, torch.Size] = {}
 
         def note(call: Call, inputs: Tensor) -> Role:
@@ -172,7 +172,7 @@ class BookKeeping:
         return self.roles[call]
 
     def forward(self, batch: Batch, recorder: Recorder) -> tuple[Tensor, dict[str, Tensor]]:
-        """The losses, while the recorder listens, and the leaves that stood for parameters."""
+        """Return the losses of a recorded forward, and the leaves that stood for parameters in it."""
         with (
             recording(self.division.layers, recorder),
             written(self.division.compounds, recorder),
@@ -182,7 +182,7 @@ class BookKeeping:
             return per_example_losses(self.model, self.loss, batch, recorder.size), leaves
 
     def gradients(self, losses: Tensor, edges: Sequence[GradientEdge]) -> list[Tensor | None]:
-        """At every edge; the true parameters are asked for too, and must be out of reach."""
+        """Return the gradient at every edge. Raises Unsuitable where one reaches the true parameters, by a use outside of a layer."""
         if not losses.requires_grad:
             return [None] * len(edges)
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
@@ -196,7 +196,7 @@ class BookKeeping:
 
 
 def role(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> Role:
-    """The dimension of an input that follows the number of examples, None where none does.
+    """Return the dimension of an input that follows the number of examples, None where none does.
 
     Raises:
         Unsuitable: examples have no dimension of their own.
@@ -210,7 +210,7 @@ def role(call: Call, one: torch.Size | None, several: torch.Size, count: int) ->
 
 
 def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str, list[Piece]]:
-    """Per parameter a piece for each use; one that the losses do not depend on has none."""
+    """Return for each parameter a piece for each use that the losses depend on."""
     by_name: dict[str, list[Piece]] = {}
     for use, gradient in zip(uses, gradients, strict=True):
         if gradient is not None:

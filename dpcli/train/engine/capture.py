@@ -17,7 +17,7 @@ from dpcli.train.engine.method import Unsuitable
 
 
 def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
-    """Every (node, place, following): what a node's operand of that place was made by. The order depends on the graph's form alone."""
+    """Yield every (node, operand, following): the node that made an operand of a node. The order depends on the graph's form alone."""
     stack, seen = [losses.grad_fn], {losses.grad_fn}
     while stack:
         node = stack.pop()
@@ -32,8 +32,10 @@ def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
 
 
 def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Tensor | None, ...]:
-    """`torch.autograd.grad` of what may be unused, by torch's engine itself: that function takes modes away meanwhile, so that what user
-    code does in the backward pass goes unseen."""
+    """Return gradients as `torch.autograd.grad` with allow_unused does, but by torch's engine itself.
+
+    That function removes modes meanwhile, so that what user code does in the backward pass would go unseen.
+    """
     engine: Any = torch.autograd.Variable._execution_engine
     result: tuple[Tensor | None, ...] = engine.run_backward(
         (losses,), (given,), False, False, tuple(wanted), True, accumulate_grad=False
@@ -42,13 +44,13 @@ def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Ten
 
 
 def accumulated(loss: Tensor) -> None:
-    """`torch.autograd.backward`, of which the same is true."""
+    """Accumulate gradients as `torch.autograd.backward` does, by torch's engine itself, as in `gradients`."""
     engine: Any = torch.autograd.Variable._execution_engine
     engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
 
 
 def below(top: Node | None, stop: Node | None) -> set[Node]:
-    """A node and all that it was made by, but not `stop` and what that was made by."""
+    """Return a node and all nodes that it was made by, without `stop` and the nodes that made it."""
     nodes: set[Node] = set()
     stack = [top]
     while stack:
@@ -60,7 +62,7 @@ def below(top: Node | None, stop: Node | None) -> set[Node]:
 
 
 Call = tuple[str, int]
-Role = int | None  # of a call's input: the dimension that counts the examples, None where it is one for all of them
+Role = int | None  # the dimension of a call's input that counts the examples; None where the input is one for all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Recorder:
         return dim
 
     def enter(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Before a layer runs: fresh leaves for its parameters, and a place for each example in its input.
+        """Give a layer, before it runs, fresh leaves for its parameters and a row for each example in its input.
 
         Edge cases: numbers that are the same for all examples leave the parameters as they are; if the losses depend on what comes out,
         a gradient reaches them, which is refused.
@@ -135,7 +137,7 @@ class Recorder:
         return (inputs,), {}
 
     def leave(self, layer: Layer, output: Tensor) -> None:
-        """After it ran: the gradient is taken before any later operation in place on the output."""
+        """Note the use of a layer after it ran: the gradient is taken before any later operation in place on the output."""
         entered = self.pending.pop(layer.name)
         if entered is None:
             return
@@ -149,7 +151,7 @@ class Recorder:
             self.insides.append((layer.name, below(output.grad_fn, below_it), {output.grad_fn, edge.node}))
 
     def note(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
-        """A part of a module that runs as a layer does, without hooks.
+        """Note a part of a compound, which runs as a layer does but without hooks.
 
         Raises:
             Unsuitable: there is nothing in its input of one example alone.
@@ -160,7 +162,7 @@ class Recorder:
         self.uses.append(Use(layer, inputs.detach(), get_gradient_edge(output), output.shape, dim, inputs._version))
 
     def require_inside(self, losses: Tensor) -> None:
-        """Raises Unsuitable where a parameter of a call is used elsewhere than on the way to what came out: by a gradient in the loss."""
+        """Raise Unsuitable where a parameter of a call is used elsewhere than for its output, as by a gradient in the loss."""
         within = {node: (name, inside) for name, inside, tops in self.insides or () for node in inside - tops}
         for node, _, following in edges(losses):
             name, inside = within.get(following, ("", {node}))
@@ -169,7 +171,7 @@ class Recorder:
 
 
 def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
-    """Position ids that all examples share, (T,) or (1, T), repeated for each: else their gradient would be a sum over examples."""
+    """Repeat position ids that all examples share, (T,) or (1, T), for each: else their gradient would be a sum over examples."""
     rows = inputs if inputs.dim() > 1 else inputs[None]
     if rows.shape[0] != 1:
         raise Unsuitable(f"{name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
@@ -177,15 +179,15 @@ def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
 
 
 def complete(output: Tensor) -> Tensor:
-    """The tensor of which the output is only another shape: an operation in place would replace the view's own node."""
+    """Return the tensor of which the output is only another shape: an operation in place would replace the view's own node."""
     base = output._base
-    return (
-        output if base is None or base.numel() != output.numel() or not (output.is_contiguous() and base.is_contiguous()) else base
-    )
+    if base is None or base.numel() != output.numel():
+        return output
+    return base if output.is_contiguous() and base.is_contiguous() else output
 
 
 def detach_parameters(layer: Layer) -> None:
-    """Leaves of their own, so that a gradient at the true parameter can only come from a use outside the layer.
+    """Replace a layer's parameters by leaves, so that a gradient at the true ones can only come from a use outside the layer.
 
     Raises:
         Unsuitable: something else stands in the place of a parameter, made of others perhaps.
@@ -203,7 +205,7 @@ def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
 
 @contextmanager
 def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
-    """Hooks on the layers for the length of one forward; the parameters are as before afterwards, whatever happened."""
+    """Record the layers' calls during one forward; afterwards the parameters are as before, whatever happened."""
     originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
     handles = [handle for layer, own in zip(layers, originals, strict=True) for handle in hook(layer, recorder, own)]
     for layer in layers:
@@ -239,7 +241,7 @@ def hooks_refused() -> Iterator[None]:
 
 
 def hook(layer: Layer, recorder: Recorder, own: Mapping[str, Tensor]) -> Iterator[torch.utils.hooks.RemovableHandle]:
-    """Last before the layer's forward and first after it, so that other hooks see what they always saw."""
+    """Register hooks that run last before the layer's forward and first after it, so that other hooks see what they always saw."""
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return recorder.enter(layer, args, kwargs)

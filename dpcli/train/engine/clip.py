@@ -1,4 +1,4 @@
-"""Clipping styles: how one example's gradient is bounded before the sum. Without torch: files are read by it."""
+"""Clipping styles: how one example's gradient is bounded before the sum. Needs no torch, as reading a file uses it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from dpcli.base.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# The squares of 1e-8 are 1e-16, those of a gradient that is a thousandth of it 1e-22: far above 1e-38, below which single precision loses
-# digits, and above what `squares` takes for nothing. 1 / 1e-8 times any number whose square is finite is finite. The same upwards.
+# Norms that single precision can measure. The square of a thousandth of 1e-8 is 1e-22: far above 1e-38, below which digits are lost, and
+# above what `squares` takes for nothing. 1 / 1e-8 times any number whose square is finite is finite. The same upwards.
 SMALLEST, LARGEST = 1e-8, 1e12
-
-
-REST = "*"
+LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # of log C in one step: from anywhere to either end
+REST = "*"  # the group of all parameters that are in no other
 SHOWN = 12  # names in a message
-MOST = 2.0 * math.log(LARGEST / SMALLEST)  # of a step of log C: from anywhere to either end
 
 
 class Clip(Protocol):
@@ -30,24 +28,24 @@ class Clip(Protocol):
 
     @property
     def bound(self) -> float:
-        """C: the L2 bound on one example's whole clipped gradient."""
+        """Return C: the L2 bound on one example's whole clipped gradient."""
 
     def groups(self, names: Sequence[str]) -> list[list[str]]:
-        """The parameters that are scaled together; every name in exactly one group."""
+        """Return the parameters that are scaled together; every name is in exactly one group."""
 
     def factors(self, norms: Tensor) -> Tensor:
         """Return the factors of each example's gradient, (B, groups), from its norms (B, groups), finite and not negative."""
 
 
 def positive(name: str, value: float) -> float:
-    """The value, which is finite and above zero."""
+    """Return the value. Raises InputError unless it is finite and above zero."""
     if not (math.isfinite(value) and value > 0.0):
         raise InputError(f"clipping: {name}: expected a finite number above 0, found {value}")
     return float(value)
 
 
 def measurable(name: str, value: float) -> float:
-    """The value, which is a norm that gradients can be measured against."""
+    """Return the value. Raises InputError unless it is a norm that single precision can measure gradients against."""
     if not SMALLEST <= value <= LARGEST:
         raise InputError(
             f"clipping: {name}: expected a number from {SMALLEST:g} to {LARGEST:g}, found {value!r}: single precision measures "
@@ -84,7 +82,7 @@ class OneGroup:
 
 @dataclass(frozen=True, slots=True)
 class Flat(OneGroup):
-    """Scaled down to norm C where longer: min(1, C / n).
+    """Flat clipping: a longer gradient is scaled down to norm C, by min(1, C / n).
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1.
     """
@@ -97,7 +95,7 @@ class Flat(OneGroup):
 
 @dataclass(frozen=True, slots=True)
 class Automatic(OneGroup):
-    """Always scaled to nearly norm C: C / (n + gamma). The factor may exceed 1; factor times n stays below C.
+    """Automatic clipping: every gradient is scaled to nearly norm C, by C / (n + gamma); the factor may exceed 1, the norm stays below C.
 
     Source: Bu et al. 2022, arXiv:2206.07136, AUTO-S.
     """
@@ -115,27 +113,18 @@ class Automatic(OneGroup):
 
 @dataclass(frozen=True, slots=True)
 class PerLayer:
-    """Each module's gradient is scaled down to its share of C; the squares of the shares' norms add up to C^2.
+    """Per-layer clipping: each module's gradient is scaled down to an equal share of C; the squares of the shares add up to C^2.
 
     Args:
         total: C.
-        weights: relative norms of the modules in the model's order; equal where empty.
 
     Source: McMahan et al. 2018, arXiv:1710.06963, Section 2.3.
     """
 
     total: float
-    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         measurable("norm", self.total)
-        for weight in self.weights:
-            positive("weights", weight)
-
-    @classmethod
-    def of(cls, norms: Sequence[float]) -> PerLayer:
-        """From one norm per module: C is their Euclidean length."""
-        return cls(math.hypot(*norms), tuple(norms))
 
     @property
     def bound(self) -> float:
@@ -143,25 +132,16 @@ class PerLayer:
 
     def groups(self, names: Sequence[str]) -> list[list[str]]:
         groups = by_module(names)
-        self.limits(len(groups))
+        measurable("the smallest share of norm", min(shares(self.total, [1.0] * len(groups)), default=self.total))
         return groups
 
-    def limits(self, count: int) -> list[float]:
-        """Each module's share of C."""
-        weights = self.weights or (1.0,) * count
-        if len(weights) != count:
-            raise InputError(f"clipping: expected one norm per module, {count}, found {len(weights)}")
-        limits = shares(self.total, weights)
-        measurable("the smallest share of norm", min(limits, default=self.total))
-        return limits
-
     def factors(self, norms: Tensor) -> Tensor:
-        return (norms.new_tensor(self.limits(norms.shape[1])) / norms).clamp(max=1.0)
+        return (norms.new_tensor(shares(self.total, [1.0] * norms.shape[1])) / norms).clamp(max=1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class PerGroup:
-    """Each group's gradient is scaled down to C_g where longer; the squares of the C_g add up to C^2.
+    """Per-group clipping: each group's gradient is scaled down to C_g; the squares of the C_g add up to C^2.
 
     Args:
         total: C.
@@ -216,7 +196,7 @@ def within(name: str, group: str) -> bool:
 
 
 def shares(total: float, weights: Sequence[float]) -> list[float]:
-    """Numbers in proportion to the weights, of which the squares add up to the total's, up to rounding."""
+    """Return numbers in proportion to the weights, whose squares add up to that of the total, up to rounding."""
     largest = max(weights, default=1.0)  # taken out: a sum of squares would overflow, or vanish
     length = math.hypot(*(weight / largest for weight in weights))
     return [total * (weight / largest / length) for weight in weights]
@@ -224,7 +204,7 @@ def shares(total: float, weights: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class Adaptive(OneGroup):
-    """C follows a quantile of the norms, by geometric steps on a noised count that is accounted for.
+    """Adaptive clipping: C follows a quantile of the norms, by geometric steps on a noised count that is accounted for.
 
     A step releases, beside the gradients, the sum over examples of (1 if n <= C else 0) - 1/2, whose sensitivity to adding or
     removing one example is 1/2; `noised_fraction` is 1/2 plus that sum with noise, over the expected batch size.
@@ -248,7 +228,7 @@ class Adaptive(OneGroup):
             raise InputError(f"clipping: quantile: expected a number in [0, 1], found {self.quantile}")
 
     def centred_count(self, norms: Tensor) -> float:
-        """Unclipped examples minus half of all: sensitivity 1/2, and private until noise is added."""
+        """Return the unclipped examples minus half of all: of sensitivity 1/2, and private until noise is added."""
         return float((norms <= self.norm).sum()) - 0.5 * norms.shape[0]
 
     def update(self, noised_fraction: float) -> None:
@@ -259,12 +239,12 @@ class Adaptive(OneGroup):
         if math.isnan(noised_fraction):
             raise InputError("clipping: expected a noised fraction of unclipped examples, found nan")
         fraction = min(2.0, max(-1.0, noised_fraction))
-        exponent = min(MOST, max(-MOST, -self.rate * (fraction - self.quantile)))
+        exponent = min(LARGEST_MOVE, max(-LARGEST_MOVE, -self.rate * (fraction - self.quantile)))
         self.norm = min(LARGEST, max(SMALLEST, self.norm * math.exp(exponent)))
 
 
 def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> float:
-    """Noise over C on the gradients, so that they and the count together cost what one Gaussian of `noise_multiplier` costs.
+    """Return the noise over C on the gradients with which they and the count cost what one Gaussian of `noise_multiplier` costs.
 
     Args:
         noise_multiplier: of the mechanism that is accounted for.

@@ -1,6 +1,6 @@
-"""Modules of torch that are several layers in one (multi-head attention): they run as those, so that each has its input and its gradient.
+"""Compounds, modules of torch that are several layers in one (multi-head attention): run layer by layer, so that each is recorded.
 
-Nothing is computed again: what is differentiated is what ran.
+Nothing is computed twice: the recorded layers are what ran.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dpcli.train.engine.layers import Layer, aligned, summed
 from dpcli.train.engine.method import LayerRule, Pieces, Unsuitable, positions, wide
 from dpcli.train.engine.pieces import Outer, PlainRows
 
-Forward = Callable[..., Any]  # (run, *args, **kwargs) -> what the module's own forward gives
+Forward = Callable[..., Any]  # (run, *args, **kwargs) -> the result of the module's own forward
 
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """A module, the names of its trainable parameters here and in the model, and how it runs as layers."""
+    """A module that runs layer by layer. parameters: trainable ones, local name -> name in the model."""
 
     name: str
     module: nn.Module
@@ -35,7 +35,7 @@ class Compound:
 
 @dataclass(frozen=True, slots=True)
 class WrittenOut:
-    """A compound that runs while a recorder listens; its parameters are constants meanwhile."""
+    """A recorded run of a compound; its parameters are constants meanwhile."""
 
     compound: Compound
     recorder: Recorder
@@ -57,7 +57,7 @@ class WrittenOut:
         return None if parameter is None else parameter.detach()
 
     def linear(self, inputs: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> Tensor:
-        """x W^T + b, with these rows of W and b; of several biases, with their sum."""
+        """Return x W^T + b, with these rows of W and b; of several biases, with their sum."""
         matrix, several = self.value(weight), [b for b in map(self.value, biases) if b is not None]
         assert matrix is not None
         bias = torch.stack(several).sum(0) if several else None
@@ -69,7 +69,7 @@ class WrittenOut:
         return output
 
     def note(self, inputs: Tensor, output: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> None:
-        """Record that these parameters, or rows of them, took the input to the output by a product and sums."""
+        """Record a linear layer with these parameters, or rows of them."""
         own = {local: self.compound.parameters[local] for local in (weight, *biases) if local in self.compound.parameters}
         matrix = self.value(weight)
         if own and matrix is not None:
@@ -91,7 +91,7 @@ def product(
 
 @contextmanager
 def written(compounds: Sequence[Compound], recorder: Recorder) -> Iterator[None]:
-    """The compounds run as layers meanwhile; hooks on them see what they always saw."""
+    """Run the compounds layer by layer meanwhile; hooks on them see what they always saw."""
     try:
         for compound in compounds:
             vars(compound.module)["forward"] = partial(compound.forward, WrittenOut(compound, recorder))
@@ -105,7 +105,7 @@ PLAIN = (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
 
 
 def attention(module: nn.Module) -> Forward | None:
-    """Return how nn.MultiheadAttention runs, if it has one weight for queries, keys and values, no bias of keys, and torch's last layer."""
+    """Return the layer-by-layer forward of nn.MultiheadAttention; None where its settings are not supported."""
     layer = cast("nn.MultiheadAttention", module)
     plain = layer.bias_k is None and layer.bias_v is None and not layer.add_zero_attn and type(layer.out_proj) in PLAIN
     known = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
@@ -125,7 +125,7 @@ def attend(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """The forward of nn.MultiheadAttention, argument for argument.
+    """Run nn.MultiheadAttention layer by layer, argument for argument.
 
     Raises:
         Unsuitable: sequences without a dimension of examples, or nested ones.
@@ -157,7 +157,7 @@ def attend(
 
 
 def projected(run: WrittenOut, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Queries, keys and values; at once, where all are of one sequence."""
+    """Return queries, keys and values, by one product where all are of one sequence."""
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if query is key and key is value:
         return list(run.linear(query, "in_proj_weight", ["in_proj_bias"]).chunk(3, -1))
@@ -167,7 +167,7 @@ def projected(run: WrittenOut, query: Tensor, key: Tensor, value: Tensor) -> lis
 
 
 def heads(sequence: Tensor, count: int) -> Tensor:
-    """(B, T, d) -> (B, heads, T, d / heads)."""
+    """Return (B, heads, T, d / heads) of a sequence (B, T, d)."""
     return sequence.reshape(*sequence.shape[:2], count, -1).transpose(1, 2)
 
 

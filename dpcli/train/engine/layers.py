@@ -1,6 +1,6 @@
-"""Rules of layers: linear, convolution, embedding, normalisation.
+"""Rules for the gradients of layers: linear, convolution, embedding, normalisation.
 
-A layer is what its forward function is, so that a subclass with another one has no rule.
+A rule belongs to a forward function, so that a subclass with another forward has none.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from torch.nn.modules.conv import _ConvNd
 from dpcli.train.engine.method import LayerRule, Pieces, Unsuitable, positions, wide
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows
 
-GRID = 4
+GRID = 4  # numbers that a kernel on a CPU computes together
 
 
 def linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """y = x W^T + b: the gradient of W is the sum over positions of g x^T."""
+    """Return the pieces of y = x W^T + b: the gradient of W is the sum over positions of g x^T."""
     left, shape = wide(positions(gradient)), parameter_shape(module)
     return {"weight": lambda: Outer(left, wide(positions(inputs)), shape), "bias": lambda: PlainRows(summed(left))}
 
 
 def transposed_linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """y = x W + b: the gradient of W is the sum over positions of x g^T."""
+    """Return the pieces of y = x W + b: the gradient of W is the sum over positions of x g^T."""
     right, shape = wide(positions(gradient)), parameter_shape(module)
     return {"weight": lambda: Outer(wide(positions(inputs)), right, shape), "bias": lambda: PlainRows(summed(right))}
 
@@ -40,8 +40,8 @@ def run_linear(module: nn.Module, input: Tensor) -> Tensor:
 def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x W^T + b, in which a row does not depend on how many rows there are.
 
-    On a CPU the kernels round what is left over of a multiple of four otherwise, and at a kink of the loss the last digit decides. Rows and
-    both lengths of the product are filled up with zeros (measured with MKL: rows are then equal bit by bit, in both passes).
+    On a CPU, kernels round the rows beyond a multiple of four differently, and at a kink of the loss the last digit decides. So rows and
+    both lengths of the product are padded with zeros (measured with MKL: rows are then equal bit by bit, in both passes).
     """
     width, depth = weight.shape
     count = inputs.numel() // depth if depth else 0
@@ -56,23 +56,23 @@ def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def summed(values: Tensor) -> Tensor:
-    """(B, T, features) -> (B, features); no copy where there is one position."""
+    """Return (B, features), the sums over positions of (B, T, features); no copy where there is one position."""
     return values[:, 0] if values.shape[1] == 1 else values.sum(1)
 
 
 def parameter_shape(module: nn.Module) -> torch.Size:
-    """Shape of a layer's weight."""
+    """Return the shape of a layer's weight."""
     return cast("Tensor", module.weight).shape
 
 
 def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Weight by patches, bias by a sum over the output's places; gradient (B, channels, ...)."""
+    """Return the pieces of a convolution: weight by patches, bias by a sum over the output's places; gradient (B, channels, ...)."""
     layer, left = cast("_ConvNd", module), wide(gradient).flatten(2)
     return {"weight": lambda: weight_piece(layer, left, patches(layer, padded(layer, wide(inputs)))), "bias": lambda: total(left)}
 
 
 def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Exchange input and output: every place of the input wrote to a patch of the output."""
+    """Return the pieces of a transposed convolution: every place of the input wrote to a patch of the output."""
     layer, upper = cast("_ConvNd", module), wide(gradient)
 
     def weight() -> Piece:
@@ -83,12 +83,12 @@ def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) 
 
 
 def total(values: Tensor) -> Piece:
-    """(B, channels, places), summed over places."""
+    """Return the sum over places of (B, channels, places)."""
     return PlainRows(values.sum(2))
 
 
 def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
-    """Outer products over places; with groups of channels, where the matrices are small, the gradients themselves."""
+    """Return outer products over places; with groups of channels, where the matrices are small, the gradients themselves."""
     if layer.groups == 1:
         return Outer(left.mT, right.mT, layer.weight.shape)
     size, groups = left.shape[0], layer.groups
@@ -103,7 +103,7 @@ def padded(layer: _ConvNd, inputs: Tensor) -> Tensor:
 
 
 def patches(layer: _ConvNd, around: Tensor, places: tuple[int, ...] | None = None) -> Tensor:
-    """The patches that the kernel saw, (B, channels * kernel, places): one strided copy, 2 to 8 times faster than unfold on a CPU.
+    """Return the patches that the kernel saw, (B, channels * kernel, places): by one strided copy, 2 to 8 times as fast as unfold.
 
     Args:
         places: how many in each dimension; without, all that there are.
@@ -119,24 +119,24 @@ def patches(layer: _ConvNd, around: Tensor, places: tuple[int, ...] | None = Non
 
 
 def embedding(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """The gradient of a row is the sum over the places where it was looked up; the padding row has none."""
+    """Return the piece of an embedding: the gradient of a row is the sum over the places where it was looked up."""
     table = cast("nn.Embedding", module)
     ids = inputs.reshape(inputs.shape[0], -1).long()
     return {"weight": lambda: Lookup(ids, without_padding(table, ids, wide(positions_of(ids, gradient))), table.num_embeddings)}
 
 
 def positions_of(ids: Tensor, gradient: Tensor) -> Tensor:
-    """(B, T, features), also where an example is a single id."""
+    """Return gradients as (B, T, features), also where an example is a single id."""
     return positions(gradient).reshape(*ids.shape, gradient.shape[-1])
 
 
 def without_padding(table: nn.Embedding, ids: Tensor, gradient: Tensor) -> Tensor:
-    """torch gives the padding row no gradient."""
+    """Return gradients without the padding row's, to which torch gives none."""
     return gradient if table.padding_idx is None else gradient.masked_fill((ids == table.padding_idx)[:, :, None], 0.0)
 
 
 def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Sums over positions of g times the normalised input (weight) and of g (bias)."""
+    """Return the pieces of layer norm: sums over positions of g times the normalised input (weight) and of g (bias)."""
     layer, upper = cast("nn.LayerNorm", module), wide(gradient)
     shape = list(layer.normalized_shape)
 
@@ -147,7 +147,7 @@ def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Leave out the mean and the bias of layer_norm; eps follows the precision that the layer ran in."""
+    """Return the piece of RMS norm, which has no mean and no bias; eps follows the precision that the layer ran in."""
     layer = cast("nn.RMSNorm", module)
     shape = list(layer.normalized_shape)
 
@@ -158,7 +158,7 @@ def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Sums over pixels, one number per channel; (B, channels, ...)."""
+    """Return the pieces of group norm: sums over pixels, one number per channel; (B, channels, ...)."""
     layer, upper = cast("nn.GroupNorm", module), wide(gradient)
 
     def weight() -> PlainRows:
@@ -168,7 +168,7 @@ def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """With statistics that are kept and no longer change, it is a scale and a shift of each channel.
+    """Return the pieces of batch norm with constant statistics, a scale and a shift of each channel.
 
     Raises:
         Unsuitable: it takes statistics of the batch.
@@ -186,12 +186,12 @@ def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def over_positions(values: Tensor, features: int) -> Tensor:
-    """(B, ..., *features) -> (B, *features): summed over positions."""
+    """Return (B, *features), the sums over positions of (B, ..., *features)."""
     return values.reshape(values.shape[0], -1, *values.shape[values.dim() - features :]).sum(1)
 
 
 def per_channel(values: Tensor) -> Tensor:
-    """(B, channels, ...) -> (B, channels)."""
+    """Return (B, channels), the sums over all but the channels."""
     return values.reshape(*values.shape[:2], -1).sum(2)
 
 
@@ -223,11 +223,11 @@ class Layer:
 
 
 def trainable(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """A module's own parameters that are learnt."""
+    """Return a module's own parameters that require a gradient."""
     return ((local, p) for local, p in module.named_parameters(recurse=False, remove_duplicate=False) if p.requires_grad)
 
 
 def rule_of(module: nn.Module) -> LayerRule | None:
-    """The rule of a module's forward function."""
+    """Return the rule of a module's forward function; None where there is none."""
     forward = type(module).forward
     return None if "forward" in vars(module) else RULES.get(f"{forward.__module__}.{forward.__qualname__}")

@@ -1,4 +1,4 @@
-"""Methods of computing clipped sums, the rules of layers that they use, and the loss that all of them share."""
+"""The interface of methods for per-example gradients, of layer rules, and the checked loss that all methods share."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.pieces import Piece
 
-# By module and name: functions that say of a tensor whether it is one without numbers, and decide nothing else.
-QUESTIONS = (("transformers.utils.import_utils", "is_fake_tensor"),)
+# Functions, by module and name, that say whether a tensor is fake (has no numbers). They must answer alike with and without numbers, or a
+# model could take another path when the isolation check follows it.
+FAKE_TENSOR_CHECKS = (("transformers.utils.import_utils", "is_fake_tensor"),)
 
-_answering: ContextVar[bool] = ContextVar("told", default=False)
+_all_fake: ContextVar[bool] = ContextVar("all_fake", default=False)
 
 
 @contextmanager
-def as_followed() -> Iterator[None]:
-    """The answer is yes, for what runs inside."""
-    for module, name in QUESTIONS:
-        question = getattr(sys.modules.get(module), name, None)
-        if question is not None and not isinstance(question, WhetherFollowed):
-            setattr(sys.modules[module], name, WhetherFollowed(question))
-    before = _answering.set(True)
+def tensors_as_fake() -> Iterator[None]:
+    """Let every check for fake tensors answer yes meanwhile."""
+    for module, name in FAKE_TENSOR_CHECKS:
+        check = getattr(sys.modules.get(module), name, None)
+        if check is not None and not isinstance(check, FakeTensorCheck):
+            setattr(sys.modules[module], name, FakeTensorCheck(check))
+    before = _all_fake.set(True)
     try:
         yield
     finally:
-        _answering.reset(before)
+        _all_fake.reset(before)
 
 
-class WhetherFollowed:
-    """Yes where it is told so, else what was answered before."""
+class FakeTensorCheck:
+    """A check for fake tensors that answers yes within `tensors_as_fake`, and as before elsewhere."""
 
-    def __init__(self, question: Callable[[Any], bool]) -> None:
-        self.question = question
+    def __init__(self, check: Callable[[Any], bool]) -> None:
+        self.check = check
 
     def __call__(self, tensor: Any) -> bool:
-        return _answering.get() or self.question(tensor)
+        return _all_fake.get() or self.check(tensor)
 
 
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -52,21 +53,21 @@ Part = tuple[Mapping[str, Piece], int]  # of every parameter that has a gradient
 
 
 class Method(Protocol):
-    """A way to the per-example gradients of a batch."""
+    """A method of computing the per-example gradients of a batch."""
 
     @property
     def name(self) -> str:
-        """The name in reports."""
+        """Return the name in reports."""
 
     @property
     def isolates(self) -> bool:
-        """True where each example is differentiated on its own by construction."""
+        """Return whether each example is differentiated on its own by construction."""
 
     def on(self, model: nn.Module) -> Method:
-        """Return the method for a model of which this one's is a copy."""
+        """Return the method for a model of which this method's model is a copy."""
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        """Consecutive parts of the batch.
+        """Yield the gradients of consecutive parts of the batch.
 
         Raises:
             Unsuitable: the method does not apply to the model.
@@ -74,12 +75,12 @@ class Method(Protocol):
 
 
 def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) -> Tensor:
-    """The losses, one per example.
+    """Return the losses, one per example.
 
     Raises:
         InputError: anything else; a mean or a sum over the batch cannot be taken apart again.
     """
-    with as_followed():
+    with tensors_as_fake():
         losses = loss(model, batch)
     if losses.shape != (size,):
         raise InputError(
@@ -97,18 +98,18 @@ Pieces = Mapping[str, Callable[[], Piece]]
 
 
 class Formula(Protocol):
-    """A family of layers: for each parameter a way to its piece, computed only where the parameter is trainable."""
+    """The gradients of a family of layers: for each parameter a function that returns its piece."""
 
     def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-        """Inputs (B, ...) and the gradient of the summed losses at the output (B, ...), whose rows are the examples."""
+        """Return the pieces from the inputs (B, ...) and the gradient of the summed losses at the output (B, ...)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRule:
-    """A formula, and what is true of its layers.
+    """A formula, and properties of its layers.
 
-    anywhere: they do the same at every place of all dimensions but the last ones, so that examples may be along any of these.
-    forward: how a layer runs while it is recorded, where that is not its own forward.
+    anywhere: a layer does the same at every place of all dimensions but the last ones, so that examples may be along any of these.
+    forward: in place of the layer's own forward while it is recorded, if given.
     """
 
     formula: Formula
@@ -120,7 +121,7 @@ class LayerRule:
 
 
 def wide(values: Tensor) -> Tensor:
-    """At least single precision: norms and sums in half precision would lose the bound."""
+    """Return numbers in at least single precision: norms and sums in half precision would exceed the bound."""
     return values.to(wide_type(values))
 
 
@@ -129,12 +130,12 @@ def wide_type(values: Tensor) -> torch.dtype:
 
 
 def positions(values: Tensor) -> Tensor:
-    """(B, ..., features) -> (B, T, features)."""
+    """Return (B, T, features) of (B, ..., features)."""
     return values.reshape(values.shape[0], -1, values.shape[-1])
 
 
 class RaisedErrors(TorchFunctionMode):
-    """Notes which functions raised."""
+    """A mode that notes which functions raised."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,14 +145,14 @@ class RaisedErrors(TorchFunctionMode):
         try:
             return func(*args, **(kwargs or {}))
         except Exception as error:
-            if type(error).__module__ != "torch.utils.checkpoint":  # its own ends what is computed again, once all is there
+            if type(error).__module__ != "torch.utils.checkpoint":  # whose own error ends a recomputation that has all it needs
                 self.names.append(getattr(func, "__name__", type(func).__name__))
             raise
 
 
 @contextmanager
 def nothing_caught() -> Iterator[None]:
-    """Raises Unsuitable where a function raised and the program went on."""
+    """Raise Unsuitable where a function raised and the program went on."""
     raised = RaisedErrors()
     try:
         with raised:
@@ -165,7 +166,7 @@ def nothing_caught() -> Iterator[None]:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """No autocast and no TF32: a norm that is off by a thousandth lets an example exceed C by as much."""
+    """Switch autocast and TF32 off meanwhile: a norm that is off by a thousandth lets an example exceed C by as much."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -1,8 +1,8 @@
-"""engine = "opacus": per-example gradients by Opacus' hooks, clipped by us, and believed only after a comparison.
+"""The engine of engine = "opacus": per-example gradients by Opacus' hooks, clipped here, and used only after a comparison.
 
-Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes them layer by layer; where a layer does not run once per example (position
-ids, soft prompts) or a module is unknown to it they may be another's, and nothing says so. So a few made-up examples are also
-taken one at a time, and what differs is refused.
+Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes them layer by layer. Where a layer does not run once per example (position
+ids, soft prompts), or a module is unknown to it, a gradient may be another example's, without an error. So a few made-up examples are also
+taken one at a time, and a difference is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
 
 @dataclass(slots=True)
 class OpacusGradients:
-    """The query of `ClippedGradients`, with its arguments.
+    """Clipped sums by Opacus' hooks; the arguments are those of `ClippedGradients`.
 
     Raises:
         InputError: Opacus is not installed; a module mixes examples or keeps statistics; at the rehearsal, or else the first batch:
@@ -48,7 +48,7 @@ class OpacusGradients:
     model: nn.Module
     loss: Loss
     clip: Clip
-    verified: bytes | None = field(default=None, init=False)  # the modules' modes, training or evaluation, that were compared
+    verified: bytes | None = field(default=None, init=False)  # the modules' modes, training or evaluation, at the comparison
     program: Program | None = field(default=None, init=False)
     form: object = field(default=None, init=False)
 
@@ -69,17 +69,17 @@ class OpacusGradients:
 
     @property
     def method(self) -> Method:
-        """The method of the sums; one example at a time until the comparison was made."""
+        """Return the method of the sums; one example at a time until the comparison was made."""
         compared = self.verified == modes(self.model)
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
 
     def ready(self, batch: Batch) -> None:
-        """Rehearsed in the mode in which the model is, on records of this form."""
+        """Rehearse where the model's mode or the form of the records is new."""
         if self.verified != modes(self.model) or self.form != form(batch):
             self.rehearse(like(batch))
 
     def rehearse(self, draw: Draw) -> None:
-        """Opacus' norms and sums of a few made-up examples with those of one at a time, with and without another example.
+        """Compare Opacus' norms and sums of a few made-up examples with those of one at a time.
 
         Raises:
             InputError: they differ, or Opacus fails, or the model itself does not keep examples apart.
@@ -110,14 +110,14 @@ class OpacusGradients:
         """Nothing changes the method."""
 
     def describe(self) -> str:
-        """The method, and whether it was compared."""
+        """Return the method, and whether it was compared, in words."""
         compared = "compared with one example at a time" if self.verified is not None else "not compared yet: one example at a time"
         return f"opacus {installed()} hooks, {compared}"
 
 
 @dataclass(frozen=True, slots=True)
 class Hooked:
-    """Opacus' GradSampleModule, attached for one forward and one backward and taken off again."""
+    """The method of Opacus' GradSampleModule, which is attached for one forward and one backward."""
 
     model: nn.Module
     loss: Loss
@@ -154,7 +154,7 @@ def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
 
 @contextmanager
 def attached(model: nn.Module) -> Iterator[None]:
-    """The hooks run in training mode alone: modules with parameters of their own are in it, others, as dropout, as they were."""
+    """Attach Opacus' hooks. They run in training mode alone: modules with own parameters are put into it, others, as dropout, are not."""
     modes = {module: module.training for module in model.modules() if any(True for _ in trainable(module))}
     if any(isinstance(module, _BatchNorm) for module in modes):
         raise Unsuitable("a frozen BatchNorm with weights to train would take the batch's statistics")
@@ -174,7 +174,7 @@ def attached(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def kept_gradients(model: nn.Module) -> Iterator[None]:
-    """Put back afterwards what the caller has in .grad."""
+    """Restore the caller's .grad afterwards."""
     before: Mapping[nn.Parameter, Tensor | None] = {p: p.grad for p in model.parameters()}
     try:
         for parameter in before:
@@ -186,11 +186,7 @@ def kept_gradients(model: nn.Module) -> Iterator[None]:
 
 
 def installed() -> str:
-    """Opacus' version.
-
-    Raises:
-        InputError: it is not there.
-    """
+    """Return Opacus' version. Raises Unavailable where it is not installed."""
     try:
         return version("opacus")
     except PackageNotFoundError:
@@ -198,7 +194,7 @@ def installed() -> str:
 
 
 def refusal(model: nn.Module, problem: Exception) -> InputError:
-    """Names the model and what was found."""
+    """Return an error that names the model and the problem."""
     reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].partition(". ")[0]
     return InputError(
         f"train.engine: expected Opacus' gradients of {type(model).__name__} to be those of one example at a time, "

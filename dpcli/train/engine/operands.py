@@ -1,8 +1,8 @@
-"""Parameters that stand in a forward by themselves: each example's gradient, from the operators that take them.
+"""Per-example gradients of parameters that are used outside of layers, from the operators of the autograd graph that take them.
 
-A parameter meets examples in few ways: it is added to what has examples, multiplies it, or is repeated for each. The graph names every
-such operator, so that none can be missed, and keeps what a product was taken with. What is made of parameters alone, before that, is
-gone back through by autograd, with every example's gradient at once.
+Such a parameter meets the examples in few ways: it is added to a tensor with examples, multiplies it, or is repeated for each. The graph
+names every such operator, so that none is missed, and keeps the other factor of a product. What is computed from parameters alone, before
+that, is differentiated by autograd, for all examples at once.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from dpcli.train.engine.capture import edges
 from dpcli.train.engine.method import Unsuitable, wide
 
-Factor = Callable[[Tensor], Tensor]
+Factor = Callable[[Tensor], Tensor]  # from the gradient at an operator's output to that at one operand
 
 
 def product(node: Any, operand: int) -> Factor:
-    """x y."""
+    """Return the factor of x y."""
     other = constant(node._saved_other if operand == 0 else node._saved_self)
     return lambda gradient: gradient * other
 
 
 def quotient(node: Any, operand: int) -> Factor:
-    """x / y."""
+    """Return the factor of x / y."""
     below = constant(node._saved_other)
     if operand == 0:
         return lambda gradient: gradient / below
@@ -39,28 +39,28 @@ def quotient(node: Any, operand: int) -> Factor:
 
 
 def addition(node: Any, operand: int) -> Factor:
-    """x + a y."""
+    """Return the factor of x + a y."""
     return scaled(1 if operand == 0 else node._saved_alpha)
 
 
 def subtraction(node: Any, operand: int) -> Factor:
-    """x - a y."""
+    """Return the factor of x - a y."""
     return scaled(1 if operand == 0 else -node._saved_alpha)
 
 
 def repetition(node: Any, operand: int) -> Factor:
-    """x for each example."""
+    """Return the factor of x repeated for each example."""
     return scaled(1)
 
 
 def leak(node: Any, operand: int) -> Factor:
-    """x where it is positive, else x times the weight: at the weight."""
+    """Return the factor of PReLU, x where it is positive and else x times the weight, at the weight."""
     below = constant(node._saved_self).clamp(max=0.0)
     return lambda gradient: gradient * below if operand == 1 else gradient
 
 
 def constant(saved: Tensor) -> Tensor:
-    """Return a number that an operator kept, without its own way down the graph."""
+    """Return a tensor that an operator kept, detached from the graph."""
     return wide(saved.detach())
 
 
@@ -90,7 +90,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """An operator above a parameter: its name, and which of its operands that is, or is made of it."""
+    """An operator that takes a parameter, or a tensor made of it: its name, and which operand that is."""
 
     operator: str
     operand: int
@@ -113,7 +113,7 @@ class Meeting:
     factor: Factor
 
     def rows(self, gradient: Tensor) -> Tensor:
-        """Each example's gradient of the parameter, (B, *shape), in at least single precision."""
+        """Return each example's gradient of the parameter, (B, *shape), in at least single precision."""
         own = summed(self.factor(wide(gradient)), self.dim, self.shape)
         if self.source.node is get_gradient_edge(self.leaf).node:
             return own
@@ -134,7 +134,7 @@ def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
 
 @dataclass(slots=True)
 class Leaves:
-    """Fresh leaves in the places of such parameters, and what was learnt of the operators above each of them.
+    """Fresh leaves in the places of such parameters, and the operators that take each of them.
 
     learnt: by name, each operator with the dimension of the examples in what it makes, None where there are none yet.
     """
@@ -144,7 +144,7 @@ class Leaves:
 
     @contextmanager
     def standing(self) -> Iterator[dict[str, Tensor]]:
-        """For the length of one forward; a parameter that several modules have is one leaf."""
+        """Put leaves in the places of the parameters meanwhile; a parameter that several modules have is one leaf."""
         own = [cast("dict[str, Tensor]", operand.module._parameters) for operand in self.operands]
         originals = [parameters[operand.local] for operand, parameters in zip(self.operands, own, strict=True)]
         leaves = {
@@ -159,7 +159,7 @@ class Leaves:
                 parameters[operand.local] = original
 
     def learn(self, one: tuple[Tensor, dict[str, Tensor]], several: tuple[Tensor, dict[str, Tensor]], size: int) -> None:
-        """From the losses of one example and of several, each with its leaves: what follows the number of examples has them.
+        """Learn the operators from the losses of one example and of several: a dimension that follows their number counts them.
 
         Raises:
             Unsuitable: the two graphs differ in more than lengths.
@@ -177,7 +177,7 @@ class Leaves:
             self.learnt[name] = steps
 
     def meetings(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[Meeting]:
-        """Every place where one of them meets the examples.
+        """Return every operator at which one of the parameters meets the examples.
 
         Raises:
             Unsuitable: the graph is another one than was learnt, or an operator has no rule.
@@ -212,11 +212,11 @@ class Above:
 
     @property
     def shapes(self) -> list[torch.Size]:
-        """The shapes of the operator's outputs."""
+        """Return the shapes of the operator's outputs."""
         return [torch.Size(one.shape) for one in metadata(self.node)]
 
     def meeting(self, name: str, leaf: Tensor, dim: int, size: int) -> Meeting:
-        """Raises Unsuitable where the operator has no rule, or its examples are elsewhere."""
+        """Return the meeting at this operator. Raises Unsuitable where it has no rule, or examples have another dimension."""
         factor, (shape, *others) = FACTORS.get(self.node.name()), self.shapes
         if factor is None or others or shape[dim] != size:
             raise Unsuitable(f"{name}: {self.node.name()} has no rule")
@@ -234,7 +234,7 @@ class Above:
 
 
 def metadata(node: Any) -> Sequence[Any]:
-    """Shapes and types of what a node made."""
+    """Return the shapes and types of a node's outputs."""
     return cast("Sequence[Any]", node._input_metadata)
 
 
@@ -247,7 +247,7 @@ class Graph:
             self.takers.setdefault(following, []).append((node, place))
 
     def upwards(self, leaf: Tensor) -> Iterator[Above]:
-        """Every operator above a leaf, in an order that depends on the graph's form alone, and above those that are said to be `alone`."""
+        """Yield every operator that takes a leaf or the output of an operator marked as `alone`, in an order of the graph's form."""
         start = get_gradient_edge(leaf).node
         stack, seen = [start], {start}
         while stack:

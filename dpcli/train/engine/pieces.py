@@ -17,18 +17,18 @@ SMALL = 2.0**-73  # the square of what no clipping norm is near
 
 
 def flat(values: Tensor) -> Tensor:
-    """(B, numbers), one number where the parameter is a scalar."""
+    """Return (B, numbers), one number where the parameter is a scalar."""
     return values.flatten(1) if values.dim() > 1 else values[:, None]
 
 
 def squared(values: Tensor) -> Tensor:
-    """Squared norms over all but the first dimension."""
+    """Return the squared norms over all but the first dimension."""
     norms: Tensor = torch.linalg.vector_norm(flat(values), dim=1)
     return norms.square()
 
 
 def level(values: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, ...) in double precision, divided by a power of two (B,) to at most one in size; where it is not finite, as it is."""
+    """Return (B, ...) in double precision, divided by a power of two to at most one, and the powers (B,); infinities stay."""
     values = values.double()
     most = flat(values).abs().amax(1) if values[:1].numel() else values.new_ones(len(values))
     power = torch.exp2(torch.frexp(most).exponent.double()).where(most.isfinite() & (most > 0.0), 1.0).clamp(2.0**-1000, 2.0**1000)
@@ -36,9 +36,10 @@ def level(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def balanced(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same products of sides (B, T, .) that are about as large at each position, and both zero where one is.
+    """Return factors (B, T, .) of the same products that are about equally large at each position, and both zero where one is.
 
-    The largest number of one side may meet zeros, and the rest would vanish."""
+    Else the largest number of one side may meet zeros, while the rest vanishes.
+    """
     one, other = left.abs().amax(2, keepdim=True), right.abs().amax(2, keepdim=True)
     apart = (torch.frexp(other).exponent - torch.frexp(one).exponent).div(2, rounding_mode="floor").clamp(-1000, 1000)
     none = ((one == 0.0) | (other == 0.0)) & one.isfinite() & other.isfinite()
@@ -53,12 +54,12 @@ def where_precise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
 
 
 def diagonal_length(left: Tensor, right: Tensor) -> Tensor:
-    """Sum over positions of the products of norms, from the Gram matrices (B, T, T)."""
+    """Return the sum over positions of the products of norms, from the Gram matrices (B, T, T)."""
     return (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp_min(0.0).sqrt().sum(1)
 
 
 def padded(squares: Tensor, length: Tensor, width: int) -> Tensor:
-    """Squared norms that came from a difference of large numbers, moved up by what rounding may have taken away.
+    """Return squared norms that came from a difference of large numbers, raised by what rounding may have taken away.
 
     Where the terms of a sum nearly cancel, the ghost identity loses up to machine epsilon times the squared length of the terms.
     The factor sqrt(width) is the probabilistic bound of Higham & Mary 2019 on a dot product of that many terms.
@@ -70,20 +71,22 @@ class Piece(Protocol):
     """The gradients of B examples with respect to one parameter."""
 
     def squares(self) -> Tensor:
-        """Squared norms (B,), at least the exact ones up to rounding of the last digits; not finite where the gradient is not, or where
-        the number format is too narrow for them."""
+        """Return squared norms (B,), at least the exact ones up to rounding of the last digits.
+
+        Not finite where the gradient is not, or where the number format is too narrow for them.
+        """
 
     def levelled(self) -> tuple[Piece, Tensor]:
-        """In double precision, with each example's numbers divided by a power of two to at most one; and what gives them back, (B,)."""
+        """Return the piece in double precision, each example divided by a power of two to at most one; and the powers (B,)."""
 
     def weighted(self, factors: Tensor) -> Tensor:
-        """Sum over examples of factor times gradient, in the parameter's shape."""
+        """Return the sum over examples of factor times gradient, in the parameter's shape."""
 
     def kept(self, rows: Tensor) -> Piece:
-        """Return these examples only: zero times infinity is not zero, so that non-finite examples have to leave."""
+        """Return the piece of these examples alone: non-finite ones must be removed, as zero times infinity is not zero."""
 
     def rows(self) -> Tensor:
-        """Every example's gradient, (B, *shape)."""
+        """Return every example's gradient, (B, *shape)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class Outer:
         return Outer(left, right, self.shape), one * other
 
     def length(self) -> Tensor:
-        """Sum of the norms of the terms, (B,): what the sum's norm could be at most."""
+        """Return the sum of the norms of the terms, (B,): a bound on the norm of the sum."""
         lengths: Tensor = torch.linalg.vector_norm(self.left, dim=2) * torch.linalg.vector_norm(self.right, dim=2)
         return lengths.sum(1)
 
@@ -146,9 +149,7 @@ class Outer:
 
     def weighted(self, factors: Tensor) -> Tensor:
         left, right, column = self.left, self.right, factors.to(self.left.dtype)[:, None, None]
-        if left.stride(0) < left.stride(
-            1
-        ):  # positions first, as recurrences leave them: the same sum, in that order, needs no copy
+        if left.stride(0) < left.stride(1):  # positions first, as in recurrences: summing in that order needs no copy
             left, right, column = left.transpose(0, 1), right.transpose(0, 1), column.transpose(0, 1)
         if left.shape[2] <= right.shape[2]:  # the smaller of the two is copied
             left = left * column
@@ -164,12 +165,12 @@ class Outer:
 
     @classmethod
     def joined(cls, pieces: Sequence[Self]) -> Outer:
-        """A parameter used several times: more positions, and the cross terms come by themselves."""
+        """Return one piece for several uses of a parameter, as more positions, which includes the cross terms."""
         left, right = torch.cat([piece.left for piece in pieces], 1), torch.cat([piece.right for piece in pieces], 1)
         return Outer(left, right, pieces[0].shape)
 
     def instantiation_is_cheaper(self) -> bool:
-        """T (d + p) >= d p: the ghost norm costs B T^2 (d + p), the gradients themselves B T d p.
+        """Return whether T (d + p) >= d p: the ghost norm costs B T^2 (d + p), the gradients themselves B T d p.
 
         Source: Bu et al. 2023, arXiv:2210.00038, Section 3.2.
         """
@@ -192,9 +193,9 @@ class Lookup:
         return padded(total[:, 0], total[:, 1].sqrt(), self.ids.shape[1])
 
     def sums(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys (n,), id + vocabulary * example, increasing; the gradients of these rows (n, p); and their largest lengths (n,).
+        """Return keys (n,), id + vocabulary * example, increasing; the gradients of these rows (n, p); and bounds on their lengths (n,).
 
-        What is weighted is what was measured: numbers that nearly cancel lose other digits in another order, and more than C is.
+        The same sums are measured and weighted: in another order, numbers that nearly cancel lose other digits, and C may be exceeded.
         """
         examples = torch.arange(self.ids.shape[0], device=self.ids.device)
         keys, slots = torch.unique(self.ids + self.vocabulary * examples[:, None], return_inverse=True)

@@ -1,4 +1,4 @@
-"""torch's LSTM and GRU as linear layers over time, around a recurrence that is differentiated by hand.
+"""The compounds of torch's LSTM and GRU: linear layers over time, around a recurrence that is differentiated by hand.
 
 T steps, B examples, H hidden numbers, G numbers of all gates: 4H in torch's order (i, f, g, o) for LSTM, 3H (r, z, n) for GRU.
 """
@@ -18,12 +18,12 @@ from dpcli.train.engine.compound import Forward, WrittenOut
 from dpcli.train.engine.method import Unsuitable, wide
 
 aten = torch.ops.aten
-SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input  # given y (1 - y), given (1 - y^2)
+SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input  # times y (1 - y), times (1 - y^2)
 SLOPES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # of the gates i, f, g, o
 
 
 class LstmCell(torch.autograd.Function):
-    """c' = f c + i g, h' = o tanh(c'), with gates of what enters plus h W^T."""
+    """The LSTM recurrence: c' = f c + i g, h' = o tanh(c'), with gates of the input plus h W^T."""
 
     @staticmethod
     def forward(ctx: Any, entering: Tensor, hidden: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ class LstmCell(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor, last: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients at what enters, at the first state and at the first cell."""
+        """Return the gradients at the input, at the first state and at the first cell."""
         hidden, gates, cells, squashed = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, 2)
         slopes = torch.empty_like(gates)  # the slopes of the gates, until each step's gradients take their place
@@ -63,7 +63,7 @@ class LstmCell(torch.autograd.Function):
 
 
 class GruCell(torch.autograd.Function):
-    """n = tanh(x + r (h W^T + b)), h' = (1 - z) n + z h, with two gates r and z of what enters plus h W^T + b."""
+    """The GRU recurrence: n = tanh(x + r (h W^T + b)), h' = (1 - z) n + z h, with gates r and z of the input plus h W^T + b."""
 
     @staticmethod
     def forward(ctx: Any, entering: Tensor, nothing: Tensor, hidden: Tensor, bias: Tensor | None, state: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class GruCell(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients at what enters, at what states add to it, and at the first state."""
+        """Return the gradients at the input, at what states add to it, and at the first state."""
         hidden, gates, states, products = ctx.saved_tensors
         r, z, n = gates.chunk(3, 2)
         slopes = torch.empty_like(gates)  # the slopes, as above
@@ -104,7 +104,7 @@ class GruCell(torch.autograd.Function):
 
 
 def begun(entering: Tensor, start: Tensor) -> Tensor:
-    """Room for the states of all steps behind the first."""
+    """Return room for the states of all steps, which begins with the first state."""
     states = entering.new_empty(len(entering) + 1, *start.shape)
     states[0] = start
     return states
@@ -114,19 +114,20 @@ Direction = Callable[[WrittenOut, str, Tensor, Sequence[Tensor]], tuple[Tensor, 
 
 
 def lstm(module: nn.Module) -> Forward | None:
-    """Return how nn.LSTM runs."""
+    """Return the layer-by-layer forward of nn.LSTM; None where its settings are not supported."""
     return recurrent(module, lstm_direction, 2)
 
 
 def gru(module: nn.Module) -> Forward | None:
-    """Return how nn.GRU runs."""
+    """Return the layer-by-layer forward of nn.GRU; None where its settings are not supported."""
     return recurrent(module, gru_direction, 1)
 
 
 def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward | None:
-    """Return how a module runs whose weights are its own, whose states are as long as its outputs, and which drops nothing between layers.
+    """Return the layer-by-layer forward; None where weights are not the module's own, with projections, or with dropout between layers.
 
-    Torch draws such dropout elsewhere, so that a record's draws could not be followed when its step is checked."""
+    Torch draws that dropout elsewhere, so that a record's draws could not be repeated when it is taken alone.
+    """
     layer = cast("nn.RNNBase", module)
     own = {name for name, _ in layer.named_parameters(remove_duplicate=False)} == set(layer._flat_weights_names)
     drops = bool(layer.dropout) and layer.num_layers > 1
@@ -134,7 +135,7 @@ def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward |
 
 
 def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-    """The forward of nn.LSTM and nn.GRU, argument for argument.
+    """Run nn.LSTM or nn.GRU layer by layer, argument for argument.
 
     Args:
         direction: one pass over time.
@@ -165,7 +166,7 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
 
 
 def started(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
-    """The states that it begins with, (layers * directions, B, H) each: zeros where none are given."""
+    """Return the first states, (layers * directions, B, H) each: zeros where none are given."""
     shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
     if given is None:
         return [values.new_zeros(shape)] * count
@@ -175,12 +176,12 @@ def started(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor
 
 
 def turned(values: Tensor, side: int) -> Tensor:
-    """From the last step to the first, in the second direction."""
+    """Return the steps in reverse in the second direction."""
     return values.flip(0) if side else values
 
 
 def lstm_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The states (T + 1, B, H) and the last cell. What enters a gate is a sum, so that both of its products have one gradient."""
+    """Return the states (T + 1, B, H) and the last cell. A gate adds two products, so that both have one gradient."""
     biases = [f"bias_ih_{suffix}", f"bias_hh_{suffix}"]
     entering = run.linear(inputs, f"weight_ih_{suffix}", biases if cast("nn.RNNBase", run.compound.module).bias else [])
     hidden, name = run.value(f"weight_hh_{suffix}"), f"weight_hh_{suffix}"
@@ -192,7 +193,7 @@ def lstm_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence
 
 
 def gru_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The states (T + 1, B, H). What a state adds to the last gate is scaled there, and has a gradient of its own."""
+    """Return the states (T + 1, B, H). What a state adds to the last gate is scaled there, and has a gradient of its own."""
     layer = cast("nn.RNNBase", run.compound.module)
     entering = run.linear(inputs, f"weight_ih_{suffix}", [f"bias_ih_{suffix}"] if layer.bias else [])
     hidden, bias = run.value(f"weight_hh_{suffix}"), run.value(f"bias_hh_{suffix}") if layer.bias else None

@@ -1,4 +1,4 @@
-"""From per-example gradients to the clipped sum: the one place where factors are applied."""
+"""The clipped sum of per-example gradients: the one place where clipping factors are applied."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ class Sums:
         return int(self.norms.shape[0])
 
     def __add__(self, other: Sums) -> Sums:
-        """Micro-batches add up."""
+        """Add another micro-batch."""
         gradients = {name: total + other.gradients[name] for name, total in self.gradients.items()}
         return Sums(gradients, torch.cat([self.norms, other.norms]), torch.cat([self.finite, other.finite]))
 
 
 def zero(parameters: Mapping[str, Tensor]) -> Sums:
-    """The sum over no examples."""
+    """Return the sum over no examples."""
     return completed({}, [], [], parameters)
 
 
 def completed(gradients: dict[str, Tensor], norms: list[Tensor], finite: list[Tensor], parameters: Mapping[str, Tensor]) -> Sums:
-    """Zeros for every parameter that nothing was added to, and the examples of all parts in one row."""
+    """Return the sums of all parts, with zeros for every parameter that nothing was added to."""
     full = {name: gradients[name] if name in gradients else zeros(parameter) for name, parameter in parameters.items()}
     like = next(iter(full.values()))
     return Sums(full, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
 
 
 def zeros(parameter: Tensor) -> Tensor:
-    """In at least single precision."""
+    """Return zeros of the parameter's shape, in at least single precision."""
     return torch.zeros_like(parameter, dtype=wide_type(parameter))
 
 
 def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor]) -> Sums:
-    """The sum over all parts of a batch."""
+    """Return the clipped sum over all parts of a batch."""
     groups = clip.groups(list(parameters))
     like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
     gradients: dict[str, Tensor] = {}
@@ -89,7 +89,7 @@ def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor])
 
 
 def lengths_of(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
-    """The norms of `clipped` (B,), without its sums."""
+    """Return the norms of `clipped` (B,), without its sums."""
     pieces, count = part
     like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
     with full_precision(like.device):
@@ -98,9 +98,9 @@ def lengths_of(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tens
 
 @dataclass(frozen=True, slots=True)
 class Levelled:
-    """The gradients of examples whose squares the number format is too narrow for: a piece that is, times powers of two (B,).
+    """The gradients of examples whose squares leave the number format: a piece of numbers up to one, times powers of two (B,).
 
-    kind: of the sums.
+    kind: the type of the sums.
     """
 
     piece: Piece
@@ -124,7 +124,7 @@ class Levelled:
 def measured(
     pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor
 ) -> tuple[Tensor, Tensor, dict[str, Levelled]]:
-    """Norms (B, groups); which examples (B,) the number format is wide enough for; and the gradients of the others, if there are any."""
+    """Return norms (B, groups); whether the number format is wide enough for each example (B,); and the gradients of the others."""
     norms = group_norms(pieces, groups, none)
     usual = (norms < LARGE).all(1)  # false of a NaN
     if bool(usual.all()):
@@ -135,13 +135,13 @@ def measured(
 
 
 def length(norms: Tensor, kind: torch.dtype) -> Tensor:
-    """Over all groups, (B,): infinite where a gradient is not finite."""
+    """Return the norm over all groups, (B,): infinite where a gradient is not finite."""
     lengths: Tensor = torch.linalg.vector_norm(norms, dim=1).to(kind)
     return lengths.masked_fill(~norms.isfinite().all(1), torch.inf)
 
 
 def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor) -> Tensor:
-    """Norms (B, groups), rounded up; `none` stands for a parameter that the losses do not depend on."""
+    """Return norms (B, groups), rounded up; `none` stands for a parameter that the losses do not depend on."""
     squares = {name: piece.squares().to(none.dtype) for name, piece in pieces.items()}
     columns = [sum((squares[name] for name in group if name in squares), start=none) for group in groups]
     return torch.stack(columns, 1).sqrt() * (1.0 + ROUNDING * torch.finfo(none.dtype).eps)
@@ -158,7 +158,7 @@ def levelled_norms(pieces: Mapping[str, Levelled], groups: Sequence[Sequence[str
 
 
 def add(totals: dict[str, Tensor], pieces: Mapping[str, Weighted], groups: Sequence[Sequence[str]], factors: Tensor) -> None:
-    """Adds every parameter's clipped sum, each with the factors of its group."""
+    """Add every parameter's clipped sum to the totals, each with the factors of its group."""
     for column, group in zip(factors.unbind(1), groups, strict=True):
         for name in group:
             if name in pieces:

@@ -1,4 +1,4 @@
-"""vmap(grad) over the whole model: slower and larger, but each example is differentiated on its own by construction."""
+"""The methods of vmap and of a loop, which are slower but differentiate each example on its own by construction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WholeModel(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Vectorised:
-    """torch.func.vmap of torch.func.grad; dropout draws differently for every example."""
+    """The method of torch.func.vmap over torch.func.grad; dropout draws differently for every example."""
 
     model: nn.Module
     loss: Loss
@@ -58,16 +58,15 @@ class Vectorised:
         for start in range(0, size(batch), step):
             part = take(batch, slice(start, start + step))
             with nothing_caught(), flat_weights_kept(self.model), warnings.catch_warnings():
-                warnings.filterwarnings(
-                    "ignore", "There is a performance drop"
-                )  # an operation without a batching rule is looped over
+                # Of an operation without a batching rule, which is looped over.
+                warnings.filterwarnings("ignore", "There is a performance drop")
                 gradients_of = gradients(parameters, part)
             yield {name: PlainRows(wide(values.detach())) for name, values in gradients_of.items()}, size(part)
 
 
 @contextmanager
 def flat_weights_kept(model: nn.Module) -> Iterator[None]:
-    """Recurrent layers keep a second list of their weights, in which functional_call leaves those that it was handed."""
+    """Restore the second list of weights that recurrent layers keep: functional_call leaves its own weights in it."""
     layers = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     before = [(list(layer._flat_weights), layer._flat_weight_refs) for layer in layers]
     try:
@@ -79,7 +78,7 @@ def flat_weights_kept(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Looped:
-    """A loop over the examples: the simplest method that is right, and the oracle of the others."""
+    """The method of a loop over the examples: the simplest one, with which the others are compared."""
 
     model: nn.Module
     loss: Loss
@@ -97,7 +96,7 @@ class Looped:
 
 
 def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:
-    """Plain gradients; nothing of a parameter that the loss does not depend on."""
+    """Return plain gradients, without parameters that the loss does not depend on."""
     if not losses.requires_grad:
         return {}
     gradients_of = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)

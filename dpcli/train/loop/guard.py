@@ -1,4 +1,4 @@
-"""The guard between two private steps: weights, modules, the optimizer's state and the records are compared before each step."""
+"""The guard of a loop of the caller's own: what was changed between two private steps is found by comparison, and refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules import module as nn_module
 from torch.utils._pytree import tree_leaves
 
@@ -18,73 +18,74 @@ from dpcli.train.loop.marks import (
     Itself,
     TensorValue,
     attributes,
+    class_marks,
     every_module,
     every_tensor,
     marks_of,
     numbers,
-    of_class,
     version,
 )
 
-# Of a module's attributes: compared in another way, or set by accelerate and read by no forward.
-APART = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
+# Attributes of a module that are compared in another way, or that accelerate sets and no forward reads.
+NOT_COMPARED = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
 
 
 @dataclass(slots=True)
 class Guard:
-    """Compares what is trained and the optimizer's state with what the last step left, and the rest with what the run began with.
+    """A comparison of the weights and the optimizer's state with the last step, and of all else with the start of the run.
 
-    By value, but for the records: these by identity and torch's count of versions before each step, and by value at the end.
-    modes: of each module, training or evaluation, as the run began: in them every step is taken.
+    All by value, except the records: these by identity and torch's count of versions before each step, and by value at the end.
+    modes: of each module at the start, training or evaluation: every step is taken in them. start, last: marks, by name. records_read:
+    the records at the start.
     """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     records: Batch
     modes: dict[nn.Module, bool] = field(init=False)
-    begun: dict[str, list[object]] = field(init=False)
-    left: dict[str, list[object]] = field(init=False)
-    read: list[TensorValue] = field(init=False)
+    start: dict[str, list[object]] = field(init=False)
+    last: dict[str, list[object]] = field(init=False)
+    records_read: list[TensorValue] = field(init=False)
 
     def __post_init__(self) -> None:
         require_same_parameters(self.model, self.optimizer)
         require_readable(self.model)
         self.modes = {module: module.training for _, module in every_module(self.model)}
-        self.begun, self.left = together(self._lasting()), together(self._moving())
-        self.read = [numbers(leaf) for leaf in tree_leaves(self.records)]
+        self.start, self.last = by_name(self._constant_marks()), by_name(self._step_marks())
+        self.records_read = [numbers(leaf) for leaf in tree_leaves(self.records)]
 
     def note(self) -> None:
-        """Take what a step has left as what the next one begins with."""
-        self.left = together(self._moving())
+        """Remember the weights and the optimizer's state after a step."""
+        self.last = by_name(self._step_marks())
 
     def require_untouched(self) -> None:
-        """Raise InputError, naming the first thing that is not as the last step left it."""
+        """Raise InputError, naming it, for the first thing that changed since the last step."""
         self.require_unmoved()
-        require_same(self.begun, together(self._lasting()))
+        require_same(self.start, by_name(self._constant_marks()))
 
     def require_unmoved(self) -> None:
-        """Raise InputError where what the optimizer changes and reads is not as the last step left it."""
+        """Raise InputError where the weights or the optimizer's state changed since the last step."""
         require_same_parameters(self.model, self.optimizer)
-        require_same(self.left, together(self._moving()))
+        require_same(self.last, by_name(self._step_marks()))
 
     def require_last_weights(self) -> None:
-        """Raise InputError where others were loaded after the last step, such as an average: nothing is lost by that."""
+        """Raise InputError where other weights, such as an average, were loaded after the last step; the run may still end."""
         for name, value in trained_by(self.model).items():
-            if self.left.get(f"the weights {name}") != [numbers(value)]:
+            if self.last.get(f"the weights {name}") != [numbers(value)]:
                 raise InputError(
                     f"model: {name}: not the weights of the last private step. For a moving average set train.average "
                     "in the file, which finish() leaves; or load the last step's weights again, call finish(), and load others afterwards"
                 )
 
     def require_same_records(self) -> None:
-        """Raise InputError where the records are others than when the run began."""
-        for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.read, strict=True)):
+        """Raise InputError where the records changed since the run began."""
+        for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.records_read, strict=True)):
             if numbers(leaf) != read:
                 raise _touched(f"the records [{number}]")
 
     @contextmanager
     def in_its_modes(self) -> Iterator[None]:
-        """Put each module in the mode in which the run began; the caller may have evaluated the model since."""
+        """Put each module meanwhile into its mode at the start; the caller may have evaluated the model since."""
         now = {module: module.training for module in self.modes}
         try:
             _set(self.modes)
@@ -92,7 +93,7 @@ class Guard:
         finally:
             _set(now)
 
-    def _moving(self) -> Iterator[tuple[str, object]]:
+    def _step_marks(self) -> Iterator[tuple[str, object]]:
         """Yield marks of what steps change."""
         for name, value in trained_by(self.model).items():
             yield f"the weights {name}", numbers(value)
@@ -101,7 +102,7 @@ class Guard:
             yield f"the optimizer's state [{number}]: whose it is", Itself(key)
             yield from marks_of(f"the optimizer's state [{number}]", state, known)
 
-    def _lasting(self) -> Iterator[tuple[str, object]]:
+    def _constant_marks(self) -> Iterator[tuple[str, object]]:
         """Yield marks of what steps do not change."""
         modules = dict(every_module(self.model))
         tensors = every_tensor(modules)
@@ -109,9 +110,9 @@ class Guard:
         for name, module in modules.items():
             order = [tuple(vars(module)[key]) for key in REGISTERED]
             yield f"the module {name or 'itself'}", (Itself(module), Itself(type(module)), order)
-            yield from attributes(f"the module {name or 'itself'}", vars(module), APART, known)
-        for kind in {base: None for module in modules.values() for base in type(module).__mro__ if base is not object}:
-            yield from of_class(kind)
+            yield from attributes(f"the module {name or 'itself'}", vars(module), NOT_COMPARED, known)
+        for cls in {base: None for module in modules.values() for base in type(module).__mro__ if base is not object}:
+            yield from class_marks(cls)
         trained = trained_by(self.model)
         for name, value in tensors.items():
             hooks = value._backward_hooks or {}, getattr(value, "_post_accumulate_grad_hooks", None) or {}
@@ -121,11 +122,11 @@ class Guard:
         for key in (key for key in vars(nn_module) if key.startswith("_global")):
             yield from marks_of(f"torch's {key.strip('_')}", vars(nn_module)[key])
         for number, leaf in enumerate(tree_leaves(self.records)):
-            yield f"the records [{number}]", _place(leaf)
+            yield f"the records [{number}]", (Itself(leaf), version(leaf), leaf.data_ptr())
 
 
-def together(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
-    """Return marks by name; where several have one name, as two classes may, none hides another."""
+def by_name(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
+    """Return the marks of each name: several, where two classes have one name."""
     marks_by_name: dict[str, list[object]] = {}
     for name, mark in marks:
         marks_by_name.setdefault(name, []).append(mark)
@@ -133,14 +134,14 @@ def together(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
 
 
 def require_same(before: Mapping[str, list[object]], now: Mapping[str, list[object]]) -> None:
-    """Raises InputError, naming the first mark that is another, or that one has alone."""
-    for name in (*before, *(name for name in now if name not in before)):
-        if name not in before or name not in now or now[name] != before[name]:
+    """Raise InputError, naming it, for the first mark that differs or is in one of the two alone."""
+    for name in dict.fromkeys((*before, *now)):
+        if before.get(name) != now.get(name):
             raise _touched(name)
 
 
 def require_readable(model: nn.Module) -> None:
-    """Raises InputError for a trained parameter that nobody could compare."""
+    """Raise InputError for a trained parameter whose numbers cannot be compared."""
     for name, value in trained_by(model).items():
         if numbers(value).bits is None:
             raise InputError(
@@ -155,9 +156,9 @@ def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Raises InputError unless the optimizer has the parameters that are trained, and no others.
+    """Raise InputError unless the optimizer has the parameters that are trained, and no others.
 
-    One that it has besides would be stepped with whatever gradient it holds; one that it lacks would be clipped and noised for nothing.
+    Another parameter would be stepped with whatever gradient it has; a missing one would be clipped and noised for nothing.
     """
     stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
     wanted = trained_by(model)
@@ -174,10 +175,6 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
 def _set(modes: dict[nn.Module, bool]) -> None:
     for module, mode in modes.items():
         module.training = mode
-
-
-def _place(value: Tensor) -> object:
-    return Itself(value), version(value), value.data_ptr()
 
 
 def _touched(what: str) -> InputError:

@@ -1,5 +1,7 @@
-"""The marks of what modules, classes and optimizers hold, equal where it is the same: tensors, numbers, texts and containers of these
-by value, anything else by identity. Modules are found where they are registered, and in lists, dictionaries and other attributes.
+"""Marks of what modules, classes and optimizers hold: two marks are equal where what they were taken of has not changed.
+
+Tensors, numbers, texts and containers of these are compared by value, anything else by identity. Modules are looked for where they are
+registered, and in lists, dictionaries and other attributes.
 """
 
 from __future__ import annotations
@@ -17,19 +19,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-PLAIN: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, bytearray)
-BYTES: tuple[type, ...] = (np.ndarray, np.generic, array)
+BY_TEXT: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, bytearray)
+BY_BYTES: tuple[type, ...] = (np.ndarray, np.generic, array)
 BITS = {1: torch.uint8, 2: torch.int16}  # by bytes of a number
-SIMPLE = frozenset((type(None), bool, int, float, str))
+SIMPLE = frozenset((type(None), bool, int, float, str))  # values that are their own mark
 DEEPEST = 32  # containers in containers
-READ_BY_ATTRIBUTE = ("__call__", "__getattr__", "__getattribute__")
-WHOLE = 2**16  # numbers of a tensor that is kept as it is
+DUNDERS = ("__call__", "__getattr__", "__getattribute__")  # special methods that a forward may run
+KEPT_NUMBERS = 2**16  # a tensor of fewer numbers is kept, of a larger one sums
 COLUMNS = 1021  # odd and no width of a layer: a factor of two, or of minus one, on all numbers moves every row's sum
+REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes in which a module registers what it holds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Itself:
-    """An object, equal to itself alone; it is kept, so that no other one can come to its address."""
+    """A mark by identity. The object is kept, so that no other can come to its address."""
 
     thing: object
 
@@ -42,7 +45,7 @@ class Itself:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorValue:
-    """A tensor's form and bits, so that a NaN is equal to itself. bits: sums, where there are many; None where they cannot be read."""
+    """A tensor's form and bits, so that a NaN is equal to itself. bits: sums for a large tensor; None where they cannot be read."""
 
     form: tuple[object, ...]
     bits: Tensor | None
@@ -57,10 +60,10 @@ class TensorValue:
 
 
 def numbers(tensor: Tensor) -> TensorValue:
-    """Return a mark of a tensor; of a large one, sums of its bits by row and by column, which no change leaves by accident.
+    """Return a mark of a tensor's numbers: its bits, or for a large one their sums by row and by column.
 
-    Edge cases: a subclass is read as torch's own; of one that says itself what operators do, of a sparse or quantised tensor and of one
-    without storage the form alone.
+    Edge cases: a subclass is read as torch's own tensor. The form alone is marked of a subclass with its own dispatch, a sparse or
+    quantised tensor, and one without storage.
     """
     with torch._C.DisableTorchFunctionSubclass():
         form = tensor.shape, tensor.dtype, tensor.device, tensor.layout
@@ -74,7 +77,7 @@ def _bits(tensor: Tensor) -> Tensor:
     kind = BITS.get(tensor.element_size(), torch.int32)
     bits = (tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor).detach()
     bits = bits.contiguous().reshape(-1).view(kind)
-    if len(bits) < WHOLE:
+    if len(bits) < KEPT_NUMBERS:
         return bits.clone()
     table = bits[: len(bits) // COLUMNS * COLUMNS].view(-1, COLUMNS)
     sums = [table.sum(dim, dtype=torch.int32) for dim in (0, 1)]
@@ -83,7 +86,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 @singledispatch
 def mark(value: Any) -> object:
-    """Return the mark of one value, without its parts."""
+    """Return the mark of a value, without its parts."""
     return Itself(value)
 
 
@@ -115,23 +118,23 @@ def version(value: Tensor) -> int | None:
     return None if value.is_inference() else value._version
 
 
-def shown(value: Any) -> object:
+def _text_mark(value: Any) -> object:
     return type(value), repr(value)
 
 
-def raw(value: Any) -> object:
+def _byte_mark(value: Any) -> object:
     return type(value), getattr(value, "shape", ()), value.tobytes()
 
 
-for _plain in PLAIN:
-    mark.register(_plain)(shown)
-for _bytes in BYTES:
-    mark.register(_bytes)(raw)
+for _type in BY_TEXT:
+    mark.register(_type)(_text_mark)
+for _type in BY_BYTES:
+    mark.register(_type)(_byte_mark)
 
 
 @singledispatch
 def parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return the parts of a value that are looked at."""
+    """Return the parts of a container, by name; nothing for other values."""
     return ()
 
 
@@ -151,7 +154,7 @@ def _(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Yield marks of a value and of its parts, by name. known: ids of what is compared elsewhere, here only by identity."""
+    """Yield marks of a value and of its parts, by name. known: ids of objects that are compared elsewhere, and marked by identity."""
     if id(value) in known:
         yield name, Itself(value)
         return
@@ -162,45 +165,44 @@ def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth
 
 
 def attributes(
-    name: str, values: Mapping[str, Any], apart: AbstractSet[str], known: AbstractSet[int]
+    name: str, values: Mapping[str, Any], excluded: AbstractSet[str], known: AbstractSet[int]
 ) -> Iterator[tuple[str, object]]:
-    """Yield marks of an object's attributes but for those that stand apart."""
+    """Yield marks of an object's attributes, without the excluded ones."""
     for key, value in values.items():
-        if key not in apart:
-            if type(value) in SIMPLE:
-                yield f"{name}: {key}", value
-            elif type(value) not in (dict, OrderedDict) or value:  # most are dictionaries of no hooks
-                yield from marks_of(f"{name}: {key}", value, known)
+        if key in excluded or (type(value) in (dict, OrderedDict) and not value):  # most are empty dictionaries of hooks
+            continue
+        if type(value) in SIMPLE:
+            yield f"{name}: {key}", value
+        else:
+            yield from marks_of(f"{name}: {key}", value, known)
 
 
-def of_class(kind: type) -> Iterator[tuple[str, object]]:
+def class_marks(cls: type) -> Iterator[tuple[str, object]]:
     """Yield marks of a class: its functions and their code, and other attributes."""
-    name, own = f"the class {kind.__qualname__}", vars(kind)
-    named = {key: value for key, value in own.items() if key[:2] != "__" or key in READ_BY_ATTRIBUTE}
-    functions = {key: value for key, value in named.items() if type(value) is FunctionType}
+    name = f"the class {cls.__qualname__}"
+    values = {key: value for key, value in vars(cls).items() if not key.startswith("__") or key in DUNDERS}
+    functions = {key: value for key, value in values.items() if type(value) is FunctionType}
     yield f"{name}: methods", {key: (value, value.__code__, Itself(value.__defaults__)) for key, value in functions.items()}
-    yield from attributes(name, named, functions.keys(), frozenset())
-
-
-REGISTERED = ("_parameters", "_buffers", "_modules")
+    yield from attributes(name, values, functions.keys(), frozenset())
 
 
 def every_module(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield each module once, by a name that says where it was found."""
+    """Yield each module once, by a name that says where it is."""
     seen: set[int] = set()
     waiting: list[tuple[str, nn.Module]] = [("", model)]
-    for place, root in waiting:
+    for place, root in waiting:  # which grows meanwhile
         for name, module in root.named_modules(prefix=place):
-            if id(module) not in seen:
-                seen.add(id(module))
-                yield name, module
-                for key, value in vars(module).items():
-                    if key not in REGISTERED and type(value) not in SIMPLE:
-                        waiting.extend(modules_in(f"{name}.{key}" if name else key, value, frozenset()))
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            yield name, module
+            for key, value in vars(module).items():
+                if key not in REGISTERED and type(value) not in SIMPLE:
+                    waiting.extend(_modules_in(f"{name}.{key}" if name else key, value, frozenset()))
 
 
 def every_tensor(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """Return the parameters and buffers of the modules, each once."""
+    """Return the parameters and buffers of the modules, by name and each once."""
     tensors: dict[int, tuple[str, Tensor]] = {}
     for name, module in modules.items():
         for key, tensor in (*module.named_parameters(name, recurse=False), *module.named_buffers(name, recurse=False)):
@@ -208,10 +210,10 @@ def every_tensor(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
     return dict(tensors.values())
 
 
-def modules_in(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
-    """Yield modules in containers of containers."""
+def _modules_in(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
+    """Yield modules in containers of containers. above: ids of the containers that this value is in."""
     if isinstance(value, nn.Module):
         yield name, value
     elif id(value) not in above and len(above) < DEEPEST:
         for key, part in parts(value):
-            yield from modules_in(f"{name}{key}", part, above | {id(value)})
+            yield from _modules_in(f"{name}{key}", part, above | {id(value)})

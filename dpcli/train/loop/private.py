@@ -19,16 +19,15 @@ from dpcli.ledger.budget import texts_of
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings_custom import Loop
-from dpcli.train.run.outcome import STATEMENT
+from dpcli.train.run.outcome import STATEMENT, epsilon_at_delta
 from dpcli.train.run.processes import several_processes
 
 if TYPE_CHECKING:
     import torch
 
-    from dpcli.ledger.ledger import Ledger
     from dpcli.train.loop.steps import LoopSteps
 
-# What the statement says of a loop of the caller's own.
+# Sentences of the statement of a loop of the caller's own.
 UNCHECKED = (
     "The loop around the steps is the user's own code. Before each step the weights, the optimizer's state, buffers, and the tensors, "
     "arrays, numbers, texts and containers of these that modules and their classes hold were compared by value with what the run began "
@@ -40,18 +39,17 @@ UNCHECKED = (
     "data; that the program shows nothing else of the records, such as a training loss.",
 )
 
-
-# How often a loop may find that nothing is left: one that runs over it in many epochs is right, one that goes on for ever is told so.
+# How often a loop may ask for batches after the last: many epochs are right, a loop without an end is refused.
 MOST_ENDS = 1_000
 
 
 class PrivateBatch(Displayed):
-    """A sample, drawn as the file declares. number: of its step, from 1. Its records are not shown, nor how many they are."""
+    """A sample, drawn as the file declares. number: of its step, from 1. Neither its records nor their number are shown."""
 
     __slots__ = ("number",)
 
     def __init__(self, number: int) -> None:
-        self.number = number  # no dataclass: frameworks rebuild these on their way to a device
+        self.number = number  # no dataclass: frameworks rebuild dataclasses on their way to a device
 
     def _line(self) -> str:
         return f"{self.number}"
@@ -80,7 +78,7 @@ class PrivateResult(Displayed):
     def __str__(self) -> str:
         """Return the guarantee in a line, rounded up."""
         private = "" if self.private else "NOT PRIVATE (seeded noise, or laid open to an audit): "
-        return f"{private}epsilon <= {up(self.epsilon)} at delta = {self.delta!r} after {self.steps:,} steps; see {self.folder}"
+        return f"{private}{epsilon_at_delta(self.epsilon, self.delta)} after {self.steps:,} steps; see {self.folder}"
 
 
 class Private(Displayed):
@@ -109,7 +107,7 @@ class Private(Displayed):
         return self
 
     def __next__(self) -> PrivateBatch:
-        """Return the next sample, until the planned steps are taken. Raises InputError where a loop asks for ever afterwards."""
+        """Return the next sample, until the planned steps are taken. Raises InputError for a loop that never ends."""
         try:
             return PrivateBatch(self._steps.draw())
         except StopIteration:
@@ -278,6 +276,7 @@ def private(
     blocks = texts_of("window", window)
     plan = _plan(os.fspath(pipeline), None if out is None else os.fspath(out))
     _require_optimizer(optimizer)
+    from dpcli.ledger.stores.places import open_ledger
     from dpcli.sessions.window import over_window
     from dpcli.train.loop.steps import begin, require_made_with_gradients, require_no_hooks, require_plain_modes
     from dpcli.train.tasks.custom import given
@@ -288,30 +287,24 @@ def private(
     require_made_with_gradients(model)
     with ExitStack() as resources:
         resources.enter_context(exclusive(plan.folder))
-        books = resources.enter_context(_opened(ledger, dataset)) if ledger is not None else None
+        books = resources.enter_context(open_ledger(ledger, dataset)) if ledger is not None else None
         plan = over_window(plan, books, blocks)
         steps = begin(plan, problem, optimizer, books, resume, insecure_seed)
-        resources.callback(steps.leave)
-        for handle in steps.watch():
-            resources.callback(handle)
+        resources.callback(steps.give_back)
+        for remove_hook in steps.watch():
+            resources.callback(remove_hook)
         return Private(steps, resources.pop_all())
     raise AssertionError  # the block returns
 
 
-def _opened(ledger: str, dataset: str | None) -> Ledger:
-    from dpcli.ledger.stores.places import open_ledger
-
-    return open_ledger(ledger, dataset)
-
-
 def _plan(path: str, out: str | None) -> TrainingPlan:
-    """Raises InputError where the file is of another task, or says what the caller's optimizer says."""
+    """Return the plan. Raises InputError where the file is of another task, or has keys of the optimizer."""
     plan = plan_of(path)
     if not isinstance(plan.train, Loop):
         raise InputError(
             f'{path}: train.task: expected "loop" with dpcli.private, found "{plan.train.task}", which dpcli train runs'
         )
-    for name in plan.train.of_the_optimizer():
+    for name in plan.train.optimizer_keys():
         raise InputError(f"{path}: train.{name}: expected no such key with dpcli.private, found one: the optimizer is yours")
     return plan if out is None else replace(plan, train=replace(plan.train, output=out))
 

@@ -1,11 +1,13 @@
-"""The steps of a run, one at a time: what may come after what, who may call the optimizer, and what may stand around a step: no other
-precision, no mode without gradients, nothing that operators go through, and no hooks on the optimizer.
+"""The steps of a run whose loop is the caller's, one at a time: in which order they may be called, and who may call the optimizer.
+
+Around a step there may be no other precision, no mode without gradients, no mode of operators, and no hooks on the optimizer.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -25,9 +27,9 @@ from dpcli.train.noise.step import Noise
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.charged_run import ChargedRun, charged_run
 from dpcli.train.run.outcome import Outcome
-from dpcli.train.run.ranks import Alone, Ranks
+from dpcli.train.run.ranks import Ranks
 from dpcli.train.run.saved_state import Checkpoint
-from dpcli.train.step.prepare import Prepared, assembled
+from dpcli.train.step.prepare import Optimization, Prepared, assembled
 from dpcli.train.tasks.learning import Learning
 
 if TYPE_CHECKING:
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
 
 
 def require_plain_modes(model: nn.Module) -> None:
-    """Raise InputError under torch.inference_mode, torch.autocast for a device of the model's, and modes and hooks that
-    operators go through."""
+    """Raise InputError under torch.inference_mode, torch.autocast, and modes and hooks that operators go through."""
     if torch.is_inference_mode_enabled():
         raise InputError(
             "torch.inference_mode: expected none around dpcli.private and its steps, which need gradients, found one; leave it first "
@@ -50,10 +51,10 @@ def require_plain_modes(model: nn.Module) -> None:
             )
     functions = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     modes = [*_get_current_dispatch_mode_stack(), *(mode for mode in functions if type(mode) is not DeviceContext)]
-    for mode in modes:
+    if modes:
         raise InputError(
-            f"{type(mode).__name__}: expected no mode of operators around dpcli.private and its steps but that of a default device, found "
-            "one: records that were seen to stay apart may meet in it; leave it first"
+            f"{type(modes[0]).__name__}: expected no mode of operators around dpcli.private and its steps but that of a default device, "
+            "found one: records that were seen to stay apart may meet in it; leave it first"
         )
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         raise InputError(
@@ -63,14 +64,14 @@ def require_plain_modes(model: nn.Module) -> None:
 
 
 def require_made_with_gradients(model: nn.Module) -> None:
-    """Raise InputError for a parameter that torch.inference_mode has made: it can have no gradient."""
+    """Raise InputError for a parameter that was made in torch.inference_mode: it can have no gradient."""
     for name, parameter in model.named_parameters():
         if parameter.is_inference():
             raise InputError(f"model: expected parameters made outside of torch.inference_mode, found {name}, which was made in it")
 
 
 def require_no_hooks(optimizer: torch.optim.Optimizer, own: tuple[Callable[..., Any], ...] = ()) -> None:
-    """Raise InputError, naming it, for a hook on the optimizer's steps, or on those of all optimizers, that is not our own."""
+    """Raise InputError for a hook on the optimizer's steps, or on those of all optimizers, that is not our own."""
     for place, hook in hooks_on(optimizer):
         if hook not in own:
             name = getattr(hook, "__qualname__", type(hook).__name__)
@@ -81,7 +82,7 @@ def require_no_hooks(optimizer: torch.optim.Optimizer, own: tuple[Callable[..., 
 
 
 def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield what runs before and after a step of it, and where that was registered."""
+    """Yield the hooks on the optimizer's steps, each with where it was registered."""
     everywhere = "of all optimizers (torch.optim.optimizer.register_optimizer_step_{}_hook)"
     for place, hooks in (
         (f"hook {everywhere.format('pre')}", torch_optimizer._global_optimizer_pre_hooks),
@@ -93,7 +94,7 @@ def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[.
 
 
 class LoopPhase(Enum):
-    """The state of a run between two calls."""
+    """The state of a run between two calls; the value says which call is expected next."""
 
     IDLE = "a batch to draw"
     DRAWN = "private.step(batch), once"
@@ -101,18 +102,6 @@ class LoopPhase(Enum):
     NOISED = "one step of the optimizer"
     ENDED = "a run that has not ended"
     BROKEN = "a run that did not break off"
-
-
-@dataclass(frozen=True, slots=True)
-class Callers:
-    """The caller's own optimizer, whose learning rates are the caller's too."""
-
-    given: torch.optim.Optimizer
-    rate: None = None
-
-    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        require_same_parameters(model, self.given)
-        return self.given
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +118,27 @@ def begin(
 ) -> LoopSteps:
     """Begin a run that is charged, before its first noise. Raises as `dpcli.train.run.training_run.train` does."""
 
-    def prepared(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-        return assembled(plan, problem, Callers(optimizer), streams, ranks, before, folder)
+    def own_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+        require_same_parameters(model, optimizer)
+        return optimizer
 
-    run = charged_run(plan, ledger, resume, seed, Alone(), plan.folder, prepared)
+    def prepared(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
+        return assembled(plan, problem, Optimization(own_optimizer, None), streams, ranks, before, folder)
+
+    run = charged_run(plan, ledger, resume, seed, Ranks(), plan.folder, prepared)
     trainer = run.prepared.trainer
     try:
         guard = Guard(trainer.model, optimizer, trainer.records)
-        trainer.gradients.checked(run.prepared.few(), 0)
-        guard.require_untouched()  # by what a step does itself
+        trainer.gradients.checked(run.prepared.made_up_batch(), 0)
+        guard.require_untouched()  # a step's own work must change nothing that is guarded
     except BaseException as problem:
         run.give_back(problem)
         raise
-    return LoopSteps(run, guard, samples(run))
+    return LoopSteps(run, guard, _samples(run))
 
 
-def samples(run: ChargedRun) -> Iterator[Sample]:
-    """Yield the sample of each step that is left, drawn when it is asked for."""
+def _samples(run: ChargedRun) -> Iterator[Sample]:
+    """Draw the sample of each step that is left, one at a time."""
     trainer = run.prepared.trainer
     for stage in run.plan.stages:
         batches, noise = run.prepared.batches(stage), run.prepared.noise(stage)
@@ -155,18 +148,19 @@ def samples(run: ChargedRun) -> Iterator[Sample]:
 
 @dataclass(slots=True)
 class LoopSteps:
-    """run: with its trainer. left: a sample for each step to come. gradients: of the trained parameters, as the noise left them.
+    """The steps of a run, taken one by one in the order that `phase` allows.
 
-    process: that began, which alone may go on: a copy of it would take the same steps a second time.
+    samples: of the steps to come. gradients: of the trained parameters, with their noise. known_epsilon: of so many steps, computed last.
+    process: the one that began the run, which alone may go on: a copy of it would take the same steps a second time.
     """
 
     run: ChargedRun
     guard: Guard
-    left: Iterator[Sample]
+    samples: Iterator[Sample]
     phase: LoopPhase = LoopPhase.IDLE
     sample: Sample | None = None
     gradients: dict[str, Tensor] = field(default_factory=dict)
-    spent: tuple[int, float] = (0, 0.0)
+    known_epsilon: tuple[int, float] = (0, 0.0)
     process: tuple[int, int] = field(default_factory=this_process)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -176,7 +170,7 @@ class LoopSteps:
 
     @property
     def noised(self) -> int:
-        """Return the steps that drew noise: one more where the optimizer has not used it yet, or the step broke off."""
+        """Return the steps that drew noise: one more than were taken where the optimizer has not stepped yet, or the step broke off."""
         open_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
         return self.taken + (open_step and self.run.charge.started)
 
@@ -184,17 +178,19 @@ class LoopSteps:
         """Draw the sample of the next step and return its number. Raises StopIteration after the last."""
         self._begin(LoopPhase.IDLE)
         with self._breaking():
-            self.sample = next(self.left, None)
+            self.sample = next(self.samples, None)
             self._end(LoopPhase.IDLE if self.sample is None else LoopPhase.DRAWN)
         if self.sample is None:
             raise StopIteration
         return self.taken + 1
 
     def backward(self, number: int | None) -> None:
-        """Put clipped sum, noise, and the mean gradient into the parameters."""
+        """Put the noisy mean gradient of the drawn sample into the parameters. number: of the batch, None for anything else."""
         self._require(LoopPhase.DRAWN)
         if number != self.taken + 1:
-            raise InputError(f"step: expected batch {self.taken + 1}, the one drawn last, found {number or 'something else'}")
+            raise InputError(
+                f"step: expected batch {self.taken + 1}, the one drawn last, found {number or 'an object of another class'}"
+            )
         require_plain_modes(self.guard.model)
         self._begin(LoopPhase.DRAWN)
         sample, trainer = self.sample, self.run.prepared.trainer
@@ -208,7 +204,7 @@ class LoopSteps:
             self._end(LoopPhase.NOISED)
 
     def apply(self) -> None:
-        """Let the optimizer step on it."""
+        """Let the optimizer use the noisy gradient."""
         with self._breaking():
             self.guard.optimizer.step()
         if self.phase is not LoopPhase.IDLE:
@@ -216,13 +212,13 @@ class LoopSteps:
             raise InputError("optimizer: its step called no hook, as those of torch's optimizers do")
 
     def watch(self) -> Iterator[Callable[[], None]]:
-        """Hook before and after every step of the optimizer. Yields what takes each hook off again."""
+        """Register hooks before and after every step of the optimizer, and yield the functions that remove them."""
         yield self.guard.optimizer.register_step_pre_hook(self._before).remove
         yield self.guard.optimizer.register_step_post_hook(self._after).remove
 
     def end(self, unchecked: tuple[str, ...]) -> Outcome:
-        """Leave what a run leaves. Raises InputError where the weights are not those of the last step."""
-        self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # whose sample nothing was released of
+        """Write the model and the statement. Raises InputError where the weights are not those of the last step."""
+        self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # nothing was released of a sample that is only drawn
         self.guard.require_last_weights()
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
@@ -234,7 +230,7 @@ class LoopSteps:
         return outcome
 
     def pause(self) -> None:
-        """Leave a state that nothing is repeated from, where no step was broken off."""
+        """Save a state from which no step is repeated, unless a step broke off."""
         if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or this_process() != self.process:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
@@ -244,8 +240,8 @@ class LoopSteps:
             self.run.pause()
             self._end(LoopPhase.ENDED)
 
-    def leave(self) -> None:
-        """Give back what was reserved, without a first step, in the process that reserved it."""
+    def give_back(self) -> None:
+        """Give back what was reserved if no step began, in the process that reserved it."""
         if this_process() == self.process:
             self.run.give_back()
 
@@ -255,18 +251,18 @@ class LoopSteps:
         return self.run.plan.account_with(self._repeated()).upper
 
     def epsilon(self) -> float:
-        """Return the epsilon as if the steps so far had been all that was planned."""
+        """Return the epsilon of a run that was planned to have the steps so far."""
         if self.noised == 0:
             return 0.0
-        if self.spent[0] != self.noised:
+        if self.known_epsilon[0] != self.noised:
             from dpcli.analysis.account import headline
 
             costs = self.run.plan.costs([(0, self.noised), *self._repeated()])
-            self.spent = self.noised, headline(costs).upper
-        return self.spent[1]
+            self.known_epsilon = self.noised, headline(costs).upper
+        return self.known_epsilon[1]
 
     def _repeated(self) -> list[tuple[int, int]]:
-        return [(step, self.run.plan.milestone(step)) for step in self.run.before.resumed]
+        return self.run.plan.repeated_portions(self.run.before.resumed)
 
     def _before(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
         if self.phase is not LoopPhase.NOISED:
@@ -302,13 +298,13 @@ class LoopSteps:
         return ((name, value.grad) for name, value in trained_by(self.guard.model).items())
 
     def _begin(self, *phases: LoopPhase) -> None:
-        """Be busy from now on: of two threads, or of a call within a call, the second is refused."""
+        """Enter the phase BUSY: of two threads, or of a call within a call, the second is refused."""
         with self.lock:
             self._require(*phases)
             self.phase = LoopPhase.BUSY
 
     def _end(self, phase: LoopPhase) -> None:
-        """Raises InputError where the run broke off meanwhile."""
+        """Leave the phase BUSY. Raises InputError where the run broke off meanwhile."""
         with self.lock:
             self._require(LoopPhase.BUSY)
             self.phase = phase
@@ -327,20 +323,12 @@ class LoopSteps:
         if self.phase not in phases:
             raise InputError(f"dpcli.private: expected {self.phase.value}, and no other call")
 
-    def _breaking(self) -> Broken:
-        return Broken(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The end of the run for whatever is raised inside."""
-
-    steps: LoopSteps
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self.steps.phase = LoopPhase.BROKEN
-            self.steps.run.give_back(error)
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """Break off the run where anything is raised inside."""
+        try:
+            yield
+        except BaseException as error:
+            self.phase = LoopPhase.BROKEN
+            self.run.give_back(error)
+            raise

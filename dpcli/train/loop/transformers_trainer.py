@@ -1,4 +1,4 @@
-"""The Trainer of transformers around private steps. This module alone needs transformers; nothing imports it before it is asked for."""
+"""The Trainer of transformers around private steps. Imported only where somebody asks for it, as it needs transformers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 if TYPE_CHECKING or find_spec("transformers") is not None:
     from transformers import Trainer
 else:
-    Trainer = object  # help(dpcli) shows the class all the same, and whoever makes one is told what to install
+    Trainer = object  # so that help(dpcli) shows the class, and making one says what to install
 
 
-# What a Trainer may not do around private steps, by its argument: the value that is right, and why.
+# Arguments that a Trainer may not have around private steps: the value that is right, and why.
 REFUSED: dict[str, tuple[Any, str]] = {
     "gradient_accumulation_steps": (1, "memory is saved by physical_batch_size in the file"),
     "fp16": (False, "a scaled gradient is another one; put torch.autocast inside the loss, around the call of the model"),

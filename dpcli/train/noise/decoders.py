@@ -1,4 +1,4 @@
-"""Noise that is correlated from step to step: what a decoder makes of fresh Gaussians, keeping a few vectors.
+"""Decoders of correlated noise: each turns fresh Gaussians into the noise of the next step, and keeps a few vectors.
 
 Toeplitz and banded encoders C are solved by substitution (C w = z); a tree gives each prefix sum a few noisy nodes.
 """
@@ -27,11 +27,11 @@ class Banded(Correlated):
 
     __slots__ = ("_columns", "_past", "_size")
 
-    def __init__(self, columns: Reals, std: float, stream: Stream, runs: int = 1, run: int = 0) -> None:
-        super().__init__(std, stream, len(columns), runs, run)
+    def __init__(self, columns: Reals, std: float, stream: Stream) -> None:
+        super().__init__(std, stream, len(columns))
         self._columns = columns
 
-    def restart(self, size: int) -> None:
+    def start(self, size: int) -> None:
         self._size = size
         self._past: deque[Reals] = deque(maxlen=self._columns.shape[1] - 1)  # the latest first
 
@@ -52,14 +52,12 @@ class BufferedToeplitz(Correlated):
 
     __slots__ = ("_buffers", "_decays", "_scales")
 
-    def __init__(
-        self, decays: Reals, scales: Reals, std: float, stream: Stream, iterations: int, runs: int = 1, run: int = 0
-    ) -> None:
-        super().__init__(std, stream, iterations, runs, run)
+    def __init__(self, decays: Reals, scales: Reals, std: float, stream: Stream, iterations: int) -> None:
+        super().__init__(std, stream, iterations)
         self._decays = decays[:, None]
         self._scales = scales
 
-    def restart(self, size: int) -> None:
+    def start(self, size: int) -> None:
         self._buffers = np.zeros((len(self._decays), size))
 
     def step(self, number: int) -> Reals:
@@ -81,12 +79,12 @@ class Tree(Correlated):
 
     __slots__ = ("_nodes", "_prefix")
 
-    def restart(self, size: int) -> None:
+    def start(self, size: int) -> None:
         self._nodes: list[Reals] = []
         self._prefix = np.zeros(size)
 
     def step(self, number: int) -> Reals:
-        """Step t completes a node on each level up to the number of trailing zeros of t."""
+        """Return the noise of step t, which completes a node on each level up to the number of trailing zeros of t."""
         node, variance = self.fresh(len(self._prefix)), 1.0
         while number % 2 == 0:
             number //= 2

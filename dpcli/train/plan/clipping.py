@@ -1,4 +1,4 @@
-"""The clipping table of [train]: each style's keys, and the engine's clip that they stand for. Reading it needs no torch."""
+"""The clipping table of [train]: the keys of each style, and the engine's clipping that they make. Reading it needs no torch."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Clipping(ABC):
     """A bound on one example's gradient before the sum."""
 
     selection: ClassVar[Selection] = Selection("style", STYLES, "flat")
-    # Tables that between them state every key of a style.
+    # Example tables that together state every key of a style.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    # Keys that came after the first runs, as in `Train`.
+    # Keys that are newer than some saved runs, as in `Train`.
     later: ClassVar[frozenset[str]] = frozenset()
 
     norm: Annotated[
@@ -41,7 +41,7 @@ class Clipping(ABC):
 
     @property
     def count_noise(self) -> float | None:
-        """Return the noise of the count of examples that a step releases besides the sum, in examples; None where it releases none."""
+        """Return the noise, in examples, of the count that a step releases besides the sum; None where it releases none."""
         return None
 
     @property
@@ -51,7 +51,7 @@ class Clipping(ABC):
 
     @abstractmethod
     def clip(self) -> Clip:
-        """Return what the engine clips by; its `bound` is C, which the noise is relative to."""
+        """Return the engine's clipping; its `bound` is C, which the noise is relative to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class AutomaticClipping(Clipping):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerLayerClipping(Clipping):
-    """Each layer's part of a gradient is scaled down for itself; all of them together are at most C long."""
+    """Each layer's part of a gradient is scaled down by itself; all parts together are at most C long."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0},)
 
@@ -97,7 +97,7 @@ class PerLayerClipping(Clipping):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerGroupClipping(Clipping):
-    """Each group's part of a gradient is scaled down to a share C_g of C for itself; the squares of the shares add up to C^2."""
+    """Each group's part of a gradient is scaled down by itself, to a share C_g of C; the squares of the shares add up to C^2."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0, "groups": {"encoder": 1.0, "head": 2.0}},)
     later: ClassVar[frozenset[str]] = frozenset({"groups"})

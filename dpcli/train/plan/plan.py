@@ -16,22 +16,20 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.file.toml.shown import first_names
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
 from dpcli.train.plan.settings import Train, in_full, read_train
-from dpcli.train.plan.sources import made_of
-from dpcli.train.plan.stages import Stage, counted, performed, stages
+from dpcli.train.plan.sources import source_digests
+from dpcli.train.plan.stages import Stage, performed, stages
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-LAID_OPEN = {"record": False, "gradient": True}
 Portion = tuple[int, int]  # from one step to another
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan(PricedFile):
-    """A run, as it is accounted and as it is done.
+    """A training run as it is accounted for and as it is performed.
 
-    stages: what is done, one after the other.
-    canaries: of [audit], each inserted by a fair coin; canary: what one is, a record or a gradient. source: the file's content.
+    canaries: of [audit], each inserted by a fair coin. canary: what one is, a record or a gradient. source: the file's content.
     """
 
     train: Train
@@ -45,9 +43,15 @@ class TrainingPlan(PricedFile):
         return self.stages[-1].stop
 
     @property
+    def first_stages(self) -> tuple[Stage, ...]:
+        """Return the first stage of each entry that training performs, in order."""
+        firsts = {stage.entry.name: stage for stage in reversed(self.stages)}
+        return tuple(firsts.values())[::-1]
+
+    @property
     def laid_open(self) -> bool:
         """Return whether an audit looks into the steps: what such a run leaves is not private."""
-        return self.canaries > 0 and LAID_OPEN[self.canary]
+        return self.canaries > 0 and self.canary == "gradient"
 
     @property
     def size(self) -> int:
@@ -84,7 +88,7 @@ class TrainingPlan(PricedFile):
         """Return the SHA-256 of the file, and by key of the code and files that it names, which a resumed run must find again. Private."""
         return {
             "the file": self.fingerprint(),
-            **{f"train.{key}": digest for key, digest in made_of(in_full(self.train), self.path).items()},
+            **{f"train.{key}": digest for key, digest in source_digests(in_full(self.train), self.path).items()},
         }
 
     def stage_at(self, step: int) -> Stage:
@@ -96,18 +100,22 @@ class TrainingPlan(PricedFile):
         every = self.train.checkpoint_every
         return min((step // every + 1) * every, self.stage_at(step).stop)
 
+    def repeated_portions(self, resumed_at: Iterable[int]) -> list[Portion]:
+        """Return the steps that a run may have taken twice, by the steps at which it was resumed: each up to the next saved state."""
+        return [(step, self.milestone(step)) for step in resumed_at]
+
     def costs(self, portions: Iterable[Portion], with_rest: bool = True) -> Pipeline:
-        """Return the pipeline of some portions of the run, each counted for itself.
+        """Return the pipeline that charges for some portions of the run, each portion by itself.
 
         Args:
             with_rest: with the entries of the file that training does not perform.
         """
-        totals: dict[str, int] = {}
+        amounts: dict[str, int] = {}
         for start, stop in portions:
             for stage in self.stages:
-                taken = stage.amount(max(0, min(stop, stage.stop) - max(start, stage.start)))
-                totals[stage.entry.name] = totals.get(stage.entry.name, 0) + taken
-        return replace(self.pipeline, mechanisms=tuple(self._counted(totals, with_rest)))
+                steps = max(0, min(stop, stage.stop) - max(start, stage.start))
+                amounts[stage.entry.name] = amounts.get(stage.entry.name, 0) + stage.charged_amount(steps)
+        return replace(self.pipeline, mechanisms=tuple(self._charged_entries(amounts, with_rest)))
 
     def account_with(self, repeated: Collection[Portion]) -> Account:
         """Return the account of the whole file, with portions that may have been done twice."""
@@ -115,15 +123,15 @@ class TrainingPlan(PricedFile):
 
         return headline(self.costs([(0, self.steps), *repeated])) if repeated else self.account
 
-    def _counted(self, totals: Mapping[str, int], with_rest: bool) -> Iterable[Entry]:
+    def _charged_entries(self, amounts: Mapping[str, int], with_rest: bool) -> Iterable[Entry]:
         for entry in self.pipeline.mechanisms:
-            one = {each.name for each in together(entry, self.pipeline.mechanisms)}  # what reads its sample runs as often
-            own = tuple(stage for stage in self.stages if stage.entry.name in one)
-            taken = own and totals.get(own[0].entry.name)
-            if taken:
-                yield counted(entry, own, taken)
-            elif not own and with_rest:
-                yield entry
+            sample_readers = {other.name for other in together(entry, self.pipeline.mechanisms)}  # which run as often as the entry
+            stage = next((stage for stage in self.stages if stage.entry.name in sample_readers), None)
+            if stage is None:
+                if with_rest:
+                    yield entry
+            elif amount := amounts.get(stage.entry.name):
+                yield stage.entry_with(entry, amount)
 
 
 def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
@@ -151,11 +159,11 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
 
 
 def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
-    step, size = 0, pipeline.privacy.dataset_size
-    assert size is not None
+    step, dataset_size = 0, pipeline.privacy.dataset_size
+    assert dataset_size is not None
     for entry in _entries(pipeline, train, path):
         try:
-            planned = list(stages(entry, size, step))
+            planned = list(stages(entry, dataset_size, step))
         except InputError as problem:
             raise InputError(f"{path}: {problem}") from None
         yield from planned
@@ -167,7 +175,8 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
     by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
     stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
     names = tuple(by_name) if stated is None else stated
-    if not names or (stated is None and len(names) != 1) or len(set(names)) != len(names) or not set(names) <= set(by_name):
+    ambiguous = stated is None and len(names) != 1
+    if not names or ambiguous or len(set(names)) != len(names) or not set(names) <= set(by_name):
         raise InputError(
             f"{path}: train.mechanism: expected the name of the entry with Gaussian noise that a step performs, or several in their order "
             f"(a schedule), found {first_names(names)} of {first_names(by_name)}"
@@ -188,7 +197,7 @@ def _require_honoured(entry: Entry, place: str) -> None:
 
 
 def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, path: str) -> None:
-    """Require that each entry of a schedule draws its own samples; who else reads them is charged, and not performed."""
+    """Require that each entry of a schedule draws its own samples; other entries that read them are charged, and not performed."""
     others = [one.name for one in together(entry, pipeline.mechanisms) if one is not entry and one.name in names]
     if others:
         raise InputError(
@@ -201,7 +210,7 @@ def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:
     """Require that training bounds what one unit may own."""
     owned = pipeline.privacy.max_contributions or 1
     if owned > 1 and train.units is None:
-        raise InputError(f"{path}: train.units: name the column that tells whose a record is, as max_contributions = {owned} needs")
+        raise InputError(f"{path}: train.units: name the column of each record's owner, as max_contributions = {owned} needs")
     if owned > 1 and train.records_per_unit is not None:
         raise InputError(
             f"{path}: privacy.max_contributions: expected 1 with train.records_per_unit, found {owned}: a unit's records are drawn "

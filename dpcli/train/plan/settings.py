@@ -17,7 +17,7 @@ from dpcli.file.toml.findings import Findings, Problem
 from dpcli.train.plan.clipping import Clipping
 from dpcli.train.plugin import STYLES, TASKS
 
-# At 1 and beyond a step is never forgotten, and the weights run away.
+# From 1 on, no step is ever forgotten, and the weights diverge.
 MOMENTUM = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))
 DEVICES = r"cpu|cuda(:(0|[1-9][0-9]?))?"
 DEVICE = Constraint("cpu, cuda, or cuda:N", lambda x: re.fullmatch(DEVICES, x) is not None, (("pattern", f"^({DEVICES})$"),))
@@ -93,21 +93,21 @@ class Train(ABC):
     )
 
     selection: ClassVar[Selection] = Selection("task", TASKS)
-    # The function that makes a learning problem of the table, as module:name; only training imports it.
+    # Function that makes a learning problem of the table, as module:name; only training imports it.
     build: ClassVar[str]
-    # The function that makes what was trained of a run's folder, as module:name.
+    # Function that loads the trained model from a run's folder, as module:name.
     use: ClassVar[str]
-    # The metric that it measures on public data, and which of two values is the better; None where the user's function says.
+    # Metric that it measures on public data, and whether higher or lower is better; None where the user's function measures.
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = None
-    # Whether model and loss are the user's own code, which is checked by trial alone: so it is unless a task says otherwise.
+    # Whether model and loss are the user's own code, which can only be checked by trial.
     own_code: ClassVar[bool] = True
     # Endings of the files of data that are read as tables.
     tables: ClassVar[frozenset[str]] = frozenset()
     # Whether a part of a language model may be trained, which is then left as an adapter too.
     adapts: ClassVar[bool] = False
-    # Keys that came after the first runs: one that does not state them is known as it was before.
+    # Keys that are newer than some saved runs: where they are not stated, they are left out of the fingerprint.
     later: ClassVar[frozenset[str]] = frozenset({"moment_floor"})
-    # Tables that between them state every key: here those that all tasks read alike, in each task its own.
+    # Example tables that together state every key: here the keys of all tasks, in each subclass its own.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "learning_rate": 0.5,
@@ -192,13 +192,13 @@ class Train(ABC):
 
     @property
     def seen_as(self) -> str | None:
-        """Return of what a record's gradient is taken, in words, where that is not the record as it is."""
+        """Return in words what a record's gradient is taken of; None where that is the record itself."""
         return None
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is inconsistent, as (path, expected, found)."""
         if self.records_per_unit is not None and self.units is None:
-            yield ("units",), "what tells whose a record is, as records_per_unit needs", "nothing"
+            yield ("units",), "the column of each record's owner, as records_per_unit needs", "nothing"
         yield from self.own_problems()
 
     def own_problems(self) -> Iterable[Problem]:
@@ -207,19 +207,16 @@ class Train(ABC):
 
 
 def in_full(train: Train) -> dict[str, Any]:
-    """Return every key of every task and style, those of others at their defaults (None where they have none): what a run is known by."""
-    clipping = _known({**_absent(STYLES), **asdict(train.clipping)}, STYLES)
-    return _known({**_absent(TASKS), **asdict(train), "clipping": clipping}, TASKS)
+    """Return every key of every task and style, for a run's fingerprint; keys that it does not state have their default or None."""
+    clipping = _with_defaults(asdict(train.clipping), STYLES)
+    return _with_defaults({**asdict(train), "clipping": clipping}, TASKS)
 
 
-def _known(values: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:
-    later = frozenset().union(*(load(target).later for target in registry.values()))
+def _with_defaults(stated: Mapping[str, Any], registry: Mapping[str, str]) -> dict[str, Any]:
+    classes = [load(target) for target in registry.values()]
+    later = frozenset().union(*(cls.later for cls in classes))
+    values = {name: member.default for cls in classes for name, member in members_of(cls).items()} | dict(stated)
     return {name: value for name, value in values.items() if value is not None or name not in later}
-
-
-def _absent(registry: Mapping[str, str]) -> dict[str, Any]:
-    classes: list[type] = [load(target) for target in registry.values()]
-    return {name: member.default for cls in classes for name, member in members_of(cls).items()}
 
 
 def read_train(data: bytes, path: str) -> Train:

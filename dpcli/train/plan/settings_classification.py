@@ -1,4 +1,4 @@
-"""The keys of [train] with task = "classification", those of its columns, and those of images: several views of each."""
+"""The keys of [train] with task = "classification", of its columns, and of the augmentation of images."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Annotated, Any, ClassVar, Literal
 from dpcli.base.fields import COUNT, POSITIVE, RATE, Constraint, Key, Reader
 from dpcli.file.keys.annotations import idle
 from dpcli.file.toml.findings import Problem
-from dpcli.train.plan.settings import HELD_OUT, TASK, Train
+from dpcli.train.plan.settings import BUILT_IN, HELD_OUT, TASK, Train
 from dpcli.train.plan.sources import CALLED, FUNCTION, public_rule, source_rule
 
-MOST = 10_000  # values of a category: each is an input of the model
-# What a writer puts after a whole number, or a day, because of another record: one that is missing, has a fraction or a time of day.
-OF_ANOTHER = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)
-OF_NUMBERS = Reader("min and max", lambda feature: feature.domain is None)
-OF_CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)
+MOST_VALUES = 10_000  # of a category: each is an input of the model
+# What is written after a whole number or a day because another value of the column is missing, or has a fraction or a time of day.
+COLUMN_FORM = re.compile(r"(-?[0-9]+)\.0*|([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]00:00:00(\.0*)?", re.ASCII)
+NUMBERS = Reader("min and max", lambda feature: feature.domain is None)
+CATEGORIES = Reader("domain", lambda feature: feature.domain is not None)
 
 
 def plain(text: str) -> str:
-    """Return a value without what does not tell it from others: space around it, .0 after a whole number, midnight after a day.
+    """Return a value without surrounding space, .0 after a whole number and midnight after a day.
 
-    So that what a record becomes does not depend on how the rest of its column had to be written.
+    Without them, the encoding of a record does not depend on the form that other records gave to its column.
     """
-    match = OF_ANOTHER.fullmatch(text := text.strip())
+    text = text.strip()
+    match = COLUMN_FORM.fullmatch(text)
     return (match[1] or match[2]) if match else text
 
 
@@ -35,21 +36,21 @@ class Feature:
     """A column that the model reads: a number of a declared range, or a category of a declared domain.
 
     Numbers are scaled from [min, max] to [-1, 1]; a category becomes one input for each value of its domain, 1 for its own and 0 for the
-    others. Each record is encoded by itself and by what is declared, so that records stay as separate as they were.
+    others. Each record is encoded by itself, from declared values only.
     """
 
-    min: Annotated[float | None, Key("least value that counts: what is below it counts as it", reader=OF_NUMBERS)] = None
-    max: Annotated[float | None, Key("largest value that counts: what is above it counts as it", reader=OF_NUMBERS)] = None
+    min: Annotated[float | None, Key("least value that counts: what is below it counts as it", reader=NUMBERS)] = None
+    max: Annotated[float | None, Key("largest value that counts: what is above it counts as it", reader=NUMBERS)] = None
     missing: Annotated[
         float | None,
-        Key("what a missing number counts as; where absent, a missing number needs indicator or is refused", reader=OF_NUMBERS),
+        Key("what a missing number counts as; where absent, a missing number needs indicator or is refused", reader=NUMBERS),
     ] = None
     domain: Annotated[tuple[str, ...] | None, Key("every value of a category, in place of min and max")] = None
     other: Annotated[
         Literal["code", "refuse"],
         Key(
             "a category that is not in domain, or is missing without indicator, gets an input of its own, or stops the run",
-            reader=OF_CATEGORIES,
+            reader=CATEGORIES,
         ),
     ] = "code"
     indicator: Annotated[bool, Key("a further input, 1 where the value is missing and 0 elsewhere")] = False
@@ -68,7 +69,7 @@ class Feature:
 
     @property
     def fill(self) -> float | None:
-        """Return what a missing number counts as: as declared, or the middle of the range with an indicator; None where it is refused."""
+        """Return the number in place of a missing one: as declared, or the middle with an indicator; None where it is refused."""
         return self.middle if self.missing is None and self.indicator else self.missing
 
     def inputs(self, name: str) -> Iterator[str]:
@@ -86,8 +87,8 @@ class Feature:
         if self.domain is not None:
             if len({plain(value) for value in self.domain}) < len(self.domain):
                 yield ("domain",), "values that are all different", "the same twice"
-            if not 1 <= len(self.domain) <= MOST:
-                yield ("domain",), f"from 1 to {MOST:,} values", f"{len(self.domain):,}"
+            if not 1 <= len(self.domain) <= MOST_VALUES:
+                yield ("domain",), f"from 1 to {MOST_VALUES:,} values", f"{len(self.domain):,}"
         elif self.min is None or self.max is None:
             yield (
                 (),
@@ -106,7 +107,7 @@ PIXELS = Constraint("a whole number from 1 to 1,000", lambda x: 1 <= x <= 1_000,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The difference of a view from its image; what is drawn for it is drawn for it alone, whatever the other records are."""
+    """The random difference of a view from its image, drawn for each view by itself."""
 
     flip: Annotated[bool, Key("left and right are exchanged, by the toss of a fair coin")] = False
     crop: Annotated[
@@ -115,13 +116,17 @@ class View:
     ] = None
 
     def __str__(self) -> str:
-        crop = () if self.crop is None else (f"moved by up to {self.crop} pixels",)
-        return " and ".join((*crop, *(("mirrored by a fair coin",) if self.flip else ())))
+        differences = []
+        if self.crop is not None:
+            differences.append(f"moved by up to {self.crop} pixels")
+        if self.flip:
+            differences.append("mirrored by a fair coin")
+        return " and ".join(differences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images(Train):
-    """Augmentation multiplicity (De et al. 2022, arXiv:2204.13650, Section 3.3): a record's loss is the mean over its views."""
+    """A task on images, with augmentation multiplicity (De et al. 2022, arXiv:2204.13650, Section 3.3): the loss is the mean over views."""
 
     augmentations: Annotated[
         int | None,
@@ -156,22 +161,21 @@ class Images(Train):
 WITH_COLUMNS = frozenset({".csv", ".jsonl", ".parquet"})
 
 
-def columns(train: Train) -> bool:
+def has_columns(train: Train) -> bool:
     """Return whether some of the data are in a file with columns."""
     return any(os.path.splitext(source)[1] in WITH_COLUMNS for source in (train.data, train.public or ""))
 
 
-MODELS = ("logistic", "mlp", "cnn")
 ARRAYS = (".npz", ".csv", ".parquet")
-BUILT_IN = "digits"
-SOURCE = source_rule(ARRAYS, BUILT_IN)
-PUBLIC = public_rule(ARRAYS, BUILT_IN)
+DIGITS = "digits"  # the bundled images
+SOURCE = source_rule(ARRAYS, DIGITS)
+PUBLIC = public_rule(ARRAYS, DIGITS)
 MODEL = Constraint(
     "logistic, mlp, cnn, or module:function",
-    lambda text: text in MODELS or FUNCTION.holds(text),
-    (("pattern", f"^({'|'.join(MODELS)})$|^{CALLED}$"),),
+    lambda text: text in BUILT_IN or FUNCTION.holds(text),
+    (("pattern", f"^({'|'.join(BUILT_IN)})$|^{CALLED}$"),),
 )
-COLUMNS = Reader("data in a file with columns", columns)
+COLUMNS = Reader("data in a file with columns", has_columns)
 FEATURES = Reader("columns", lambda train: train.columns is not None)
 MLP = Reader('model = "mlp"', lambda train: train.model == "mlp")
 
@@ -256,7 +260,7 @@ class Classification(Images):
 
     @property
     def features(self) -> tuple[tuple[str, Feature], ...]:
-        """Return the columns by name, in the order of their names: the order of keys in a file means nothing."""
+        """Return the columns sorted by name: the order of keys in a file has no meaning."""
         return tuple(sorted((self.columns or {}).items()))
 
     def own_problems(self) -> Iterator[Problem]:
@@ -268,7 +272,7 @@ class Classification(Images):
             )
         elif self.labels is not None and self.classes not in (None, len(self.labels)):
             yield ("classes",), f"{len(self.labels)}, as many as labels, or no such key", f"{self.classes}"
-        count = 10 if self.data == BUILT_IN and self.classes is None else self.label_count
+        count = 10 if self.data == DIGITS and self.classes is None else self.label_count
         if self.class_weights is not None and count is not None and len(self.class_weights) != count:
             yield ("class_weights",), f"one for each of {count} labels", f"{len(self.class_weights)}"
         if self.columns is not None:

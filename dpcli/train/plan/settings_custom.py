@@ -47,8 +47,8 @@ class Custom(Images):
 
 CALLERS = "the caller's"
 GIVEN = Constraint('"the caller\'s"', lambda x: x == CALLERS, (("const", CALLERS),))
-# How the noisy gradient is used, which the caller's optimizer says.
-OF_THE_OPTIMIZER = ("learning_rate", "schedule", "optimizer", "momentum", "weight_decay", "moment_floor")
+# Keys about the use of the noisy gradient, which is up to the caller's optimizer.
+OPTIMIZER_KEYS = ("learning_rate", "schedule", "optimizer", "momentum", "weight_decay", "moment_floor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Loop(Train):
     learning_rate: Annotated[float, Key("of the caller's optimizer: not stated in the file", varies=True)] = 1.0
     public: Annotated[str | None, Key("data that the caller declares public: nothing of them is measured", GIVEN)] = None
 
-    def of_the_optimizer(self) -> Iterator[str]:
-        """Yield the keys of the file that say what the caller's optimizer says."""
-        stated = {one.name: one.default for one in fields(self)}
-        return (name for name in OF_THE_OPTIMIZER if getattr(self, name) != stated[name])
+    def optimizer_keys(self) -> Iterator[str]:
+        """Yield the keys of the file that are up to the caller's optimizer."""
+        defaults = {field.name: field.default for field in fields(self)}
+        return (name for name in OPTIMIZER_KEYS if getattr(self, name) != defaults[name])

@@ -25,14 +25,14 @@ TEXTS = (".txt", *ROWS)
 AS_DATA = "data declared public, on which metrics are measured: as data, or held-out (a split declared public)"
 
 
-def cut(train: CausalLm) -> bool:
-    """Return whether the private records are made as `record` says: a file with columns and a function have records of their own."""
+def reads_record(train: CausalLm) -> bool:
+    """Return whether `record` has a meaning: tables and functions have records of their own, which only windows cut."""
     return train.record == "window" or os.path.splitext(train.data)[1] == ".txt"
 
 
 @dataclass(frozen=True, slots=True)
 class Lora:
-    """Low-rank matrices beside the weights of a language model, which stay as they are (Hu et al. 2021, arXiv:2106.09685)."""
+    """Low-rank matrices that are trained in place of the weights of a language model (Hu et al. 2021, arXiv:2106.09685)."""
 
     rank: Annotated[int, Key("of each pair of matrices", COUNT)]
     alpha: Annotated[float, Key("their product is scaled by alpha over rank", POSITIVE)] = 16.0
@@ -43,7 +43,7 @@ class Lora:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language(Train):
-    """Learning from texts, by a language model."""
+    """A task on texts, for a language model."""
 
     own_code: ClassVar[bool] = False
     tables: ClassVar[frozenset[str]] = frozenset({".csv", ".jsonl", ".parquet"})
@@ -67,7 +67,7 @@ class Language(Train):
 
     @property
     def cut_by(self) -> str | None:
-        """Return what one record of plain text is; None where plain text cannot be records, as each needs a label."""
+        """Return what one record of plain text is; None where records need labels, which plain text has not."""
         return None
 
 
@@ -91,7 +91,7 @@ class CausalLm(Language):
         Literal["line", "paragraph", "window"],
         Key(
             "what one record of text is: a line or row, a paragraph between blank lines, or each window of context tokens",
-            reader=Reader("data in a .txt file", cut),
+            reader=Reader("data in a .txt file", reads_record),
         ),
     ] = "line"
     token_loss: Annotated[

@@ -1,4 +1,4 @@
-"""The sources that a task may name: words of its own, files by their endings, or the user's function; and their content, by SHA-256."""
+"""The sources that [train] may name: words of a task, files by their endings, or the user's function; and the digests of their content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcli.audit.own_code import code_files, digest_of_files
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
 
-NAME = r"[^\s:./\\()]+"  # one that may be imported: no path, and no call
+NAME = r"[^\s:./\\()]+"  # of a module or function: no path, and no call
 CALLED = rf"{NAME}(\.{NAME})*:{NAME}"
 FUNCTION = Constraint("module:function", lambda x: re.fullmatch(CALLED, x) is not None, (("pattern", f"^{CALLED}$"),))
 HELD_OUT = "held-out"
@@ -32,12 +32,12 @@ def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
 
 
 def public_rule(endings: tuple[str, ...], *words: str) -> Constraint:
-    """Return the rule for what is declared public, which may be a split of the private data too."""
+    """Return the rule for public data, which may also be a split of the private data."""
     return source_rule(endings, HELD_OUT, *words)
 
 
 def require_apart(data: str, public: str | None, path: str) -> None:
-    """Raise InputError where what is declared public is the private data: by one name, or by two files of one content."""
+    """Raise InputError where the public data are the private data: by one name, or as two files with one content."""
     if public is None:
         return
     one, other = (os.path.join(os.path.dirname(os.path.abspath(path)), source) for source in (data, public))
@@ -56,11 +56,11 @@ def one_source(path: str, public: str, data: str) -> InputError:
 SOURCES = ("data", "public", "model", "tokenizer", "loss", "metric", "canary")  # keys that may name code, a file or a folder
 
 
-def made_of(table: Mapping[str, Any], path: str) -> dict[str, str]:
-    """Return SHA-256 by key. Not to be shown: those of private files tell whoever knows all other records of the one that is left.
+def source_digests(table: Mapping[str, Any], path: str) -> dict[str, str]:
+    """Return SHA-256 by key. Not to be shown: to somebody who knows all records but one, that of a private file identifies the last.
 
     Of a function: the source of its module and of all modules of the user's own that it imports, none of which is run. Of a file or a
-    folder: its content. What functions read while they run is not in it. table: of the file at `path`.
+    folder: its content. Files that functions read while they run are not included. table: of the file at `path`.
     """
     named = {key: table[key] for key in SOURCES if isinstance(table.get(key), str)}
     return {key: digest for key, value in named.items() if (digest := _digest(value, os.path.dirname(os.path.abspath(path))))}
@@ -74,6 +74,6 @@ def _digest(value: str, folder: str) -> str:
 
 
 def _inside(folder: str) -> Iterator[tuple[str, str]]:
-    """Files of a folder, by their paths in it."""
+    """Yield the files of a folder, with their paths in it."""
     for place, _, names in os.walk(folder):
         yield from ((os.path.relpath(os.path.join(place, name), folder), os.path.join(place, name)) for name in names)

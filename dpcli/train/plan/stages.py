@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
@@ -21,12 +21,13 @@ from dpcli.file.toml.shown import first_names, quoted
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
-from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, FixedSize, OncePerEpoch, Poisson, Scheme, Unsampled
+from dpcli.mechanisms.sampling.schemes import BallsInBins, Cyclic, FixedSize, OncePerEpoch, Poisson, Unsampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.train.plan.settings import Train
-from dpcli.train.sampling.batch_samplers import pass_length, slots
+from dpcli.train.sampling.batch_samplers import batch_count, pass_length
 
-STEPWISE = (Poisson, FixedSize, Unsampled)
+PERFORMED = (GaussianSpec, CorrelatedSpec)  # mechanisms whose noise training can add
+STEPWISE = (Poisson, FixedSize, Unsampled, type(None))  # schemes that are charged step by step
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +35,15 @@ class Stage:
     """Consecutive steps of one entry.
 
     start: number of steps before it. expected_batch: what a noisy sum is divided by: public, never the number of records drawn.
-    indivisible: it counts as one (pass, run) however many of its steps are taken. epochs: and that one is an epoch of the entry.
+    charged_by: what the accountant counts: each step, or the stage as one, however many of its steps are taken (a run of correlated
+    noise, or an epoch).
     """
 
     entry: Entry
     start: int
     steps: int
     expected_batch: float
-    indivisible: bool = False
-    epochs: bool = False
+    charged_by: Literal["step", "run", "epoch"] = "step"
 
     @property
     def stop(self) -> int:
@@ -57,20 +58,30 @@ class Stage:
         """Return the noise over the clipping norm."""
         return float(self.spec.noise_multiplier)  # type: ignore[attr-defined]
 
-    def amount(self, steps: int) -> int:
-        """Return what so many of its steps count as: steps, or one whole."""
+    @property
+    def indivisible(self) -> bool:
+        """Return whether the stage costs the same however many of its steps are taken."""
+        return self.charged_by != "step"
+
+    def charged_amount(self, steps: int) -> int:
+        """Return what the accountant counts when `steps` of the stage's steps are taken."""
         return min(steps, 1) if self.indivisible else steps
+
+    def entry_with(self, entry: Entry, amount: int) -> Entry:
+        """Return an entry that runs with this stage, to be charged for an amount of its steps, runs or epochs."""
+        if self.charged_by == "epoch":
+            return replace(entry, steps=1, epochs=float(amount))
+        return replace(entry, steps=amount, epochs=None)
 
 
 def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
     """Yield the stages of one entry. Raises InputError for sampling that training does not perform."""
     if isinstance(entry.spec, CorrelatedSpec):
         yield from _runs(entry, entry.spec, dataset_size, start)
-    elif isinstance(entry.sampling, (*STEPWISE, type(None))):
-        rate = _rate(entry.sampling, dataset_size)
-        yield Stage(entry, start, entry.runs(dataset_size).steps_at(rate if rate != 1 else None), float(rate * dataset_size))
+    elif isinstance(entry.sampling, STEPWISE):
+        yield _stepwise(entry, dataset_size, start)
     elif isinstance(entry.sampling, OncePerEpoch) and not isinstance(entry.sampling, Cyclic):
-        yield from _passes(entry, entry.sampling, dataset_size, start)
+        yield from _epochs(entry, entry.sampling, dataset_size, start)
     else:
         raise InputError(
             f'mechanism["{entry.name}"].sampling: expected a scheme that training performs (all but cyclic: shuffle costs the same), '
@@ -78,36 +89,31 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
         )
 
 
-def counted(entry: Entry, stages_: tuple[Stage, ...], amount: int) -> Entry:
-    """Return the entry as it costs to do so much of it; amount: steps, runs or passes, whichever its stages count."""
-    if stages_[0].epochs:
-        return replace(entry, steps=1, epochs=float(amount))
-    return replace(entry, steps=amount, epochs=None)
+def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
+    rate = None if entry.sampling is None else entry.sampling.exact_rate(dataset_size)
+    sampled = rate is not None and rate != 1
+    steps = entry.runs(dataset_size).steps_at(rate if sampled else None)
+    return Stage(entry, start, steps, float((rate if rate is not None else Fraction(1)) * dataset_size))
 
 
 def _runs(entry: Entry, spec: CorrelatedSpec, dataset_size: int, start: int) -> Iterator[Stage]:
     """Yield a stage for each of the entry's `steps`, which is a run of correlated noise."""
+    expected_batch = dataset_size / batch_count(spec)
     for run in range(entry.steps):
-        yield Stage(entry, start + run * spec.iterations, spec.iterations, dataset_size / slots(spec), indivisible=True)
+        yield Stage(entry, start + run * spec.iterations, spec.iterations, expected_batch, "run")
 
 
-def _passes(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -> Iterator[Stage]:
+def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -> Iterator[Stage]:
     rate = scheme.exact_rate(dataset_size)
     if rate is None:
         raise InputError(f'mechanism["{entry.name}"].sampling: expected a rate or a batch_size, found neither')
-    times = scheme.participations if isinstance(scheme, BallsInBins) else 1
-    length = int(times / rate) if isinstance(scheme, BallsInBins) else pass_length(scheme, dataset_size)
+    if isinstance(scheme, BallsInBins):
+        participations, length = scheme.participations, int(scheme.participations / rate)
+    else:
+        participations, length = 1, pass_length(scheme, dataset_size)
     total = entry.steps if entry.epochs is None else ceil(entry.epochs) * length
     for begin in range(0, total, length):
-        yield Stage(entry, start + begin, min(length, total - begin), times * dataset_size / length, indivisible=True, epochs=True)
-
-
-def _rate(scheme: Scheme | None, dataset_size: int) -> Fraction:
-    rate = None if scheme is None else scheme.exact_rate(dataset_size)
-    return Fraction(1) if rate is None else rate
-
-
-PERFORMED = (GaussianSpec, CorrelatedSpec)  # whose noise training can add
+        yield Stage(entry, start + begin, min(length, total - begin), participations * dataset_size / length, "epoch")
 
 
 def performed(spec: Spec) -> bool:
@@ -116,17 +122,19 @@ def performed(spec: Spec) -> bool:
 
 
 def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each name in [train] that is of no entry which training performs; `tables` are those of a file valid otherwise."""
+    """Add a finding for each name in train.mechanism that is of no entry which training performs; `tables` are those of a file valid
+    otherwise."""
     types = {table["name"]: table["type"] for table in tables["mechanism"]}
-    able = tuple(name for name, kind in types.items() if issubclass(load(MECHANISMS[kind]), PERFORMED))
+    able = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), PERFORMED))
     place: Path = ("train", "mechanism")
     if isinstance(train.mechanism, str):
         _judge_name(train.mechanism, place, types, able, findings)
         return
+    names = train.mechanism or ()
     if train.mechanism == ():
         findings.add("DP005", place, "the name of an entry, or several in their order", "an empty list")
-    for index, name in enumerate(train.mechanism or ()):
-        if name in (train.mechanism or ())[:index]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
             findings.add("DP005", (*place, index), "each entry once", f"{quoted(name)} again")
         else:
             _judge_name(name, (*place, index), types, able, findings)
@@ -136,5 +144,5 @@ def _judge_name(name: str, place: Path, types: Mapping[str, str], able: tuple[st
     if name in able:
         return
     names = first_names(map(quoted, able), "the file has none")
-    named = f"{quoted(name)} of type {quoted(types[name])}" if name in types else quoted(name)
-    findings.add("DP005", place, f"an entry with Gaussian noise ({names})", named, did_you_mean(name, able))
+    stated = f"{quoted(name)} of type {quoted(types[name])}" if name in types else quoted(name)
+    findings.add("DP005", place, f"an entry with Gaussian noise ({names})", stated, did_you_mean(name, able))

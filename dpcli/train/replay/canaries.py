@@ -1,5 +1,4 @@
-"""Canaries: records that do not exist, each in the run by the toss of a fair coin, by which an audit tells whether the run leaks more than
-it claims.
+"""Canaries: made-up records or gradients, each put into the run by a fair coin; an audit then guesses which, to bound epsilon from below.
 
 Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846.
 """
@@ -31,22 +30,22 @@ from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
 from dpcli.train.run.outcome import KEPT
 from dpcli.train.run.processes import several_processes
-from dpcli.train.run.ranks import Alone
-from dpcli.train.sampling.batch_samplers import slots
-from dpcli.train.step.loop import noise_std
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.sampling.batch_samplers import batch_count
+from dpcli.train.step.loop import first_step_std
 from dpcli.train.tasks.learning import Learning, evaluating, moved
 
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """records: of the task's own form, m of them. member: (m,) which are in the run."""
+    """Canary records. records: m of them, of the form of the task's records. member: (m,) which are in the run."""
 
     records: Batch
     member: torch.Tensor
 
     @property
     def sampled(self) -> int:
-        """Return how many are sampled besides the records: none, as those in the run are among them."""
+        """Return how many canaries are sampled besides the records: none, as those in the run are among the records."""
         return 0
 
     @property
@@ -55,24 +54,24 @@ class Canaries:
         return take(self.records, self.member.nonzero()[:, 0])
 
     def leave_scores(self, folder: str, problem: Learning) -> None:
-        """Write what dpcli audit reads: for each canary whether it was in, and minus its loss under the final model."""
+        """Write the file that dpcli audit reads: for each canary whether it was in, and minus its loss under the final model."""
         device = next(problem.model.parameters()).device
         with torch.no_grad(), evaluating(problem.model):
-            parts = [problem.loss(problem.model, moved(part, device)).cpu() for part in pieces(self.records, 256)]
+            parts = [problem.loss(problem.model, moved(part, device)).cpu() for part in _chunks(self.records, 256)]
         losses = torch.cat(parts)
         rows = [{"member": bool(m), "score": -float(loss)} for m, loss in zip(self.member, losses, strict=True)]
         content = json.dumps({"schema": SCHEMA, "neighbours": "add-remove", "canaries": rows})
         replaced(os.path.join(folder, RUN_FILE), content.encode())
 
 
-def canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
-    """Return the canaries of the run in this folder: fresh ones, or under --resume those that it holds.
+def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
+    """Return the canaries of the run in this folder: fresh ones, or under --resume the saved ones.
 
     Raises InputError for a task that has no form for records that nobody owns, and where those of the run are gone.
     """
     path = os.path.join(folder, KEPT)
     if resumed:
-        return _kept(path)
+        return _saved_canaries(path)
     if problem.draw is None:
         raise InputError(
             "audit.canaries: expected a task whose records can be made up, found sampled units, or a custom one without train.canary"
@@ -85,29 +84,29 @@ def canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed
     return Canaries(records, member)
 
 
-def _kept(path: str) -> Canaries:
+def _saved_canaries(path: str) -> Canaries:
     try:
         return Canaries(**torch.load(path, weights_only=True))
-    except Exception as problem:  # whatever a damaged file does
+    except Exception as problem:  # a damaged file may raise anything
         raise InputError(f"--resume: {path}: the canaries of the run cannot be read ({type(problem).__name__})") from None
 
 
-def pieces(batch: Batch, length: int) -> list[Batch]:
-    """Return consecutive parts."""
+def _chunks(batch: Batch, length: int) -> list[Batch]:
     return [take(batch, slice(start, start + length)) for start in range(0, size(batch), length)]
 
 
 Array = NDArray[np.float64]
-NUMBERS = 2**26  # of all directions together
-STEPS = 1024  # of a run of correlated noise
+MOST_NUMBERS = 2**26  # of all directions together
+MOST_STEPS = 1024  # of a run of correlated noise, whose covariance is a matrix over its steps
 
 
 @dataclass(slots=True)
-class GradientCanaries(Alone):
-    """A single process, in whose sums the canaries are.
+class GradientCanaries(Ranks):
+    """A single process that adds gradients of its own, the canaries, to the clipped sums, and compares each noisy sum with them.
 
-    records: how many there are; a higher index in a batch is a canary. inserted: (k,) canaries that are in the run, by index less
-    `records`. directions: (m, d) orthonormal, over the trained parameters in order. bound: C, now. products: of each step (m,), over C.
+    records: how many there are; a higher index in a batch is a canary. directions: (m, d) orthonormal, over the trained parameters in
+    order. bound: returns the C in force. inserted: (k,) canaries that are in the run. drawn: those of the current step. clipped_sum: of
+    the current step, without canaries. products: (m,) for each step, over C.
     """
 
     plan: TrainingPlan
@@ -117,7 +116,7 @@ class GradientCanaries(Alone):
     bound: Callable[[], float]
     inserted: Tensor = field(init=False)
     drawn: Tensor = field(init=False)
-    plain: Tensor | None = None
+    clipped_sum: Tensor | None = None
     products: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -125,102 +124,104 @@ class GradientCanaries(Alone):
 
     @property
     def sampled(self) -> int:
-        """Return how many are sampled besides the records."""
+        """Return how many canaries are sampled besides the records."""
         return len(self.inserted)
 
     def part(self, batch: Tensor) -> Tensor:
         self.drawn = self.inserted[batch[batch >= self.records] - self.records]
         return batch[batch < self.records]
 
-    def summed(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        self.plain = flat(sums)
+    def reduce(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        self.clipped_sum = _flat(sums)
         added = self.bound() * self.directions[self.drawn].sum(0)
         parts = torch.split(added, [value.numel() for value in sums.values()])
         return {name: value + part.view(value.shape).to(value) for (name, value), part in zip(sums.items(), parts, strict=True)}
 
-    def spread(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self.plain is not None:  # else the weights at the start
-            self.products.append(self.directions @ ((flat(values) - self.plain) / self.bound()).float())
-            self.plain = None
+    def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.clipped_sum is not None:  # else these are the weights at the start
+            self.products.append(self.directions @ ((_flat(values) - self.clipped_sum) / self.bound()).float())
+            self.clipped_sum = None
         return values
 
     def leave_scores(self, folder: str, problem: Learning) -> None:
-        """Write what dpcli audit reads: for each canary whether it was in, and how much likelier that makes what was released."""
+        """Write the file that dpcli audit reads: for each canary whether it was in, and the log likelihood ratio of that."""
         products = torch.stack(self.products).double().numpy()
-        scores = sum((scored(self.plan, stage, products[stage.start : stage.stop]) for stage in self.plan.stages), np.zeros(1))
+        by_stage = (_log_likelihood_ratios(self.plan, stage, products[stage.start : stage.stop]) for stage in self.plan.stages)
+        scores = sum(by_stage, np.zeros(1))
         rows = [{"member": bool(m), "score": float(score)} for m, score in zip(self.member, scores, strict=True)]
         steps = [asdict(one) for one in sampled_steps(self.plan)]
         content = {"schema": SCHEMA, "neighbours": "add-remove", "gradients": steps, "canaries": rows}
         replaced(os.path.join(folder, RUN_FILE), json.dumps(content).encode())
 
 
-def flat(values: Mapping[str, Tensor]) -> Tensor:
-    """Return all numbers of a step, in one new row."""
+def _flat(values: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([value.detach().reshape(-1).double().cpu() for value in values.values()])
 
 
 def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, stream: Stream) -> GradientCanaries:
     """Return fresh canaries for a run of `width` trained numbers.
 
-    Raises InputError where batches of records tell of the canaries, and for more canaries or numbers than directions are drawn for.
+    Raises InputError where batches of records would reveal the canaries, and for more canaries or numbers than directions are drawn for.
     """
     if several_processes():
         raise InputError("audit.canary: expected one process with gradients, found several")
     for stage in plan.stages:
-        require_independent(plan, stage)
-    if plan.canaries > width or plan.canaries * width > NUMBERS:
+        _require_independent(plan, stage)
+    most = min(width, MOST_NUMBERS // width)
+    if plan.canaries > most:
         raise InputError(
-            f"audit.canaries: expected at most {min(width, NUMBERS // width):,} gradients for a model of {width:,} trained numbers, found "
-            f"{plan.canaries:,}"
+            f"audit.canaries: expected at most {most:,} gradients for a model of {width:,} trained numbers, found {plan.canaries:,}"
         )
     directions = np.linalg.qr(stream.bulk().standard_normal((width, plan.canaries)))[0].T.astype(np.float32)
     member = torch.from_numpy((stream.words(plan.canaries) >> np.uint64(63)).astype(bool))
     return GradientCanaries(plan, records, member, torch.from_numpy(np.ascontiguousarray(directions)), lambda: clip.bound)
 
 
-def require_independent(plan: TrainingPlan, stage: Stage) -> None:
-    """Raise InputError where whether a canary is in a batch depends on the others in it, or its run is too long to score."""
+def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
+    """Raise InputError where a canary is drawn into a batch depending on others, or where a run is too long to score."""
     sampling, spec = stage.entry.sampling, stage.spec
     if isinstance(sampling, FixedSize) or getattr(sampling, "max_batch_size", None) is not None:
         raise InputError(
             f'{plan.path}: mechanism["{stage.entry.name}"].sampling: expected batches of no fixed and no largest size with gradients as '
-            "canaries, found such: the records in a batch would tell how many canaries are"
+            "canaries: the number of records in a batch would reveal the number of canaries"
         )
-    if isinstance(spec, CorrelatedSpec) and spec.iterations > STEPS:
+    if isinstance(spec, CorrelatedSpec) and spec.iterations > MOST_STEPS:
         raise InputError(
-            f'{plan.path}: mechanism["{stage.entry.name}"].iterations: expected at most {STEPS:,} with gradients as canaries, found '
+            f'{plan.path}: mechanism["{stage.entry.name}"].iterations: expected at most {MOST_STEPS:,} with gradients as canaries, found '
             f"{spec.iterations:,}"
         )
 
 
 def sampled_steps(plan: TrainingPlan) -> Iterator[SampledSteps]:
-    """Yield what the audit may simulate: of every stage, or of none where one of them is drawn otherwise."""
+    """Yield the stages as the audit simulates them; none where one has a sampling that it cannot simulate."""
     if all(isinstance(stage.entry.sampling, (Poisson, Unsampled)) for stage in plan.stages):
         for stage in plan.stages:
-            yield SampledSteps(stage.steps, rate(plan, stage), noise_std(stage.spec, plan.train.clipping.count_noise))
+            yield SampledSteps(stage.steps, _record_rate(plan, stage), first_step_std(stage.spec, plan.train.clipping.count_noise))
 
 
-def rate(plan: TrainingPlan, stage: Stage) -> float:
-    """Return the rate of one record, in one step."""
+def _record_rate(plan: TrainingPlan, stage: Stage) -> float:
     return min(1.0, stage.expected_batch / plan.size)
 
 
-def scored(plan: TrainingPlan, stage: Stage, products: Array) -> Array:
-    """Return log likelihood ratios (m,) of a stage: by places in the run under correlated noise, else step by step."""
+def _log_likelihood_ratios(plan: TrainingPlan, stage: Stage, products: Array) -> Array:
+    """Return the log likelihood ratio of each canary (m,) over a stage."""
     if isinstance(stage.spec, CorrelatedSpec):
-        return by_place(stage.spec, products)
-    return log_ratios(products, rate(plan, stage), noise_std(stage.spec, plan.train.clipping.count_noise))
+        return correlated_log_ratios(stage.spec, products)
+    return log_ratios(products, _record_rate(plan, stage), first_step_std(stage.spec, plan.train.clipping.count_noise))
 
 
-def by_place(spec: CorrelatedSpec, products: Array) -> Array:
-    """Return the mean, over the places in the run that a canary may have, of its likelihood ratios under the noise's covariance."""
-    steps, count = len(products), slots(spec)
+def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:
+    """Return log likelihood ratios under the noise's covariance, which is estimated from draws.
+
+    A canary is in one of `batch_count(spec)` batches, each as likely: its ratio is the mean over these, up to a constant.
+    """
+    steps, count = len(products), batch_count(spec)
     if not steps:
         return np.zeros(products.shape[1])
-    drawn = noise_of(spec, 1.0, insecure_seed(0).noise)
-    noise = np.stack([drawn.next({"": torch.Size([8 * spec.iterations])})[""].double().numpy() for _ in range(steps)])
-    places = (np.arange(steps)[:, None] % count == np.arange(min(count, steps))).astype(float)
-    precise = np.linalg.solve(noise @ noise.T / noise.shape[1], places)
-    ratios = precise.T @ products - 0.5 * np.sum(places * precise, axis=0)[:, None]
+    source = noise_of(spec, 1.0, insecure_seed(0).noise)
+    noise = np.stack([source.next({"": torch.Size([8 * spec.iterations])})[""].double().numpy() for _ in range(steps)])
+    in_batch = (np.arange(steps)[:, None] % count == np.arange(min(count, steps))).astype(float)
+    solved = np.linalg.solve(noise @ noise.T / noise.shape[1], in_batch)
+    ratios = solved.T @ products - 0.5 * np.sum(in_batch * solved, axis=0)[:, None]
     means: Array = np.logaddexp.reduce(ratios, axis=0)
     return means

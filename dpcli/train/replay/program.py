@@ -1,7 +1,7 @@
-"""The training of a file, laid open for a replay audit: the same draws with one record and without it, step by step.
+"""Replays for an audit of training: its first steps with one record and without it, with the same draws.
 
 Without the record, every step starts from the weights that the run with it released: what is compared is one release, given all before.
-What a model draws at random belongs to records (replay_draws): a record takes its own draws along, and leaves everybody else's.
+Random draws of the model belong to records (`OwnDraws`): the other records draw the same numbers, whether the record is there or not.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.stages import Stage
 from dpcli.train.replay.record_draws import OwnDraws
-from dpcli.train.run.ranks import Alone, T
-from dpcli.train.step.loop import noise_std
+from dpcli.train.run.ranks import Ranks, T
+from dpcli.train.step.loop import first_step_std
 from dpcli.train.step.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 STEPS = 40  # of one replay, at most
-ROUNDING = 4.0 * 2.0**-23  # of each record of a micro-batch: the noise is larger by as much
+ROUNDING = 4.0 * 2.0**-23  # of a sum in single precision, for each record of a micro-batch: the noise is larger by as much
 
 Worlds = tuple[tuple[Step, ...], tuple[Step, ...]]
 Change = Callable[[Tensor], Tensor]
@@ -41,7 +41,10 @@ Choose = Callable[[list["Indices"], np.random.Generator], int]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A claim of a file about a step, how to replay it, (index, generator) -> steps with the record and without, and what is not seen."""
+    """The claims of a file about a step, and a function that replays steps to test them.
+
+    replay: (index, generator) -> steps with the record, steps without it. unseen: what replays cannot show, in words.
+    """
 
     declared: Declared
     replay: Callable[[int, np.random.Generator], Worlds]
@@ -58,7 +61,7 @@ def replays(path: str) -> Replayed:
         InputError: the file cannot be trained.
     """
     plan = plan_of(path)
-    firsts = tuple({stage.entry.name: stage for stage in reversed(plan.stages)}.values())[::-1]
+    firsts = plan.first_stages
     rates, fresh = {_rate(plan, stage) for stage in firsts}, not any(isinstance(stage.spec, CorrelatedSpec) for stage in firsts)
     declared = Declared(
         sensitivity=1.0 + ROUNDING * plan.train.physical_batch_size,
@@ -68,17 +71,20 @@ def replays(path: str) -> Replayed:
         records=plan.size,
         fresh=fresh,
     )
-    unseen = (f"only the first {STEPS} steps of each entry were replayed, on one process",) + (
-        ("the noised count that moves the clipping norm was not checked",) if plan.train.clipping.count_noise is not None else ()
-    )
-    return Replayed(
-        declared, lambda index, rng: _worlds(plan, firsts[index % len(firsts)], firsts[0], index // len(firsts), rng), unseen
-    )
+    unseen = [f"only the first {STEPS} steps of each entry were replayed, on one process"]
+    if plan.train.clipping.count_noise is not None:
+        unseen.append("the noised count that moves the clipping norm was not checked")
+
+    def replay(index: int, rng: np.random.Generator) -> Worlds:
+        case, entry = divmod(index, len(firsts))
+        return _worlds(plan, firsts[entry], firsts[0], case, rng)
+
+    return Replayed(declared, replay, tuple(unseen))
 
 
 def _std(plan: TrainingPlan, stage: Stage) -> float:
-    """Return the noise of the entry's first step, over C."""
-    return noise_std(stage.spec, plan.train.clipping.count_noise)
+    """Return the standard deviation of the noise of the entry's first step, over C."""
+    return first_step_std(stage.spec, plan.train.clipping.count_noise)
 
 
 def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
@@ -89,11 +95,11 @@ def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
     return stage.expected_batch / plan.size
 
 
-def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, index: int, rng: np.random.Generator) -> Worlds:
-    """Return the steps of both worlds, noise in units of the first entry's, so that all entries are held to one size."""
+def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.random.Generator) -> Worlds:
+    """Return the steps of both worlds. Noise is in units of the first entry's, so that one size is declared for all entries."""
     seed = int(rng.integers(2**62))
-    batches = list(islice(_prepared(plan, seed, Alone()).batches(stage), min(stage.steps, STEPS)))
-    choose, change = TRIED[index % len(TRIED)]
+    batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
+    choose, change = CASES[case % len(CASES)]
     record, unit = choose(batches, rng), _std(plan, first) / _std(plan, stage)
     left = _Recorder(unit)
     _run(plan, stage, seed, left, batches, _World(record, change, True))
@@ -102,43 +108,46 @@ def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, index: int, rng: np.
     return tuple(left.steps), tuple(right.steps)
 
 
-def _prepared(plan: TrainingPlan, seed: int, ranks: Alone) -> Prepared:
+def _prepared(plan: TrainingPlan, seed: int, ranks: Ranks) -> Prepared:
     return prepare(replace(plan, canaries=0), insecure_seed(seed), ranks, None, "")
 
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """A world with the record or without: the record, what is done to it, and whether it is present."""
+    """A world with the record or without it. change: what is done to the record before."""
 
     record: int
     change: Change
     present: bool
 
-    def seen(self, records: Batch) -> Batch:
-        """Return what is left of the data where the record is absent."""
+    def data(self, records: Batch) -> Batch:
+        """Return the records of this world."""
         return records if self.present else take(records, [row for row in range(size(records)) if row != self.record])
 
 
 def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batches: list[Indices], world: _World) -> None:
     prepared, draws = _prepared(plan, seed, recorder), OwnDraws(seed)
     trainer = prepared.trainer
-    owned: Any = trainer.gradients
-    owned.loss = draws.loss(owned.loss)
+    gradients: Any = trainer.gradients
+    gradients.loss = draws.loss(gradients.loss)
     records = _changed(trainer.records, world.record, world.change)
     recorder.bound, recorder.draws = lambda: trainer.gradients.clip.bound, draws
     with draws:
-        trainer.records = world.seen(records)
+        trainer.records = world.data(records)
         if size(trainer.records):
-            prepared.rehearse()  # as before a real run: what a model keeps of the first records that it sees shows itself
+            prepared.rehearse()  # as before a real run, so that a model that keeps something of the first records shows it
         trainer.records = records
-        noise, seen = prepared.noise(stage), recorder.seen(iter(batches))
-        trainer.advance(len(batches), seen, noise, stage.expected_batch, lambda step: None)
+        noise, recorded = prepared.noise(stage), recorder.record_batches(iter(batches))
+        trainer.advance(len(batches), recorded, noise, stage.expected_batch, lambda step: None)
     prepared.require_buffers()
 
 
 @dataclass(slots=True)
-class _Recorder(Alone):
-    """A process that keeps what it sees. unit: of the noise. follow: what another run released, which is released again."""
+class _Recorder(Ranks):
+    """A process that records each step: sums over C, noise in units of `unit`.
+
+    follow: what another run released, which is released again in place of this run's own.
+    """
 
     unit: float
     follow: list[object] | None = None
@@ -149,69 +158,69 @@ class _Recorder(Alone):
     bound: Callable[[], float] = lambda: 1.0
     draws: OwnDraws | None = None
 
-    def seen(self, batches: Iterator[Indices]) -> Iterator[Indices]:
+    def record_batches(self, batches: Iterator[Indices]) -> Iterator[Indices]:
         for step, self.batch in enumerate(batches, 1):
             if self.draws is not None:
                 self.draws.step = step
             yield self.batch
 
-    def summed(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def reduce(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
         self.sums = {name: value.double().cpu().numpy() / self.bound() for name, value in sums.items()}
         return dict(sums)
 
-    def spread(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        if not self.sums:  # the weights at the start
+    def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        if not self.sums:  # these are the weights at the start
             return values
         noise = {
             name: (value.double().cpu().numpy() / self.bound() - self.sums[name]) * self.unit for name, value in values.items()
         }
         self.steps.append(Step(self.sums, self.batch.tolist(), noise))
         self.sums = {}
-        again: dict[str, Tensor] = self._again({name: value.clone() for name, value in values.items()})
-        return {name: value.clone() for name, value in again.items()}
+        released: dict[str, Tensor] = self._release({name: value.clone() for name, value in values.items()})
+        return {name: value.clone() for name, value in released.items()}
 
-    def same(self, value: T | None) -> T:
+    def broadcast(self, value: T | None) -> T:
         assert value is not None
-        return self._again(value) if isinstance(value, float) else value
+        return self._release(value) if isinstance(value, float) else value
 
-    def _again(self, value: T) -> T:
-        """Return what the other run released at this point; else this, for another run to release."""
+    def _release(self, value: T) -> T:
+        """Return what the run that is followed released at this point; without one, the value itself."""
         self.released.append(value)
         return value if self.follow is None else self.follow[len(self.released) - 1]  # type: ignore[return-value]
 
 
 def _changed(records: Batch, record: int, change: Change) -> Batch:
-    """Return the records with the numbers of one changed; what is an index and not a number stays."""
+    """Return the records with the real numbers of one changed; whole numbers, such as labels, stay."""
 
-    def of(leaf: Tensor) -> Tensor:
+    def changed_leaf(leaf: Tensor) -> Tensor:
         if not leaf.is_floating_point():
             return leaf
         leaf = leaf.clone()
         leaf[record] = change(leaf[record])
         return leaf
 
-    changed: Batch = tree_map(of, records)
+    changed: Batch = tree_map(changed_leaf, records)
     return changed
 
 
-def _any(batches: list[Indices], rng: np.random.Generator) -> int:
+def _any_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
     """Choose a record of any of the batches."""
     drawn = np.concatenate(batches)
     return int(rng.choice(drawn)) if len(drawn) else 0
 
 
 def _first_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
-    """Choose the first record of the first batch that has one: among those that are looked at before the first sum."""
+    """Choose the first record of the first batch that has one."""
     return next((int(batch[0]) for batch in batches if len(batch)), 0)
 
 
-def _least_hidden(batches: list[Indices], rng: np.random.Generator) -> int:
-    """Choose a record of the smallest batch that has one: without it, that batch may be empty."""
+def _in_smallest_batch(batches: list[Indices], rng: np.random.Generator) -> int:
+    """Choose a record of the smallest batch that has one: without it, the batch may be empty."""
     return int(rng.choice(min((batch for batch in batches if len(batch)), key=len, default=[0])))
 
 
 def _first_stored(batches: list[Indices], rng: np.random.Generator) -> int:
-    """Choose the first record of the data: among those that a run is rehearsed on."""
+    """Choose the first record of the data."""
     return 0
 
 
@@ -227,12 +236,12 @@ def _not_a_number(value: Tensor) -> Tensor:
     return torch.full_like(value, float("nan"))
 
 
-TRIED: tuple[tuple[Choose, Change], ...] = (
-    (_any, _as_it_is),
+CASES: tuple[tuple[Choose, Change], ...] = (
+    (_any_drawn, _as_it_is),
     (_first_drawn, _large),
     (_first_stored, _large),
-    (_least_hidden, _not_a_number),
+    (_in_smallest_batch, _not_a_number),
     (_first_drawn, _as_it_is),
     (_first_stored, _not_a_number),
-    (_any, _large),
+    (_any_drawn, _large),
 )

@@ -1,8 +1,7 @@
-"""A run that is charged and may draw noise, of `dpcli train` or of a loop of the caller's own: how it begins, goes on and ends."""
+"""A run that is charged and may draw noise, of `dpcli train` or of a loop of the caller's own: how it begins, resumes and ends."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import uuid
@@ -18,54 +17,73 @@ from dpcli.sessions.charged import charge_run, reason, require_going_on, require
 from dpcli.sessions.priced import require_budget
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.description import description_in
-from dpcli.train.run.outcome import KEPT, METRICS, STATE, Outcome
+from dpcli.train.run.outcome import METRICS, STATE, Outcome
 from dpcli.train.run.processes import first_process
-from dpcli.train.run.results import ended, log, measured
-from dpcli.train.run.saved_state import save
+from dpcli.train.run.results import finish_run, log, measured, remove_state
+from dpcli.train.run.saved_state import Checkpoint, load_checkpoint, restored, save
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
-    from dpcli.train.run.saved_state import Checkpoint
+    from dpcli.train.run.ranks import Ranks
+    from dpcli.train.step.prepare import Prepared
+
+    Prepare = Callable[[TrainingPlan, Streams, Ranks, Checkpoint | None, str], Prepared]
 
 
-def begun(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
-    """Return the state to begin with: of a run that did not end, under --resume, or of one that has not begun.
+def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
+    """Return the state that the run begins with: a fresh one, or under --resume the one that was saved.
 
     Raises:
-        Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is not this run's.
+        Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is of another run.
     """
-    from dpcli.analysis.account import headline
-    from dpcli.train.run.saved_state import Checkpoint, restored
-
     state = os.path.join(folder, STATE)
     plan.require_budget()
     _require_unfinished(folder, state, ledger)
-    if not resume and os.path.lexists(state):
+    if resume:
+        return _resumed_state(plan, ledger, private, state)
+    if os.path.lexists(state):
         raise InputError(
             f"{folder}: expected a new folder, found the state of a run that did not end: --resume goes on with it; removing {STATE} "
             "gives it up, and what was charged for it stays charged"
         )
-    if not resume:
-        return Checkpoint(0, plan.parts(), uuid.uuid4().hex, [], 0.0, ledger is not None, True, private, {}, {}, {})
+    return Checkpoint(
+        step=0,
+        parts=plan.parts(),
+        run=uuid.uuid4().hex,
+        resumed=[],
+        bound=0.0,
+        charged=ledger is not None,
+        clean=True,
+        private=private,
+        model={},
+        optimizer={},
+        average={},
+    )
+
+
+def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, state: str) -> Checkpoint:
+    """Return the saved state, which notes that the run was resumed where steps may be repeated."""
+    from dpcli.analysis.account import headline
+
     before = restored(state, plan.parts())
     if not 0 <= before.step <= plan.steps:
         raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
-    require_same_books("--resume", before.charged, ledger, "run")  # elsewhere only what it repeats would be charged, or nothing
+    require_same_books("--resume", before.charged, ledger, "run")  # another ledger would be charged for the repeated steps alone
     if ledger is not None:
         require_going_on("--resume", before.run, ledger, "run")
-    if before.step < plan.steps and not never_started(ledger, before):  # else killed before its first sum: nothing is repeated
+    if before.step < plan.steps and not never_started(ledger, before):  # else no step was taken that could be repeated
         stage = plan.stage_at(before.step)
         if not before.clean or (stage.indivisible and before.step > stage.start):
             before.resumed.append(before.step)
     if before.resumed:
-        again = [(step, plan.milestone(step)) for step in before.resumed]
-        require_budget(headline(plan.costs([(0, plan.steps), *again])).budget, f"--resume: {plan.path}")
+        costs = plan.costs([(0, plan.steps), *plan.repeated_portions(before.resumed)])
+        require_budget(headline(costs).budget, f"--resume: {plan.path}")
     return replace(before, private=before.private and private)
 
 
 def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
-    """Return whether the ledger knows that the run of this state has not begun: its state is written first, and then it is charged."""
+    """Return whether the ledger says that the run of this state has not begun: a state is saved first, and then the run is charged."""
     if ledger is None or before.step > 0:
         return False
     run = ledger.state().runs.get(before.run)
@@ -73,20 +91,16 @@ def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
 
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
-    """Raise InputError where the state is of a run whose result is in the folder, and remove it: a kill came just before that."""
-    from dpcli.train.run.saved_state import loaded
-
+    """Raise InputError where the state is of a run whose result is in the folder, and remove it: it was killed before it did so itself."""
     try:
-        before, result = loaded(state), description_in(folder)
+        before, result = load_checkpoint(state), description_in(folder)
     except InputError:  # there is no state, or no result
         return
     charged = None if ledger is None else ledger.state().runs.get(before.run)
     committed = charged is not None and charged.status == "committed"
     if before.run != result.run or before.charged != (ledger is not None) or (before.charged and not committed):
         return
-    for name in (state, os.path.join(folder, KEPT)):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+    remove_state(folder)
     raise InputError(
         f"{folder}: expected a run that goes on, found one that has ended: its model is there. The state that it left is removed now; "
         "the same command without --resume begins another run, which is charged again"
@@ -95,13 +109,14 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 
 @dataclass(slots=True)
 class RunCharge:
-    """The price of a run: reserved before its first step, and given back where it stops before that.
+    """The price of a run: reserved before its first step, and given back if it stops before that.
 
-    A step reads private records before it draws noise, and may fail by what it finds: a loss that raises, a sum that no record alone
-    confirms. So the run is started before the first sum and not only before the first noise: what was given back after a look at a record
-    would say so, in books that others read, for nothing. Until then a stop depends on the file, the program and made-up records.
+    A step reads private records before it draws noise, and a record may make it fail. So the run is charged before the first sum, and not
+    only before the first noise: a charge that is given back after a look at a record would tell something about it, in a ledger that
+    others read. Until then, whether the run stops depends on the file, the program and made-up records.
 
-    key: the run's, or where steps may be repeated one of their own; None where there is nothing to charge. cost: of it.
+    key: of the run, or of the steps that may be repeated; None where there is nothing to charge. cost: what the key is charged.
+    repeats: whether it is for repeated steps.
     """
 
     ledger: Ledger | None
@@ -112,35 +127,37 @@ class RunCharge:
     started: bool = False
 
     def start(self) -> None:
-        """Charge it, whatever happens from then on. Raises LedgerError where the books say otherwise: draw nothing then."""
+        """Charge the run, whatever happens from then on. Raises LedgerError where the ledger refuses: draw nothing then."""
         if self.ledger is not None and self.key is not None:
             charge_run(self.ledger, self.key, self.cost, self.why)
             if self.repeats:
-                self.ledger.commit(self.key)  # steps of another run, which ends by its own key
+                self.ledger.commit(self.key)  # the run itself is committed by its own key
         self.started = True
 
     def give_back(self, stopped_by: BaseException | None = None) -> bool:
-        """Give back the reservation, with the reason, unless it was started; return whether nothing is charged now.
+        """Give back the reservation, with the reason, unless the run was charged; return whether nothing is charged now.
 
-        Where the books cannot be written, it stays charged.
+        Where the ledger cannot be written, the reservation stays.
         """
         if self.started:
             return False
         if self.ledger is None or self.key is None:
             return True
-        why = str(stopped_by) if isinstance(stopped_by, DpcliError) else type(stopped_by).__name__
+        why = "stopped before the first step"
+        if stopped_by is not None:
+            why += f": {stopped_by if isinstance(stopped_by, DpcliError) else type(stopped_by).__name__}"
         try:
-            self.ledger.void(self.key, f"stopped before the first step{'' if stopped_by is None else f': {why}'}")
+            self.ledger.void(self.key, why)
         except DpcliError:
             return False
         return True
 
 
-def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
-    """Reserve the run in the ledger, or what a resumed one may do twice.
+def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
+    """Reserve the run in the ledger, or the steps that a resumed run may repeat.
 
     After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of
-    their own. After a clean stop nothing is repeated, as long as nobody goes on from a copy of the state as well.
+    their own. After a clean stop nothing is repeated, as long as nobody resumes from a copy of the state as well.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
     new = not before.model or never_started(ledger, before)
@@ -151,31 +168,27 @@ def reserved(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> R
         cost = plan.costs([(before.step, plan.milestone(before.step))], with_rest=False)
         why = f"steps that may have been done before the run was resumed at {before.step}"
     if ledger is not None and key is not None and key not in ledger.state().runs:
-        try:
-            ledger.reserve(cost, key, why=why)
-        except Denied as error:
-            idle = [run.key for run in ledger.state().runs.values() if run.status == "reserved"]
-            if not idle:
-                raise
-            raise Denied(
-                f"{error}; reserved and never started: {first_names(idle)} (dpcli budget void gives back what was never begun)"
-            ) from None
+        _reserve(ledger, cost, key, why)
     return RunCharge(ledger, key, cost, why, not new)
 
 
-if TYPE_CHECKING:
-    from dpcli.ledger.ledger import Ledger
-    from dpcli.train.run.ranks import Ranks
-    from dpcli.train.run.saved_state import Checkpoint
-    from dpcli.train.step.prepare import Prepared
-
-    Prepare = Callable[[TrainingPlan, Streams, Ranks, Checkpoint | None, str], Prepared]
+def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:
+    """Reserve a cost. A denial names what other runs have reserved and never started."""
+    try:
+        ledger.reserve(cost, key, why=why)
+    except Denied as error:
+        idle = [run.key for run in ledger.state().runs.values() if run.status == "reserved"]
+        if not idle:
+            raise
+        raise Denied(
+            f"{error}; reserved and never started: {first_names(idle)} (dpcli budget void gives back what was never begun)"
+        ) from None
 
 
 def charged_run(
     plan: TrainingPlan, ledger: Ledger | None, resume: bool, seed: int | None, ranks: Ranks, folder: str, prepare: Prepare
 ) -> ChargedRun:
-    """Prepare everything up to the first step: refuse what is not honoured, then reserve the charge in the ledger.
+    """Prepare everything up to the first step: refuse what cannot be done, then reserve the charge in the ledger.
 
     Raises as `dpcli.train.run.training_run.train` does.
     """
@@ -184,16 +197,17 @@ def charged_run(
             f'audit.canary: expected a run that is neither charged nor resumed with "{plan.canary}", found '
             f"{'a ledger' if ledger is not None else '--resume'}: its steps are laid open to an audit, and its model is not private"
         )
-    before = ranks.same(begun(plan, ledger, resume, seed is None and not plan.laid_open, folder) if ranks.first else None)
+    private = seed is None and not plan.laid_open
+    before = ranks.broadcast(initial_state(plan, ledger, resume, private, folder) if ranks.first else None)
     streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
     tell_of_a_loop(prepared, prepared.rehearse())
     if not before.model:
         prepared.measure()  # a metric that fails on any model fails before anything is charged
-    charge = reserved(plan, ledger if ranks.first else None, before)
+    charge = reserve_charge(plan, ledger if ranks.first else None, before)
     run = ChargedRun(plan, prepared, before, ledger, folder, ranks, charge)
     prepared.trainer.before_sums = run.start
-    ranks.same(True)  # nobody reads a record before the first has reserved
+    ranks.broadcast(True)  # nobody reads a record before the first has reserved
     return run
 
 
@@ -210,7 +224,7 @@ def tell_of_a_loop(prepared: Prepared, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChargedRun:
-    """before: the state that it began with."""
+    """A run that is prepared and reserved. before: the state that it began with."""
 
     plan: TrainingPlan
     prepared: Prepared
@@ -221,9 +235,9 @@ class ChargedRun:
     charge: RunCharge
 
     def start(self) -> None:
-        """Save a state, and then charge the run, before its first sum: what is charged can be gone on with, whenever it is killed.
+        """Save a state and charge the run, before its first sum, in this order: what is charged can be resumed, whenever it is killed.
 
-        Then nothing of an earlier run's metrics is left.
+        Then empty the metrics of an earlier run.
         """
         if self.charge.started:
             return
@@ -233,29 +247,28 @@ class ChargedRun:
             open(os.path.join(self.folder, METRICS), "w").close()
 
     def give_back(self, stopped_by: BaseException | None = None) -> None:
-        """Give back what was reserved, and leave no state of a run that never began."""
+        """Give back the reservation, and remove the state of a run that never began."""
         if self.charge.give_back(stopped_by) and self.ranks.first and not self.before.model:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.folder, STATE))
 
     def pause(self) -> None:
-        """Leave a state that nothing is repeated from; where no step was taken, there is none and the charge is given back."""
+        """Save a state from which nothing is repeated; where no step was taken, give the charge back instead."""
         if self.charge.started:
             self.save(clean=True)
         else:
             self.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
-        """Save a state now and then and after the last step, and return the metrics that were measured with it.
+        """Save a state at each milestone of the plan and after the last step, and return the metrics that were measured with it.
 
         What fails after the last step is done again from its state, without another step.
         """
         if step != self.plan.milestone(step - 1):
             return None
         last = step == self.plan.steps
-        with (
-            suppress(InputError) if last else nullcontext()
-        ):  # where the disk has no room for the state it may have some for the model
+        # After the last step: a disk without room for the state may have room for the model.
+        with suppress(InputError) if last else nullcontext():
             self.save(clean=last)
         if last:
             return None
@@ -264,11 +277,11 @@ class ChargedRun:
         return metrics
 
     def save(self, clean: bool = False) -> None:
-        """Write what the run can be resumed from; the first process does."""
+        """Save the state that the run can be resumed from, in the first process."""
         if not self.ranks.first:
             return
         trainer = self.prepared.trainer
-        now = replace(
+        state = replace(
             self.before,
             step=trainer.step,
             bound=trainer.gradients.clip.bound,
@@ -278,12 +291,12 @@ class ChargedRun:
             optimizer=trainer.optimizer.state_dict(),
         )
         self.prepared.require_buffers()
-        save(os.path.join(self.folder, STATE), now)
+        save(os.path.join(self.folder, STATE), state)
 
     def end(self, unchecked: tuple[str, ...] = ()) -> Outcome:
-        """Leave the model and the statement, and commit. unchecked: what the statement says that nobody looked at."""
+        """Write the model and the statement, and commit the run. unchecked: as in `Outcome`."""
         self.start()
         if self.prepared.trainer.step < self.plan.steps:
             self.save(clean=True)
-        with self.prepared.final():
-            return ended(self.prepared, self.folder, self.before, self.ledger, unchecked)
+        with self.prepared.final_weights():
+            return finish_run(self.prepared, self.folder, self.before, self.ledger, unchecked)

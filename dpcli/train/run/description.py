@@ -1,4 +1,4 @@
-"""The description in a run's folder, read back, its guarantee, and the stamp in its model's file. Needs no torch."""
+"""The description of a run in its folder, read back; its guarantee; and the stamp in its model's file. Needs no torch."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ TYPES = {
     "origin": str,
     "metrics": dict,
 }
-LEFT = (MODEL, STATEMENT, PIPELINE)
-OF_ADAPTER = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # as PEFT writes them
-MOST = 2**31  # of anything that is counted in a model
+RUN_FILES = (MODEL, STATEMENT, PIPELINE)
+ADAPTER_FILE = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # as PEFT writes them
+LARGEST_COUNT = 2**31  # of anything that is counted in a model
+LARGEST_HEADER = 100_000_000  # bytes of the header of a safetensors file, as safetensors itself reads
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
     """The description of a run in `folder`.
 
-    model: what it takes to build the model again beside [train]. files: SHA-256 by name. guarantee: in words and numbers; `epsilon` None
-    where the run was not private. repeated: portions of steps that are counted twice. ledger: where it was, None where there was none.
-    origin: of the training file, from the folder.
+    model: facts that, with [train], are enough to build the model again. files: SHA-256 by name. guarantee: in words and numbers;
+    `epsilon` None where the run was not private. repeated: portions of steps that are counted twice. ledger: its head when the run was
+    charged; None without a ledger. origin: folder of the training file, relative to this one.
     """
 
     folder: str
@@ -57,7 +58,7 @@ class Description:
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private table that were read: all where None."""
+        """Return the rows of the private table that were read; None for all."""
         return kept_rows(self.guarantee.get("rows"), self.guarantee.get("window", ()))
 
     def path(self, name: str) -> str:
@@ -65,41 +66,41 @@ class Description:
         return os.path.join(self.folder, name)
 
     def changed(self) -> list[str]:
-        """Return the files that are no longer as the run left them, or gone."""
+        """Return the files that were changed or removed after the run."""
         return [
             name
             for name, digest in self.files.items()
             if not (os.path.isfile(self.path(name)) and digest_of(self.path(name)) == digest)
         ]
 
-    def number(self, name: str) -> int:
-        """Return a count of the model's. Raises InputError where it is none."""
-        return self._counted(name, self.model.get(name))
+    def count(self, name: str) -> int:
+        """Return a fact of the model that is a count. Raises InputError where it is none."""
+        return self._checked_count(name, self.model.get(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of the model's arrays. Raises InputError where it is none."""
+        """Return a fact of the model that is a shape. Raises InputError where it is none."""
         lengths = self.model.get(name)
         if type(lengths) is not list:
-            raise self._unlike(name)
-        return tuple(self._counted(name, one) for one in lengths)
+            raise self._malformed(name)
+        return tuple(self._checked_count(name, length) for length in lengths)
 
-    def _counted(self, name: str, count: object) -> int:
-        if type(count) is not int or not 0 < count < MOST:
-            raise self._unlike(name)
+    def _checked_count(self, name: str, count: object) -> int:
+        if type(count) is not int or not 0 < count < LARGEST_COUNT:
+            raise self._malformed(name)
         return count
 
-    def _unlike(self, name: str) -> InputError:
+    def _malformed(self, name: str) -> InputError:
         return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
     def require_unchanged(self, *names: str) -> None:
-        """Raises InputError where one of these files is no longer as the run left it."""
+        """Raise InputError where one of these files was changed or removed after the run."""
         changed = [name for name in self.changed() if name in names]
         if changed:
             raise InputError(f"{self.path(changed[0])}: changed or removed after training (SHA-256 differs)")
 
 
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON in which no name comes twice: readers differ in which of the two they take. Raises ValueError."""
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON. Raises ValueError for a name that comes twice: readers differ in which of the two they take."""
     table = dict(pairs)
     if len(table) < len(pairs):
         raise ValueError("a name comes twice")
@@ -124,53 +125,65 @@ def description_in(folder: str) -> Description:
     if not os.path.lexists(path):
         raise _undescribed(folder)
     try:
-        content = json.loads(_text(path), object_pairs_hook=distinct)
-        sound = content["schema"] == SCHEMA and all(type(content[name]) is kind for name, kind in TYPES.items())
-        sound = sound and type(content["ledger"]) in (dict, type(None)) and content["files"].keys() >= set(LEFT)
-        sound = sound and all(type(one) is str for one in content["files"].values()) and all(map(is_left, content["files"]))
-        sound = sound and _guarantees(content["guarantee"])
+        content = json.loads(_text(path), object_pairs_hook=unique_names)
+        sound = _well_formed(content)
         repeated = tuple((int(start), int(stop)) for start, stop in content["repeated"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         sound, repeated = False, ()
     if not sound:
         raise InputError(f"{path}: not as this version of dpcli train writes it")
     return Description(
-        folder,
-        content["dpcli"],
-        content["run"],
-        content["model"],
-        content["files"],
-        content["guarantee"],
-        repeated,
-        content["ledger"],
-        content["metrics"],
-        content["origin"],
+        folder=folder,
+        version=content["dpcli"],
+        run=content["run"],
+        model=content["model"],
+        files=content["files"],
+        guarantee=content["guarantee"],
+        repeated=repeated,
+        ledger=content["ledger"],
+        metrics=content["metrics"],
+        origin=content["origin"],
     )
 
 
 def _text(path: str) -> bytes:
-    data = read_bytes(path, "what dpcli train writes of a run")
+    data = read_bytes(path, "the description of a run")
     if len(data) > MAX_BYTES:
         raise ValueError(path)
     return data
 
 
-def _guarantees(stated: Mapping[str, Any]) -> bool:
-    """Return whether it is a guarantee: with a finite epsilon where the run was private, and none where it was not."""
-    epsilon, delta = stated["epsilon"], stated["delta"]
-    bounded = type(epsilon) is float and 0.0 <= epsilon < math.inf if stated["private"] is True else epsilon is None
-    words = all(type(stated[name]) is str for name in ("unit", "adjacency", "accountant"))
-    kept_rows(stated.get("rows"), stated.get("window", ()))
-    return bounded and type(stated["private"]) is bool and words and type(delta) is float and 0.0 <= delta < 1.0
+def _well_formed(content: Mapping[str, Any]) -> bool:
+    if content["schema"] != SCHEMA or any(type(content[name]) is not kind for name, kind in TYPES.items()):
+        return False
+    files = content["files"]
+    if (
+        not files.keys() >= set(RUN_FILES)
+        or not all(map(is_run_file, files))
+        or any(type(one) is not str for one in files.values())
+    ):
+        return False
+    return type(content["ledger"]) in (dict, type(None)) and _is_guarantee(content["guarantee"])
 
 
-def is_left(name: str) -> bool:
-    """Return whether a run leaves and describes a file of this name: others may lead out of the folder, or be code to who loads them."""
-    return name in LEFT or OF_ADAPTER.fullmatch(name) is not None
+def _is_guarantee(stated: Mapping[str, Any]) -> bool:
+    """Return whether the values are a guarantee: a finite epsilon where the run was private, and none where it was not."""
+    private, epsilon, delta = stated["private"], stated["epsilon"], stated["delta"]
+    if type(private) is not bool or any(type(stated[name]) is not str for name in ("unit", "adjacency", "accountant")):
+        return False
+    if private and not (type(epsilon) is float and 0.0 <= epsilon < math.inf):
+        return False
+    kept_rows(stated.get("rows"), stated.get("window", ()))  # raises where they are none
+    return (private or epsilon is None) and type(delta) is float and 0.0 <= delta < 1.0
+
+
+def is_run_file(name: str) -> bool:
+    """Return whether a run writes and describes a file of this name: another may lead out of the folder, or be code to a reader."""
+    return name in RUN_FILES or ADAPTER_FILE.fullmatch(name) is not None
 
 
 def _undescribed(folder: str) -> InputError:
-    """Return the error for a run of an earlier version, one that has not ended, or no run."""
+    """Return the error for a folder without a description: an earlier version's, a run that has not ended, or no run."""
     if os.path.isfile(os.path.join(folder, MODEL)):
         return InputError(
             f"{folder}: no {DESCRIPTION}, which describes the run: an earlier dpcli trained it. Its model is in {MODEL}, "
@@ -182,12 +195,12 @@ def _undescribed(folder: str) -> InputError:
 
 
 def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) -> dict[str, Any]:
-    """Return the guarantee of a run that has ended. epsilon: an upper bound, unrounded; None where the run was not private.
+    """Return the guarantee of a run that has ended. Its epsilon is an upper bound, unrounded; None where the run was not private.
 
-    repeated: portions that may have been done twice, and are counted twice.
+    repeated: portions of steps that may have been taken twice, and are counted twice.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
-    assert account.winner is not None  # or there were no plan
+    assert account.winner is not None  # no plan is made of a file without an accountant
     return {
         "private": private,
         "epsilon": account.upper if private else None,
@@ -205,15 +218,12 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
     }
 
 
-LARGEST = 100_000_000  # bytes of a header, as safetensors itself reads
-
-
 def stamp(path: str) -> Mapping[str, str]:
-    """Return the metadata of a safetensors file: eight bytes of length, then JSON. Raises InputError where there are none."""
+    """Return the metadata of a safetensors file, whose header is eight bytes of length and then JSON. Raises InputError."""
     try:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            metadata = json.loads(file.read(min(length, LARGEST)), object_pairs_hook=distinct)["__metadata__"]
+            metadata = json.loads(file.read(min(length, LARGEST_HEADER)), object_pairs_hook=unique_names)["__metadata__"]
         sound = isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())
     except (OSError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         sound = False
@@ -223,7 +233,7 @@ def stamp(path: str) -> Mapping[str, str]:
 
 
 def require_stamp(description: Description) -> None:
-    """Raise InputError where the model's file and the description do not tell the same of its privacy."""
+    """Raise InputError where the model's file and the description contradict each other about its privacy."""
     path, stated = description.path(MODEL), description.guarantee
     stated_in_file = stamp(path)
     private = stated_in_file.get("private") == "yes"

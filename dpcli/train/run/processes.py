@@ -1,6 +1,6 @@
-"""The processes of a run: which one this is, asked before torch is imported; how it is stopped between two steps; its threads.
+"""The current process of a run: its rank, which is read without torch, how signals stop it between two steps, and its threads.
 
-After Ctrl-C or SIGTERM the step is finished and a state is saved, so that nothing is repeated when the run goes on.
+After Ctrl-C or SIGTERM the step is finished and a state is saved, so that no step is repeated when the run is resumed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from types import FrameType
 
 
 def first_process() -> bool:
-    """Return whether this process may write and speak; of several that torchrun started, one does."""
+    """Return whether this process is the one that writes and prints; of several that torchrun started, the first."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def several_processes() -> bool:
-    """Return whether torchrun started several."""
+    """Return whether torchrun started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
@@ -29,12 +29,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(Exception):
-    """The run was asked to stop, and did between two steps."""
+    """A run was stopped between two steps, as asked."""
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """The request to stop, made by a signal."""
+    """A request to stop, which a signal makes."""
 
     made: bool = False
 
@@ -42,7 +42,7 @@ class StopRequest:
         return self.made
 
     def make(self, number: int, frame: FrameType | None) -> None:
-        """Ask at the first signal; interrupt at the second."""
+        """Handle a signal: the first one asks to stop, the second one interrupts."""
         if self.made:
             raise KeyboardInterrupt
         self.made = True
@@ -50,7 +50,7 @@ class StopRequest:
 
 @contextmanager
 def stoppable() -> Iterator[StopRequest]:
-    """Let signals ask instead of interrupting; in the main thread alone, which is where signals arrive."""
+    """Let signals ask to stop instead of interrupting; in the main thread, which alone can handle signals."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
@@ -63,26 +63,26 @@ def stoppable() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-LONG = 0.5  # seconds: work of this length is worth all threads
+WORTH_ALL_THREADS = 0.5  # seconds of one step
 
 
 def quickest(work: Callable[[], object], times: int = 3) -> float:
-    """Return seconds, the least of several times: the first one also loads and compiles."""
+    """Return the least seconds of several runs: the first one also loads and compiles."""
     return min(_timed(work) for _ in range(times))
 
 
 def choose_threads(work: Callable[[], object]) -> None:
-    """Use one thread or torch's own number, whichever is quicker; OMP_NUM_THREADS decides where it is set."""
+    """Use one thread or torch's own number of threads, whichever is quicker, unless OMP_NUM_THREADS is set."""
     import torch
 
-    every = torch.get_num_threads()
-    if "OMP_NUM_THREADS" in os.environ or every == 1:
+    all_threads = torch.get_num_threads()
+    if "OMP_NUM_THREADS" in os.environ or all_threads == 1:
         return
     work()  # loads and compiles
     torch.set_num_threads(1)
-    alone = quickest(work)
-    torch.set_num_threads(every)
-    if alone < LONG and alone <= quickest(work):
+    seconds = quickest(work)
+    torch.set_num_threads(all_threads)
+    if seconds < WORTH_ALL_THREADS and seconds <= quickest(work):
         torch.set_num_threads(1)
 
 

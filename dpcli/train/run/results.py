@@ -1,4 +1,4 @@
-"""The files that a run leaves: metrics on its way; a model, a statement and a description at its end."""
+"""The files that a run writes: metrics on its way; a model, a statement and a description at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli import __version__
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.family import spelled
 from dpcli.sessions.folder import replaced
-from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_left
+from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_run_file
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
 from dpcli.train.run.processes import stoppable
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
     from dpcli.train.tasks.learning import Learning, Metrics
 
 
-def describe(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> None:
-    """Write the description, after every file that it names: the model can then be used without the training file and its folder."""
-    content = json.dumps(_content(outcome, problem, ledger), indent=1, sort_keys=True)
+def write_description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> None:
+    """Write the description, after every file that it names: with it the model can be used without the training file and its folder."""
+    content = json.dumps(_description(outcome, problem, ledger), indent=1, sort_keys=True)
     replaced(os.path.join(outcome.folder, DESCRIPTION), f"{content}\n".encode())
 
 
-def _content(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict[str, Any]:
+def _description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict[str, Any]:
     from dpcli.train.trained.weights import frozen_digest
 
     plan, folder = outcome.plan, outcome.folder
     adapter = os.path.join(folder, ADAPTER)
-    inside = [f"{ADAPTER}/{name}" for name in sorted(os.listdir(adapter))] if os.path.isdir(adapter) else []
+    adapter_files = [f"{ADAPTER}/{name}" for name in sorted(os.listdir(adapter))] if os.path.isdir(adapter) else []
+    files = (MODEL, STATEMENT, PIPELINE, *filter(is_run_file, adapter_files))
     return {
         "schema": SCHEMA,
         "dpcli": __version__,
@@ -50,51 +51,56 @@ def _content(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict
             **problem.facts,
             "frozen_sha256": frozen_digest(problem.model),
         },
-        "files": {name: digest_of(os.path.join(folder, name)) for name in (MODEL, STATEMENT, PIPELINE, *filter(is_left, inside))},
+        "files": {name: digest_of(os.path.join(folder, name)) for name in files},
         "guarantee": guarantee(plan, outcome.repeated, outcome.private),
         "repeated": [list(portion) for portion in outcome.repeated],
-        "ledger": None if ledger is None else _anchor(ledger, outcome.run),
+        "ledger": None if ledger is None else _ledger_position(ledger, outcome.run),
         "metrics": dict(outcome.metrics),
         "origin": os.path.relpath(os.path.dirname(os.path.abspath(plan.path)), folder),
     }
 
 
-def _anchor(ledger: Ledger, run: str) -> dict[str, Any]:
-    """Return where the ledger was when the run was charged."""
+def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
+    """Return the head of the ledger when the run was charged, and the blocks that it was charged on."""
     state = ledger.state()
     charged, family = state.run(run), state.open_terms().family
     window = {} if family is None else {"window": list(spelled(family, charged.window))}
-    anchor = {"dataset": ledger.dataset, "run": run, "status": charged.status, "seq": state.head.seq, "head": state.head.hash}
-    return {**anchor, **window}
+    head = state.head
+    return {"dataset": ledger.dataset, "run": run, "status": charged.status, "seq": head.seq, "head": head.hash, **window}
 
 
-def ended(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...] = ()) -> Outcome:
-    """Write what the first process leaves, and commit. unchecked: as in `Outcome`."""
+def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...]) -> Outcome:
+    """Write the files of a run that has ended, and commit it in the ledger, in the first process. unchecked: as in `Outcome`."""
     outcome = _outcome(prepared, folder, before, unchecked)
     if not prepared.trainer.ranks.first:
         return outcome
     if prepared.canaries is not None:
         prepared.canaries.leave_scores(folder, prepared.problem)
     try:
-        _leave(outcome, prepared)
-        describe(outcome, prepared.problem, ledger)
+        _write_model(outcome, prepared)
+        write_description(outcome, prepared.problem, ledger)
     except OSError as error:
         raise InputError(
             f"{folder}: the model cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the last "
             "state, and after the last step writes the model alone"
         ) from None
-    with stoppable():  # Ctrl-C between the commit and the end would leave a run that has ended without saying so
+    with stoppable():  # Ctrl-C between the commit and the end would leave the state of a run that has ended
         if ledger is not None:
             outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
-            describe(outcome, prepared.problem, ledger)  # whose head has moved
-        for name in (STATE, KEPT):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name))
+            write_description(outcome, prepared.problem, ledger)  # the ledger's head has moved
+        remove_state(folder)
     return outcome
 
 
+def remove_state(folder: str) -> None:
+    """Remove what a run keeps for --resume."""
+    for name in (STATE, KEPT):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))
+
+
 def _charged(state: LedgerState, key: str) -> str:
-    """Return the charges of a run, those of what was repeated among them."""
+    """Return the charges of a run, those of repeated steps included, in words."""
     from dpcli.ledger import amounts
     from dpcli.ledger.denial import costs
 
@@ -109,24 +115,24 @@ def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tup
     plan, streams = prepared.plan, prepared.streams
     metrics, unmeasured = measured(prepared)
     return Outcome(
-        plan,
-        folder,
-        before.run,
-        tuple((step, plan.milestone(step)) for step in before.resumed),
-        streams.private and before.private,
-        metrics,
-        prepared.trainer.gradients.describe(),
-        prepared.noise_source(),
-        os.path.exists(os.path.join(folder, MODEL)),
-        prepared.trainer.step,
-        unchecked,
+        plan=plan,
+        folder=folder,
+        run=before.run,
+        repeated=tuple(plan.repeated_portions(before.resumed)),
+        private=streams.private and before.private,
+        metrics=metrics,
+        method=prepared.trainer.gradients.describe(),
+        noise=prepared.noise_source(),
+        earlier=os.path.exists(os.path.join(folder, MODEL)),
+        taken=prepared.trainer.step,
+        unchecked=unchecked,
         constants=tuple(prepared.constants),
         unmeasured=unmeasured,
     )
 
 
 def measured(prepared: Prepared) -> tuple[Metrics, str]:
-    """Return the metrics on public data, and why there are none: what a metric raises takes no model away that was paid for."""
+    """Return the metrics on public data, or why there are none: an error of the metric must not cost a model that was paid for."""
     try:
         return prepared.measure(), ""
     except InputError as error:
@@ -134,18 +140,18 @@ def measured(prepared: Prepared) -> tuple[Metrics, str]:
 
 
 def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
+    """Append a line to the metrics, in the first process. JSON has no number that is not finite: null in its place."""
     if ranks.first:
         with open(os.path.join(folder, METRICS), "a", encoding="utf-8") as file:
             file.write(json.dumps({name: _finite(value) for name, value in record.items()}) + "\n")
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no number that is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _leave(outcome: Outcome, prepared: Prepared) -> None:
-    """Write the model and the statement, each in one piece; never one of this run next to one of a run before it."""
+def _write_model(outcome: Outcome, prepared: Prepared) -> None:
+    """Write the model and the statement, each in one piece, after every file of an earlier run is removed."""
     from safetensors.torch import save
 
     from dpcli.train.documents.run_statement import statement

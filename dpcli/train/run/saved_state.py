@@ -1,4 +1,4 @@
-"""A state that a run can go on from: there as a whole or not at all, and never with the state of a noise generator in it."""
+"""The state that a run can be resumed from: written in one piece, and never with the state of a noise generator in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -18,10 +18,11 @@ from dpcli.sessions.folder import replaced
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """step: how many were done. parts: of the plan, by name. run: the ledger's key. resumed: the steps at which it was resumed so far.
+    """The state of a run after some of its steps.
 
-    bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run. clean: nothing was done after it was saved,
-    as after Ctrl-C. private: whether no noise so far came from a seed. average: of the weights, where asked for.
+    step: how many were taken. parts: digests of the plan's parts, by name. run: the ledger's key. resumed: the steps at which the run was
+    resumed so far. bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run. clean: no step was begun
+    after this state was saved, as after Ctrl-C. private: no noise so far came from a seed. average: of the weights, where the file asks.
     """
 
     step: int
@@ -37,37 +38,34 @@ class Checkpoint:
     average: dict[str, torch.Tensor]
 
 
-FIELDS = ("step", "parts", "run", "resumed", "bound", "charged", "clean", "private", "model", "optimizer", "average")
-
-
 def save(path: str, checkpoint: Checkpoint) -> None:
-    """Write, sync, and only then put it in the place of the one before. Raises InputError where the disk takes nothing."""
+    """Write a checkpoint, sync it, and only then replace the one before. Raises InputError where it cannot be written."""
     buffer = io.BytesIO()
-    torch.save({name: getattr(checkpoint, name) for name in FIELDS}, buffer)
+    torch.save({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)}, buffer)
     try:
         replaced(path, buffer.getvalue())
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(f"{path}.new")  # a part of it, on a full disk
+            os.unlink(f"{path}.new")  # the part of it that a full disk took
         raise InputError(
             f"{path}: cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the state before, if any"
         ) from None
 
 
-def loaded(path: str) -> Checkpoint:
+def load_checkpoint(path: str) -> Checkpoint:
     """Return the checkpoint at `path`. Raises InputError where there is none."""
     if not os.path.isfile(path):
         raise InputError(f"--resume: no state of a run at {path}: the run has ended, or never began")
     try:
         state = torch.load(path, weights_only=True)
-        return Checkpoint(**{name: state[name] for name in FIELDS})
-    except Exception as error:  # whatever a damaged file does
+        return Checkpoint(**{field.name: state[field.name] for field in fields(Checkpoint)})
+    except Exception as error:  # a damaged file may raise anything
         raise InputError(f"--resume: {path}: not a checkpoint of dpcli train ({type(error).__name__})") from None
 
 
 def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
     """Return the checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
-    checkpoint = loaded(path)
+    checkpoint = load_checkpoint(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]
     if changed:
         raise InputError(

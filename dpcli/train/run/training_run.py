@@ -1,4 +1,4 @@
-"""A training run as a whole: charge the ledger, train, leave a model, its metrics and a statement; and what it will take."""
+"""A training run from beginning to end: charge the ledger, train, write the model and a statement; and estimates of time and memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpcli.train.run.ranks import Ranks
 
 
-Report = Callable[[int, Mapping[str, float] | None], None]  # steps done, and metrics where they were just measured
+Report = Callable[[int, Mapping[str, float] | None], None]  # is given the steps taken, and metrics where they were just measured
 
 
 def train(
@@ -30,15 +30,15 @@ def train(
     insecure_seed: int | None = None,
     report: Report = lambda step, metrics: None,
 ) -> Outcome:
-    """Do what the plan says, on this process or with the others that torchrun started.
+    """Train as the plan says, in this process or together with the others that torchrun started.
 
     Args:
-        ledger: the run is reserved in full at the start, and charged before the first sum, which may fail by what it finds; a resumed run
-            is charged again for the steps that it may repeat.
-        insecure_seed: reproducible noise, which is no noise to whoever knows the seed: the statement says NOT PRIVATE, a ledger refuses.
+        ledger: the run is reserved in full at the start, and charged before the first sum over private records; a resumed run is charged
+            again for the steps that it may repeat.
+        insecure_seed: for reproducible noise, which protects nobody: the statement says NOT PRIVATE, and a ledger is refused.
 
     Raises:
-        InputError: what the file asks for cannot be done. Denied: the ledger says no. LedgerError: it cannot be read.
+        InputError: the file asks for what cannot be done. Denied: the ledger refuses the run. LedgerError: the ledger cannot be read.
     """
     require("torch", "safetensors")
     from dpcli.train.run.ranks import ranks_of
@@ -48,7 +48,7 @@ def train(
     ranks, folder = ranks_of(plan.train.device), plan.folder
     with exclusive(folder) if ranks.first else nullcontext():
         outcome = _run(plan, ledger, resume, insecure_seed, report, ranks, folder)
-    ranks.part_ways()
+    ranks.finish()
     return outcome
 
 
@@ -59,16 +59,16 @@ def _run(
     from dpcli.train.run.processes import Stopped, stoppable
     from dpcli.train.step.prepare import prepare
 
-    (rows,) = ranks.same((plan.rows,) if ranks.first else None)  # the first alone has asked the ledger
+    (rows,) = ranks.broadcast((plan.rows,) if ranks.first else None)  # only the first process has asked the ledger
     plan = plan.on_rows(rows)
     run = charged_run(plan, ledger, resume, insecure_seed, ranks, folder, prepare)
     with stoppable() as stop:
         try:
             for stage in plan.stages:
-                run.prepared.stage(stage, lambda step: report(step, run.after(step)), stop)
+                run.prepared.take_steps(stage, lambda step: report(step, run.after(step)), stop)
         except Stopped:
             run.pause()
-            ranks.part_ways()
+            ranks.finish()
             raise KeyboardInterrupt from None
         except BaseException as problem:
             run.give_back(problem)
@@ -78,9 +78,10 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """seconds: of the whole run, without evaluation. bytes: peak memory of the process, or of the GPU. method: of the clipped sums.
+    """An estimate of what a run takes.
 
-    constants: what the user's own program reads beside its parameters, its buffers and the records, by name.
+    seconds: of the whole run, without evaluation. bytes: peak memory of the process, or of the GPU. method: of the clipped sums.
+    constants: what the user's own program reads besides its parameters, its buffers and the records, by name.
     """
 
     seconds: float
@@ -91,7 +92,7 @@ class Estimate:
 
 
 def estimate(plan: TrainingPlan) -> Estimate | str:
-    """Measure a few steps on made-up records, of which nothing is kept; return what is not installed or downloaded where they cannot run.
+    """Measure steps on made-up records, without keeping anything; where they cannot run, return what is not installed or downloaded.
 
     Raises InputError where the run itself would be refused.
     """
@@ -112,25 +113,28 @@ def _measured(plan: TrainingPlan) -> Estimate:
 
     from dpcli.random.streams import system_entropy
     from dpcli.train.run.processes import quickest
-    from dpcli.train.run.ranks import Alone
+    from dpcli.train.run.ranks import Ranks
     from dpcli.train.step.prepare import prepare
 
-    prepared = prepare(replace(plan, canaries=0), system_entropy(), Alone(), None, "")
+    prepared = prepare(replace(plan, canaries=0), system_entropy(), Ranks(), None, "")
     trainer, physical = prepared.trainer, plan.train.physical_batch_size
-    records = prepared.few()
+    records = prepared.made_up_batch()
     prepared.rehearse()
-    part = quickest(lambda: trainer.gradients(records))
+    gradient_seconds = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])
-    drawn = quickest(lambda: noise.next(trainer.shapes))
-    seconds = sum(stage.steps * (part * max(1.0, stage.expected_batch / physical) + drawn) for stage in plan.stages)
-    memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak()
-    prepared.measure()  # refused here as by the run
+    noise_seconds = quickest(lambda: noise.next(trainer.shapes))
+    seconds = 0.0
+    for stage in plan.stages:
+        micro_batches = max(1.0, stage.expected_batch / physical)
+        seconds += stage.steps * (gradient_seconds * micro_batches + noise_seconds)
+    memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak_memory()
+    prepared.measure()  # so that what the run would refuse is refused here
     parameters = sum(shape.numel() for shape in trainer.shapes.values())
     return Estimate(seconds, memory, trainer.gradients.describe(), parameters, tuple(prepared.constants))
 
 
-def _peak() -> int:
-    """Return the peak memory of this process, in bytes; the system counts in kilobytes, but for macOS."""
+def _peak_memory() -> int:
+    """Return the peak memory of this process, in bytes. Linux counts in kilobytes, macOS in bytes."""
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

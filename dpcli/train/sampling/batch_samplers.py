@@ -1,4 +1,4 @@
-"""Samples of records: exactly the scheme that the accountant was given, drawn from a stream that nobody can predict.
+"""Samplers of batches, one for each scheme: exactly what the accountant was told, drawn from a stream that nobody can predict.
 
 Rates come from what the file declares, never from the number of records: a rate of batch_size / len(data) would itself depend on
 the record whose absence is to be hidden. Nothing here is saved; a resumed run draws afresh, and a pass that was cut short counts as one.
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-PLACES = 2**31  # of an order, which is held in memory
+LARGEST_ORDER = 2**31  # records of an order, which is held in memory
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """records: how many there are. declared: privacy.dataset_size, a public number, where the file has one."""
+    """The private number of records that there are, and the public number that privacy.dataset_size declares, if any."""
 
     records: int
     declared: int | None
 
 
 def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: int | None = None) -> Iterator[Indices]:
-    """Increasing record indices, step after step without end; some are empty, and an empty one is a step all the same.
+    """Yield the batch of each step, as increasing record indices, without end; an empty batch is a step all the same.
 
     Args:
         scheme: the `sampling` table of the entry.
@@ -51,38 +51,41 @@ def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: i
 
 
 def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
-    """Steps of one pass under shuffle and cyclic, in which each record takes part once: 1 / rate, rounded up.
+    """Return the steps of one pass under shuffle and cyclic, in which each record takes part once: 1 / rate, rounded up.
 
-    Never fewer than the floor(1 / rate) that the accountant takes a pass to have. One where no rate is stated.
+    The accountant assumes floor(1 / rate), never more than that. One where no rate is stated.
     """
     rate = scheme.exact_rate(dataset_size)
     return 1 if rate is None else ceil(1 / rate)
 
 
-def participations(spec: CorrelatedSpec, dataset_size: int | None, stream: Stream, records: int | None = None) -> Iterator[Indices]:
-    """Batches for noise that is correlated from step to step: each record in as few steps, and as far apart, as the entry says.
+def correlated_sampler(
+    spec: CorrelatedSpec, dataset_size: int | None, stream: Stream, records: int | None = None
+) -> Iterator[Indices]:
+    """Yield the batches for correlated noise: each record takes part in as few steps, and as far apart, as the entry says.
 
-    A run goes through batches of nearly equal numbers of places, in an order drawn for that run, again and again. There are at least
-    `min_separation` of them, and so many that none comes round more than `max_participations` times; with as many participations as
-    steps that is one batch of all records.
+    A run cycles through `batch_count(spec)` batches of nearly equal size, in an order that is drawn for the run.
 
     Raises:
         InputError: no privacy.dataset_size, or more records than that: absent records leave their place empty.
     """
-    batches, population = slots(spec), _population(dataset_size, records)
-    places = _places(population, "correlated noise")
-    orders = (order(stream, places)[: population.records] for _ in repeat(None))
-    runs = (cycle(_batches(places_of * batches // places, 1, batches)) for places_of in orders)
+    population = _population(dataset_size, records)
+    size = _declared_size(population, "correlated noise")
+    runs = (cycle(_shuffled(population, size, batch_count(spec), stream)) for _ in repeat(None))
     return chain.from_iterable(islice(run, spec.iterations) for run in runs)
 
 
-def slots(spec: CorrelatedSpec) -> int:
-    """Return how many batches a run of correlated noise goes through again and again."""
+def batch_count(spec: CorrelatedSpec) -> int:
+    """Return how many batches a run of correlated noise cycles through.
+
+    At least `min_separation`, and so many that none comes round more than `max_participations` times; with as many participations as
+    steps, one batch of all records.
+    """
     return min(max(spec.min_separation, ceil(Fraction(spec.iterations, spec.max_participations))), spec.iterations)
 
 
 def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterator[Indices]:
-    """The size is binomial and, given the size, all subsets are equally likely; a sample cut at random is a smaller such subset."""
+    """Draw a binomial size, and then a uniform subset of that size; a sample that is cut at random is a smaller such subset."""
     rate = _rate(scheme, population)
     if scheme.max_batch_size is not None and population.records > (population.declared or 0):
         raise InputError(
@@ -95,7 +98,7 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
 
 
 def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
-    """A subset of the stated size, or of the stated share rounded down, so that no record is drawn more often than accounted for."""
+    """Draw a subset of the stated size, or of the stated share rounded down: no record is drawn more often than accounted for."""
     rate = _rate(scheme, population)
     size = int(rate * population.records) if scheme.batch_size is None else scheme.batch_size
     if not 0 < size <= rate * population.records:
@@ -107,23 +110,22 @@ def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> It
 
 
 def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) -> Iterator[Indices]:
-    """In each pass every record draws its steps for itself, whatever other records do."""
+    """Draw the steps of each record by itself, in each pass anew."""
     steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
     passes = (different(stream, steps, scheme.participations, population.records) for _ in repeat(None))
     return chain.from_iterable(_batches(bins.reshape(-1), scheme.participations, steps) for bins in passes)
 
 
 def _shuffle(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
-    """A fresh order in each pass."""
-    places, slots = _places(population, "scheme = shuffle"), pass_length(scheme, population.declared)
-    orders = (order(stream, places)[: population.records] for _ in repeat(None))
-    return chain.from_iterable(_batches(places_of * slots // places, 1, slots) for places_of in orders)
+    """Draw a fresh order in each pass."""
+    size, length = _declared_size(population, "scheme = shuffle"), pass_length(scheme, population.declared)
+    return chain.from_iterable(_shuffled(population, size, length, stream) for _ in repeat(None))
 
 
 def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
     """Draw one order for all passes: in the order of a file, an absent record would move all records after it up by a place."""
-    places, slots = _places(population, "scheme = cyclic"), pass_length(scheme, population.declared)
-    return cycle(_batches(order(stream, places)[: population.records] * slots // places, 1, slots))
+    size, length = _declared_size(population, "scheme = cyclic"), pass_length(scheme, population.declared)
+    return cycle(_shuffled(population, size, length, stream))
 
 
 def _none(scheme: Unsampled, population: Population, stream: Stream) -> Iterator[Indices]:
@@ -137,31 +139,37 @@ def _population(dataset_size: int | None, records: int | None) -> Population:
     return Population(count, dataset_size)
 
 
-def _places(population: Population, scheme: str) -> int:
-    """Places of the order, as many as records are declared.
+def _shuffled(population: Population, size: int, count: int, stream: Stream) -> Iterator[Indices]:
+    """Cut a random order of `size` places into `count` batches.
 
     A record that is absent leaves its place empty, which is what counting a pass as one unsampled run rests on: no other record's
     batch depends on how many records there are.
     """
+    place_of_record = order(stream, size)[: population.records]
+    return _batches(place_of_record * count // size, 1, count)
+
+
+def _declared_size(population: Population, scheme: str) -> int:
+    """Return privacy.dataset_size. Raises InputError where there is none, or more records than that."""
     if population.declared is None or population.records > population.declared:
         raise InputError(
             f"expected privacy.dataset_size, and at most as many records, with {scheme}: each record has a place in the order, which "
             "stays empty where it is absent"
         )
-    if population.declared > PLACES:
-        raise InputError(f"expected privacy.dataset_size of at most {PLACES:,} with {scheme}, found {population.declared:,}")
+    if population.declared > LARGEST_ORDER:
+        raise InputError(f"expected privacy.dataset_size of at most {LARGEST_ORDER:,} with {scheme}, found {population.declared:,}")
     return population.declared
 
 
 def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
-    """The records of each step; bins: the steps of record 0, of record 1, ..., `repeats` for each."""
+    """Yield the records of each step. bins: the steps of record 0, of record 1, ..., `repeats` for each."""
     by_step = np.argsort(bins, kind="stable")
     ends = np.cumsum(np.bincount(bins, minlength=steps))
     return iter(np.split(by_step // repeats, ends[:-1]))
 
 
 def _rate(scheme: Batched, population: Population) -> Fraction:
-    """The rate that is accounted for."""
+    """Return the rate that is accounted for."""
     rate = scheme.exact_rate(population.declared)
     if rate is None:
         raise InputError("expected a sampling rate, or batch_size with privacy.dataset_size, found neither")

@@ -1,10 +1,8 @@
-"""Optimizers that [train] may state: how a noisy gradient is used, which costs nothing.
-
-AdamBC takes the noise's variance, which the file states, off the second moment: post-processing.
-"""
+"""The optimizers that [train] may state, AdamBC among them, and their learning rates. What is done with a noisy gradient costs nothing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,17 +13,17 @@ from dpcli.base.errors import InputError
 from dpcli.train.noise.step import Noise
 from dpcli.train.plan.settings import Train
 
-FLOOR = 0.1
 VARIANCE = "noise_variance"
 
 
 class AdamBC(torch.optim.Optimizer):
-    """theta <- theta - lr m^ / sqrt(max(v^ - p^, floor p^)), after theta <- (1 - lr weight_decay) theta.
+    """AdamW whose second moment is corrected for the noise: its variance, which the file states, is taken off.
 
-    m^, v^ and p^ are the bias-corrected moving averages of g, of g^2 and of the noise's variance: Phi where that is Phi.
+    theta <- theta - lr m^ / sqrt(max(v^ - p^, floor p^)), after theta <- (1 - lr weight_decay) theta, with the bias-corrected moving
+    averages m^ of g, v^ of g^2 and p^ of the noise's variance.
 
     Args:
-        floor: the least second moment, in variances of the noise; the paper's gamma' is floor Phi.
+        floor: the least second moment, in variances of the noise; the paper's gamma' is floor times that variance.
 
     Each group has the key `noise_variance`, of one number of the gradient, which is set before each step.
 
@@ -36,28 +34,28 @@ class AdamBC(torch.optim.Optimizer):
         self,
         params: Iterable[nn.Parameter],
         lr: float,
-        floor: float = FLOOR,
+        floor: float = 0.1,
         betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.0,
     ) -> None:
-        known = {"lr": lr, "floor": floor, "betas": betas, "weight_decay": weight_decay}
-        super().__init__(params, {**known, VARIANCE: None, "noise_moment": 0.0, "steps": 0})
+        options = {"lr": lr, "floor": floor, "betas": betas, "weight_decay": weight_decay}
+        super().__init__(params, {**options, VARIANCE: None, "noise_moment": 0.0, "steps": 0})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            first, second = group["betas"]
+            beta1, beta2 = group["betas"]
             group["steps"] += 1
-            group["noise_moment"] = second * group["noise_moment"] + (1.0 - second) * group[VARIANCE]
-            mean, square = 1.0 - first ** group["steps"], 1.0 - second ** group["steps"]
+            group["noise_moment"] = beta2 * group["noise_moment"] + (1.0 - beta2) * group[VARIANCE]
+            correction1, correction2 = 1.0 - beta1 ** group["steps"], 1.0 - beta2 ** group["steps"]
+            noise = group["noise_moment"] / correction2
             for parameter in (p for p in group["params"] if p.grad is not None):
                 m, v = self._moments(parameter)
-                m.lerp_(parameter.grad, 1.0 - first)
-                v.lerp_(parameter.grad.square(), 1.0 - second)
-                noise = group["noise_moment"] / square
-                own = (v / square - noise).clamp_(min=group["floor"] * noise)
+                m.lerp_(parameter.grad, 1.0 - beta1)
+                v.lerp_(parameter.grad.square(), 1.0 - beta2)
+                denoised = (v / correction2 - noise).clamp_(min=group["floor"] * noise)
                 parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
-                parameter.addcdiv_(m, own.sqrt_(), value=-group["lr"] / mean)
+                parameter.addcdiv_(m, denoised.sqrt_(), value=-group["lr"] / correction1)
 
     def _moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
         state: dict[str, Any] = self.state[parameter]
@@ -66,10 +64,13 @@ class AdamBC(torch.optim.Optimizer):
         return state["mean"], state["square"]
 
 
-def tell(optimizer: torch.optim.Optimizer, noise: Noise, scale: float) -> None:
-    """The variance of the noise in the gradient of this step, where the optimizer takes it off. scale: of the gradient over the noise.
+def set_noise_variance(optimizer: torch.optim.Optimizer, noise: Noise, scale: float) -> None:
+    """Tell an AdamBC the variance of the noise in the gradient of this step; other optimizers need none.
 
-    Raises InputError where steps do not all have noise of one size, each of its own.
+    Args:
+        scale: what the noise was multiplied by on its way into the gradient.
+
+    Raises InputError where the noise differs, or is correlated, from step to step.
     """
     for group in optimizer.param_groups:
         if VARIANCE in group:
@@ -80,34 +81,32 @@ def tell(optimizer: torch.optim.Optimizer, noise: Noise, scale: float) -> None:
             group[VARIANCE] = (noise.std * scale) ** 2
 
 
-Parameters = Iterable[nn.Parameter]
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "adam-bc": AdamBC,
+}
 
 
 def optimizer_of(train: Train, model: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer of the parameters that are trained."""
-    return OPTIMIZERS[train.optimizer](train, [p for p in model.parameters() if p.requires_grad])
+    """Return the optimizer that [train] states, of the parameters that are trained."""
+    options: dict[str, Any] = {"lr": train.learning_rate, "weight_decay": train.weight_decay}
+    if train.optimizer == "sgd":
+        options["momentum"] = train.momentum
+    if train.moment_floor is not None:
+        options["floor"] = train.moment_floor
+    return OPTIMIZERS[train.optimizer]([p for p in model.parameters() if p.requires_grad], **options)
 
 
-def _sgd(train: Train, parameters: Parameters) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=train.learning_rate, momentum=train.momentum, weight_decay=train.weight_decay)
+def rate_schedule(train: Train, steps: int) -> Callable[[int], float]:
+    """Return the learning rate of step 0, 1, ... over the declared one."""
 
+    def rate(step: int) -> float:
+        if train.schedule == "linear":
+            return 1.0 - step / steps
+        if train.schedule == "cosine":
+            return 0.5 + 0.5 * math.cos(math.pi * step / steps)
+        return 1.0
 
-def _adam(train: Train, parameters: Parameters) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=train.learning_rate, weight_decay=train.weight_decay)
-
-
-def _adamw(train: Train, parameters: Parameters) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=train.learning_rate, weight_decay=train.weight_decay)
-
-
-def _adam_bc(train: Train, parameters: Parameters) -> torch.optim.Optimizer:
-    floor = FLOOR if train.moment_floor is None else train.moment_floor
-    return AdamBC(parameters, lr=train.learning_rate, floor=floor, weight_decay=train.weight_decay)
-
-
-OPTIMIZERS: dict[str, Callable[[Train, Parameters], torch.optim.Optimizer]] = {
-    "sgd": _sgd,
-    "adam": _adam,
-    "adamw": _adamw,
-    "adam-bc": _adam_bc,
-}
+    return rate

@@ -1,4 +1,4 @@
-"""Arrays: the bundled digits, .npz, .csv and .parquet files, and the user's own function."""
+"""The records of a classification task, as arrays: from the bundled digits, .npz, .csv and .parquet files, or the user's own function."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from dpcli.train.tasks.user_code import private_result, relative_to_file
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Array = NDArray[Any]
 
-LOCAL = struct.Struct("<26xHH")  # of a member's own header in a zip file: the lengths of its name and of what follows that
+MEMBER_HEADER = struct.Struct("<26xHH")  # of a file in a zip file: the lengths of its name and of its extra field
+CHECKED_TOGETHER = 1024  # records: whether each number is finite takes memory too
 
 
 def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
-    """The arrays of these names, which never hold objects; None where one is not there.
+    """Return the arrays of these names in a .npz file, without objects; None where one is missing.
 
-    What is written into them stays in memory. Raises whatever numpy, zipfile and zlib raise for a file that is none.
+    They are mapped from the disk where they are not compressed. Raises whatever numpy, zipfile and zlib raise for a file of another kind.
     """
     with zipfile.ZipFile(place) as archive:
         members = {info.filename: info for info in archive.infolist()}
@@ -41,7 +43,7 @@ def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
 
 
 def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
-    with archive.open(member) as file:  # which also refuses what is encrypted, or of another name in its own header
+    with archive.open(member) as file:  # this refuses an encrypted member, and one with another name in its own header
         if member.compress_type != zipfile.ZIP_STORED:
             return np.lib.format.read_array(file, allow_pickle=False)
         version = np.lib.format.read_magic(file)
@@ -52,23 +54,24 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
         raise ValueError("expected plain numbers of the stated shape")
     if not member.file_size > start:
         return np.zeros(shape, kind)
-    offset = _content(place, member) + start
+    offset = _content_offset(place, member) + start
     array = np.memmap(place, kind, "c", offset, shape, "F" if by_columns else "C").view(np.ndarray)
     return np.require(array, requirements="A")  # a copy where numbers do not lie on multiples of their size
 
 
-def _content(place: str, member: zipfile.ZipInfo) -> int:
+def _content_offset(place: str, member: zipfile.ZipInfo) -> int:
     """Return the offset in the file at which the content of a member begins."""
     with open(place, "rb") as file:
         file.seek(member.header_offset)
-        name, extra = LOCAL.unpack(file.read(LOCAL.size))
-    return member.header_offset + LOCAL.size + int(name) + int(extra)
+        name_length, extra_length = MEMBER_HEADER.unpack(file.read(MEMBER_HEADER.size))
+    return member.header_offset + MEMBER_HEADER.size + int(name_length) + int(extra_length)
 
 
-class Parts(NamedTuple):
-    """Inputs, labels and whose they are, as they were found.
+class RawRecords(NamedTuple):
+    """Inputs, labels and units as a file or a function has them, not checked yet.
 
-    names: of the columns that are inputs by their places. blocks: of each record, where a unit is bounded in each by itself.
+    names: of the columns that are inputs, where they are taken in their order. blocks: of each record, where a unit is bounded in each
+    block by itself.
     """
 
     inputs: Any
@@ -78,7 +81,7 @@ class Parts(NamedTuple):
     blocks: list[str] | None = None
 
 
-def _npz(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
+def _npz(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
         columns = arrays_in(place, names)
@@ -88,47 +91,47 @@ def _npz(place: str, train: Classification, only: RowWindow | None, apart: str |
         ) from None
     if columns is None:
         raise InputError(f"{place}: expected arrays named {' and '.join(names)}; at least one is missing")
-    return Parts(*columns)
+    return RawRecords(*columns)
 
 
-def _csv(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
-    return _columns(place, train, only, apart, *csv_table(place, only))
+def _csv(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
+    return _columns(place, train, only, block_column, *csv_table(place, only))
 
 
-def _parquet(place: str, train: Classification, only: RowWindow | None, apart: str | None) -> Parts:
-    return _columns(place, train, only, apart, *parquet_table(place, only))
+def _parquet(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
+    return _columns(place, train, only, block_column, *parquet_table(place, only))
 
 
 def _columns(
-    place: str, train: Classification, only: RowWindow | None, apart: str | None, names: list[str], rows: list[list[Any]]
-) -> Parts:
-    """The label in a named column or the last, whose each record is in another; the declared columns, or numbers in all others.
+    place: str, train: Classification, only: RowWindow | None, block_column: str | None, names: list[str], rows: list[list[Any]]
+) -> RawRecords:
+    """Return the label from its column or the last one, the unit from its column, and the inputs from declared or all other columns.
 
-    apart: a column that tells of a record which block it is in, and is none of its inputs unless it is declared as one.
+    block_column: by which the ledger's blocks are cut; no input, unless it is declared as one.
     """
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    label = train.label or next((name for name in reversed(names) if name not in (train.units, apart)), "label")
+    label = train.label or next((name for name in reversed(names) if name not in (train.units, block_column)), "label")
     for name in (label, *([train.units] if train.units else [])):
         if name not in columns:
             columns_of_file = instead_of(name, names, known_columns(train))
             raise InputError(f"{place}: expected a column {name!r}, found {columns_of_file}")
-    # By its place where the training file does not name it: a file without a line of names has a record there.
+    # A column that the training file does not name is shown by its number: a file without a line of names has a record in its place.
     shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
     blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
     stated = columns.pop(label, [])
-    called = shown[label]
-    labels = (
-        _column_numbers(place, called, stated) if train.labels is None else label_codes(stated, train.labels, called, place, only)
-    )
+    if train.labels is None:
+        labels: Any = _column_numbers(place, shown[label], stated)
+    else:
+        labels = label_codes(stated, train.labels, shown[label], place, only)
     if train.columns is not None:
-        return Parts(encoded(columns, train, place, only), labels, units, (), blocks)
-    if apart is not None:
-        columns.pop(apart, None)
+        return RawRecords(encoded(columns, train, place, only), labels, units, (), blocks)
+    if block_column is not None:
+        columns.pop(block_column, None)
     if not columns:
         raise InputError(f"{place}: expected a column of numbers and the label, found only the label")
     inputs = np.stack([_column_numbers(place, shown[name], values) for name, values in columns.items()], axis=1)
-    return Parts(inputs, labels, units, tuple(columns), blocks)
+    return RawRecords(inputs, labels, units, tuple(columns), blocks)
 
 
 def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
@@ -141,46 +144,40 @@ def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
     return numbers
 
 
-ArrayReader = Callable[
-    [str, Classification, RowWindow | None, str | None], Parts
-]  # of these rows, without that column among the inputs
+# The arguments are the path, [train], the rows to read (all where None), and the column of the ledger's blocks.
+ArrayReader = Callable[[str, Classification, RowWindow | None, str | None], RawRecords]
 READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
 
 
 def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """(n, 8, 8) in [0, 1] and (n,), read out of scikit-learn's folder: importing it takes longer than training on them.
+    """Return the digits, (n, 8, 8) in [0, 1], and their labels (n,), from scikit-learn's folder: importing it takes longer than training.
 
     Raises Unavailable, which begins with `place`, where it is not installed.
     """
     library = find_spec("sklearn")
     if library is None or library.origin is None:
         raise Unavailable(f"{place}: the digits come with scikit-learn: pip install 'dpcli[train]'")
-    rows = _rows(os.path.join(os.path.dirname(library.origin), "datasets", "data", "digits.csv.gz"))
+    rows = _digit_rows(os.path.join(os.path.dirname(library.origin), "datasets", "data", "digits.csv.gz"))
     return rows[:, :-1].reshape(-1, 8, 8) / 16.0, rows[:, -1].astype(np.int64)
 
 
-def _rows(path: str) -> NDArray[np.float64]:
-    """64 pixels from 0 to 16 and the label of each."""
+def _digit_rows(path: str) -> NDArray[np.float64]:
+    """Return a row for each digit: 64 pixels from 0 to 16, and the label."""
     if os.path.isfile(path):
         with gzip.open(path, "rt", encoding="ascii") as lines:
             return np.array([line.split(",") for line in lines], dtype=np.float64)
-    from sklearn.datasets import load_digits  # a version that keeps them elsewhere
+    from sklearn.datasets import load_digits  # another version keeps the file elsewhere
 
     digits: Any = load_digits()
     return np.column_stack([digits.data, digits.target])
 
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
-PART = 1024  # records that are looked at together: what says of each number whether it is finite takes memory too
-
-
 @dataclass(frozen=True, slots=True)
 class ArrayTable:
-    """inputs: (n, ...) float32. labels: (n,) int64. units: (n,) whose each record is, where asked for. names: of columns read by place."""
+    """Checked records.
+
+    inputs: (n, ...) float32. labels: (n,) int64. units: (n,) the owner of each record, where the file asks. names: as of `RawRecords`.
+    """
 
     inputs: Array
     labels: Array
@@ -192,7 +189,7 @@ class ArrayTable:
 class Arrays:
     """Private records, and those that the file declares public (none where `public` is None).
 
-    inputs: (n, ...) float32. labels: (n,) int64. classes: how many labels there are, as declared. units: (n,) whose each record is.
+    inputs: (n, ...) float32. labels: (n,) int64. classes: how many labels there are, as declared. units: (n,) the owner of each record.
     """
 
     inputs: Array
@@ -204,9 +201,9 @@ class Arrays:
 
 
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
-    """The data of a [train] table; of the private ones these rows alone, where they are given.
+    """Return the data of a [train] table, restricted to `rows` where they are given.
 
-    Raises InputError where they cannot be read, hold something that is not finite, or no split was declared public.
+    Raises InputError where they cannot be read, or hold something that is not finite.
     """
     classes = _classes(train, path)
     table = _loaded(train.data, "data", train, classes, path, rows)
@@ -229,16 +226,16 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
 
 
 def _classes(train: Classification, path: str) -> int:
-    """A public number: the model's shape must not depend on which labels the private records have."""
+    """Return the declared number of labels: the model's shape must not depend on which labels the private records have."""
     if train.label_count is None and train.data != "digits":
         raise InputError(f"{path}: train.classes: expected the number of labels, or train.labels, declared, found neither")
     return train.label_count or 10
 
 
 def table_in(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> ArrayTable:
-    """Labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError.
+    """Return labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError.
 
-    rows: that the model was trained on.
+    rows: those that the model was trained on.
     """
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
     return _table(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
@@ -249,7 +246,7 @@ def _loaded(source: str, key: str, train: Classification, classes: int, path: st
     return _table(_read(source, key, train, path, place, rows), key, train, classes, path, place)
 
 
-def _table(parts: Parts, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
+def _table(parts: RawRecords, key: str, train: Classification, classes: int, path: str, place: str) -> ArrayTable:
     inputs, labels = inputs_of(parts.inputs, train.shift, place), labels_of(parts.labels, classes, place, path)
     if len(inputs) != len(labels):
         raise InputError(f"{place}: expected one label for each record, but their numbers differ")
@@ -262,20 +259,20 @@ def _table(parts: Parts, key: str, train: Classification, classes: int, path: st
 
 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
-    """(n, ...) float32, finite, less the declared shift."""
+    """Return inputs (n, ...) as float32, less the declared shift. Raises InputError where one is not finite."""
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
         raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found shape {_shape(numbers)}")
     with np.errstate(over="ignore", invalid="ignore"):
         inputs: Array = numbers.astype(np.float32, copy=False)
         inputs = np.subtract(inputs, np.float32(shift)) if shift else inputs
-    if not all(np.isfinite(inputs[start : start + PART]).all() for start in range(0, len(inputs), PART)):
+    if not all(np.isfinite(inputs[start : start + CHECKED_TOGETHER]).all() for start in range(0, len(inputs), CHECKED_TOGETHER)):
         raise InputError(f"{place}: expected finite inputs, found some that are not: replace them by a declared constant first")
     return inputs
 
 
 def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
-    """(n,) int64, below `classes`."""
+    """Return labels (n,) as int64. Raises InputError unless all are from 0 to `classes` - 1."""
     numbers = _numbers(values, "labels", place)
     if numbers.ndim != 1:
         raise InputError(f"{place}: expected one label for each record, found labels of shape {_shape(numbers)}")
@@ -287,7 +284,7 @@ def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
 
 
 def _numbers(values: Any, what: str, place: str) -> Array:
-    """Return an array, without the messages of what makes one, which quote values."""
+    """Return an array of numbers. Raises InputError without numpy's own message, which quotes values."""
     try:
         numbers = np.asarray(values)
     except Exception:  # lists of different lengths, tensors of another device, whatever calls itself an array
@@ -298,35 +295,36 @@ def _numbers(values: Any, what: str, place: str) -> Array:
 
 
 def _shape(array: Array) -> str:
-    """Without the number of records, which is private."""
+    """Return the shape in words, without the number of records, which is private."""
     return f"({', '.join(['n', *map(str, array.shape[1:])])})" if array.ndim else "()"
 
 
-def _read(source: str, key: str, train: Classification, path: str, named: str, rows: RowWindow | None) -> Parts:
-    """named: where the source is named, for messages. rows: of the private data; what is public is read whole."""
+def _read(source: str, key: str, train: Classification, path: str, stated: str, rows: RowWindow | None) -> RawRecords:
+    """Read a source. stated: where the file states it, for messages. rows: of the private data; public data are read whole."""
     ending = os.path.splitext(source)[1]
     if source == "digits":
         return digits(path)
     if ending in READERS:
         place = relative_to_file(source, path)
         if not os.path.isfile(place):
-            raise InputError(f"{named}: no such file: {source}")
+            raise InputError(f"{stated}: no such file: {source}")
         return READERS[ending](place, train, rows if key == "data" else None, None if rows is None else rows.column)
     if ":" in source:
         return _returned(private_result(source, path), key, train, f"{path}: {source}")
-    raise InputError(f"{named}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
+    raise InputError(f"{stated}: expected digits, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
-def _returned(parts: Any, key: str, train: Classification, place: str) -> Parts:
+def _returned(parts: Any, key: str, train: Classification, place: str) -> RawRecords:
     """Return the parts that a function returns; public records need no owners."""
     owned = train.units is not None
     counts = {2 + owned} if key == "data" else {2, 2 + owned}
     if not isinstance(parts, tuple | list) or len(parts) not in counts:
+        # Without their number, which may be that of the records.
         shape = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
         raise InputError(f"{place}: expected (inputs, labels{', units' if owned and key == 'data' else ''}), found {shape}")
-    return Parts(parts[0], parts[1], parts[2] if owned and key == "data" else None)
+    return RawRecords(parts[0], parts[1], parts[2] if owned and key == "data" else None)
 
 
-def digits(path: str) -> Parts:
+def digits(path: str) -> RawRecords:
     images, labels = images_and_labels(f"{path}: train.data")
-    return Parts(images[:, None], labels)
+    return RawRecords(images[:, None], labels)

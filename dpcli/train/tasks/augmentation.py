@@ -1,7 +1,7 @@
 """Views of images: each record's loss is the mean over several, so that its gradient is their mean before anything is clipped.
 
-One record still adds one clipped gradient, whatever its views are: the sensitivity is C as without them. What a view is drawn by comes from
-torch's generator and need not be secret: given all draws, a step is that of another loss for each record.
+One record still adds one clipped gradient, so the sensitivity is C as without views. The draws come from torch's generator and need not be
+secret: given all draws, each record has another loss, and the guarantee holds for any losses.
 
 Source: De et al. 2022, arXiv:2204.13650, Section 3.3.
 """
@@ -24,7 +24,7 @@ IMAGE = 4  # dimensions of a tensor of images, (B, channels, height, width); eve
 
 
 def augmented(problem: Learning, train: Images, path: str) -> Learning:
-    """With the loss over views, where [train] asks for them. Raises InputError where no record has an image."""
+    """Return the problem with the loss over views, where [train] asks for them. Raises InputError where no record has an image."""
     if train.augmentations is None or train.augment is None:
         return problem
     if all(leaf.dim() != IMAGE for leaf in tree_leaves(problem.records)):
@@ -33,7 +33,7 @@ def augmented(problem: Learning, train: Images, path: str) -> Learning:
 
 
 def mean_over_views(loss: Loss, count: int, view: View) -> Loss:
-    """From a loss of records (B,) to the mean, for each record, of the losses of `count` views of it (B,)."""
+    """Turn a loss of records (B,) into the mean, for each record, of the losses of `count` views of it (B,)."""
 
     def of_views(model: nn.Module, batch: Batch) -> Tensor:
         records = tree_leaves(batch)[0].shape[0]
@@ -51,12 +51,12 @@ def mean_over_views(loss: Loss, count: int, view: View) -> Loss:
 
 
 def drawn_moves(records: int, count: int, most: int) -> Tensor:
-    """Pixels down and to the right, (B, K, 2), uniform on -most to most."""
+    """Draw how many pixels each view is moved down and to the right, (B, K, 2), uniform on -most to most."""
     return torch.randint(-most, most + 1, (records, count, 2))
 
 
 def views(images: Tensor, moves: Tensor, mirrored: Tensor) -> Tensor:
-    """(B, K, channels, height, width) of images (B, channels, height, width): each view is a selection of its own image's pixels.
+    """Return views (B, K, channels, height, width) of images (B, channels, height, width), each made of its own image's pixels.
 
     Args:
         moves: (B, K, 2), how far down and to the right the view is cut out; beyond the edge, the edge is repeated.

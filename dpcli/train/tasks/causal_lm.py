@@ -19,14 +19,14 @@ from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import CausalLm
-from dpcli.train.tasks.files import held_out, whose
+from dpcli.train.tasks.files import held_out, owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
 from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, records, tokens_of
 
 
 def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:
-    """The language model and the records that [train] names. Raises InputError where they cannot be had."""
+    """Return the learning problem of [train]. Raises InputError where its model or its records cannot be read."""
     model, tokens = language_model(train, path, train.lora), tokens_of(train, path)
     words = vocabulary(model, path)
     tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
@@ -40,12 +40,12 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
         raise InputError(f"{path}: train.data: no record has two tokens or more")
     draw = partial(drawn, tokens_of_records.shape[1], words)
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
-    owners = None if units is None else whose(units, path)
+    owners = None if units is None else owners_of(units, path)
     return Learning(model, LOSSES[train.token_loss], tokens_of_records, measure, owners, draw, facts(train, words, path))
 
 
 def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str, rows: RowWindow | None = None) -> Tensor:
-    """The records declared public, of these rows where they are held out. Raises InputError where there are none."""
+    """Return the records declared public, of these rows where they are held out. Raises InputError where there are none."""
     if train.public == "held-out":
         tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
         return tokens_of_records[held_out(len(tokens_of_records), train.held_out, units, path)]
@@ -53,7 +53,7 @@ def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the loss of the token behind each place, (B, T), zero where there is none; and how many each record has, (B,)."""
+    """Return the loss of the token after each place, (B, T), zero where there is none; and how many losses each record has, (B,)."""
     assert isinstance(batch, Tensor)
     following = functional.pad(batch[:, 1:], (0, 1), value=PADDING).long()
     scores = logits(model, batch)[:, -batch.shape[1] :]  # without the places of a prompt
@@ -62,18 +62,18 @@ def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def mean_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Each record's mean over its own tokens, (B,)."""
+    """Return each record's mean over its own tokens, (B,)."""
     losses, counts = token_losses(model, batch)
     return losses.sum(1) / counts.clamp_min(1)
 
 
 def sum_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Each record's sum over its tokens, (B,): minus its log-probability given its first token."""
+    """Return each record's sum over its tokens, (B,): minus its log-probability given its first token."""
     return token_losses(model, batch)[0].sum(1)
 
 
 def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:
-    """exp of the mean loss over all tokens of the public records, a part of them in memory at a time."""
+    """Return exp of the mean loss over all tokens of the public records, `part` records in memory at a time."""
     total, count = 0.0, 0
     with evaluating(model) as device:
         for rows in torch.split(public, part):

@@ -1,4 +1,4 @@
-"""Classification on arrays, tables and images, with small models that neither mix examples nor keep statistics of them."""
+"""The task of classification on arrays, tables and images: built-in models, losses and accuracy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpcli.train.tasks.user_code import built, code_of
 
 
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
-    """The model that [train] names, for inputs of one example's `shape`. Raises InputError for one that is not known."""
+    """Return the model that [train] names, for inputs of one example's `shape`. Raises InputError for an unknown one."""
     if ":" in train.model:
         return built(train.model, train.data, path)
     if train.model not in MODELS:
@@ -64,7 +64,7 @@ MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] =
 
 
 def build(train: Classification, path: str, rows: RowWindow | None = None) -> Learning:
-    """The model and the arrays that [train] names. Raises InputError where they cannot be had."""
+    """Return the learning problem of [train]. Raises InputError where its model or its records cannot be read."""
     data = arrays(train, path, rows)
     shape = data.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)
@@ -78,14 +78,14 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
-    """Return what the model's inputs and outputs are."""
+    """Return facts about the model's inputs and outputs, which are needed to build it again."""
     named = {} if train.columns is None else {"input_names": input_names(train)}
     labels = {} if train.labels is None else {"labels": list(train.labels)}
     return {"inputs": list(shape), "classes": classes, "shift": train.shift, **named, **labels, **code_of(train.model, path)}
 
 
 def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path: str) -> None:
-    """Tried on zeros, which belong to nobody: the words of what it raises may be shown."""
+    """Raise InputError unless the model gives scores for each class. It is tried on zeros, so that its errors may be shown."""
     expected = f"{path}: train.model: expected scores (B, {classes}) from float32 inputs (B, {', '.join(map(str, shape))})"
     try:
         with evaluating(model) as device:
@@ -103,33 +103,33 @@ def pair(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
 
 
 def drawn(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> Batch:
-    """Inputs uniform on [0, 1], labels uniform."""
+    """Draw made-up records: inputs uniform on [0, 1], labels uniform."""
     inputs = stream.words(count * int(np.prod(shape))).astype(np.float64) / 2.0**64
     labels = stream.words(count) % np.uint64(classes)
     return pair(inputs.astype(np.float32).reshape(count, *shape), labels.astype(np.int64))
 
 
 def loss_of(train: Classification) -> Loss:
-    """Cross-entropy, times the declared weight of a record's label."""
+    """Return the loss: cross-entropy, times the declared weight of a record's label."""
     return cross_entropy if train.class_weights is None else partial(weighted, torch.tensor(train.class_weights))
 
 
 def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Each record's loss times the weight of its label, shape (B,). weights: (classes,)."""
+    """Return each record's loss times the weight of its label, shape (B,). weights: (classes,)."""
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
     return nn.functional.cross_entropy(model(inputs), labels, weight=weights.to(inputs.device), reduction="none")
 
 
 def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
-    """Each record's loss, shape (B,)."""
+    """Return each record's loss, shape (B,)."""
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
     return nn.functional.cross_entropy(model(inputs), labels, reduction="none")
 
 
 def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
-    """Accuracy on what is declared public; nothing where there is none."""
+    """Return a function that measures accuracy on the public data; no metrics where there are none."""
     if data.public_inputs is None or data.public_labels is None:
         return dict
     inputs, labels = pair(data.public_inputs, data.public_labels)
@@ -141,6 +141,6 @@ def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
 
 
 def scores_of(model: nn.Module, inputs: Tensor) -> Tensor:
-    """(n, classes) of many records, a part of them in memory at a time."""
+    """Return the scores (n, classes) of many records, some of them in memory at a time."""
     with evaluating(model) as device:
         return torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])

@@ -1,4 +1,4 @@
-"""The user's own functions: a model, records, a loss for each, and metrics; and what a Python program hands to dpcli.private."""
+"""The task of the user's own functions: model, records, loss and metric; and the same from a Python program that calls dpcli.private."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcli.train.engine.method import Loss
 from dpcli.train.plan.settings_custom import Custom, Loop
 from dpcli.train.plan.sources import one_source
 from dpcli.train.tasks.augmentation import augmented
-from dpcli.train.tasks.files import whose
+from dpcli.train.tasks.files import owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating, moved, tensors
 from dpcli.train.tasks.user_code import built, called_on_records, code_of, private_result, result, user
 
@@ -47,11 +47,11 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         length = " of another length" if isinstance(returned, tuple | list) else ""
         raise InputError(f"{path}: {train.data}: expected a pair (records, units), found {type(returned).__name__}{length}")
-    return checked(returned[0], train.data, path, model), whose(returned[1], path)
+    return checked(returned[0], train.data, path, model), owners_of(returned[1], path)
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
-    """A loss that a user wrote. source: its name, for messages, which do not quote what it raises."""
+    """Wrap a loss that a user wrote, so that its errors quote no record. source: its name, for messages."""
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         losses = called_on_records(source, function, model, batch)
@@ -67,7 +67,7 @@ def checked(records: Any, source: str, path: str, model: nn.Module) -> Batch:
     try:
         batch = tensors(records, model)
         size(batch)
-    except Exception:  # of whatever is no array; the message may quote a value
+    except Exception:  # anything that is no array may raise anything, and the message may quote a value
         raise InputError(f"{path}: {source}: expected arrays or tensors whose first dimension counts records") from None
     return batch
 
@@ -87,18 +87,18 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
 
 
 def _form(records: Batch) -> object:
-    """Return how tensors are arranged, and what shape and type each has."""
+    """Return the structure of a batch, with the shape of one record and the type of each tensor."""
     leaves, arranged = tree_flatten(records)
     return arranged, [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
 
 
 def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None = None) -> Callable[[], Metrics]:
-    """Return what measures the records declared public by `metric`; nothing where there are none. records: the private ones."""
+    """Return a function that measures the public records by `metric`; no metrics where there are none. records: the private ones."""
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, user(train.metric, path)
     public = checked(result(train.public, path), train.public, path, model)
-    if records is not None and alike(public, records):
+    if records is not None and same_numbers(public, records):
         raise one_source(path, train.public, train.data)
 
     def measure() -> Metrics:
@@ -108,7 +108,7 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
     return measure
 
 
-def alike(public: Batch, private: Batch) -> bool:
+def same_numbers(public: Batch, private: Batch) -> bool:
     """Return whether two batches hold the same numbers."""
     one, other = tree_leaves(public), tree_leaves(private)
     return len(one) == len(other) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(one, other, strict=True))
@@ -123,14 +123,14 @@ def metrics(result: Any, source: str) -> Metrics:
 
 
 def refuse(train: Loop, path: str) -> NoReturn:
-    """Raises InputError: the file alone has no model and no data."""
+    """Raise InputError: a file of task "loop" names no model and no data."""
     raise InputError(
         f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it'
     )
 
 
 def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, path: str) -> Learning:
-    """The caller's own model, loss and records. Raises InputError for what is something else."""
+    """Return the learning problem of the caller's own model, loss and records. Raises InputError for anything else."""
     if not isinstance(model, nn.Module):
         raise InputError(f"model: expected a torch module, found {type(model).__name__}")
     if any(base.__name__ == "LightningModule" for base in type(model).__mro__):
@@ -145,7 +145,7 @@ def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, pat
         own_loss(getattr(loss, "__qualname__", "loss"), loss),
         records_of(data, path, model),
         dict,
-        None if units is None else whose(units, path),
+        None if units is None else owners_of(units, path),
     )
     if not problem.count:
         raise InputError("data: there are no records")
@@ -153,7 +153,7 @@ def given(model: nn.Module, loss: Callable[..., Any], data: Any, units: Any, pat
 
 
 def records_of(data: Any, path: str, model: nn.Module) -> Batch:
-    """Tensors or arrays as they are; a dataset read item by item.
+    """Return records from tensors or arrays, or from a dataset, which is read item by item.
 
     Raises:
         InputError: a loader, which draws batches of its own; a dataset without a length; anything else.
@@ -173,7 +173,7 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
 
 
 def _collated(data: Any) -> Any:
-    """Every item once, without the words of what it raises, which may quote a record."""
+    """Read every item once. Raises InputError without the words of the error, which may quote a record."""
     try:
         return default_collate([data[row] for row in range(len(data))])
     except Exception as problem:

@@ -1,4 +1,4 @@
-"""Columns as numbers, each record by itself and by what the file declares. No message shows a value."""
+"""Encoding of table columns as numbers, each record by itself and as the file declares. No message shows a value."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     Encoded = NDArray[np.float32]
 
 Values = Sequence[Any]
-MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # the last two: of a data frame
-PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # which numpy reads as Python does
+MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # the last two as a data frame writes them
+PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # types that numpy reads as Python does
 
 
 def known_columns(train: Classification) -> tuple[str, ...]:
-    """Names of columns that the training file states."""
+    """Return the names of columns that the training file states."""
     return tuple(filter(None, (train.label, train.units, *(train.columns or ()))))
 
 
@@ -36,7 +36,7 @@ def input_names(train: Classification) -> list[str]:
 
 
 def encoded(table: Mapping[str, Values], train: Classification, place: str, only: RowWindow | None = None) -> Encoded:
-    """The inputs of every row, (n, inputs), in [-1, 1]. only: which rows of the file at `place` these are, for messages.
+    """Return the inputs of every row, (n, inputs), in [-1, 1]. only: which rows of the file at `place` these are, for messages.
 
     Raises:
         InputError: a declared column is absent, or a value has no meaning that was declared; with its line, and without the value.
@@ -60,7 +60,7 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str, only
 
 
 def label_codes(values: Values, labels: Sequence[str], column: str, place: str, only: RowWindow | None = None) -> NDArray[np.int64]:
-    """The place of each label among those declared, (n,). Raises InputError for another label, or a missing one.
+    """Return the index of each label among the declared ones, (n,). Raises InputError for another label, or a missing one.
 
     column: which it is, in words for messages. only: as of `encoded`.
     """
@@ -73,7 +73,7 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
 
 
 class _Cells:
-    """The values of one column, and where they are."""
+    """The values of one column, with its place for messages."""
 
     def __init__(self, values: Values, column: str, place: str, missing: Collection[str], only: RowWindow | None = None) -> None:
         self.values, self.column, self.place, self.missing, self.only = values, column, place, missing, only
@@ -86,7 +86,7 @@ class _Cells:
 
 
 def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
-    """Missing values are filled before any is clamped, as NaN passes a clamp."""
+    """Encode numbers. Missing values are filled in before the rest is clamped, as NaN passes a clamp."""
     assert feature.min is not None and feature.max is not None
     numbers = _numbers(cells)
     absent = np.isnan(numbers)
@@ -102,7 +102,7 @@ def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 
 def _numbers(cells: _Cells) -> NDArray[np.float64]:
-    """NaN where a value is missing."""
+    """Return the numbers of a column, NaN where a value is missing."""
     if cells.missing == MISSING and (quick := _plain_numbers(cells.values)) is not None:
         return quick
     numbers = np.full(len(cells.values), math.nan)
@@ -118,7 +118,7 @@ def _numbers(cells: _Cells) -> NDArray[np.float64]:
 
 
 def _as_float(value: Any, text: str) -> float:
-    """A whole number that is too large for a float lies outside of every range: it is infinite."""
+    """Return a number; infinity for a whole number that is too large for a float, as it lies outside of every range."""
     try:
         return float(value)
     except OverflowError:
@@ -126,7 +126,7 @@ def _as_float(value: Any, text: str) -> float:
 
 
 def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
-    """In one go, where every value is a number or NaN; None where one is not."""
+    """Return all numbers at once, where every value is a number or NaN; None where one is not."""
     if not {*map(type, values)} <= PLAIN:
         return None
     try:
@@ -151,7 +151,7 @@ def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 
 def text_of(value: Any) -> str:
-    """A value as a .csv file has it, whichever kind of file it comes from; "" for None."""
+    """Return a value as a .csv file would have it, whichever kind of file it comes from; "" for None."""
     plain_value = value.item() if isinstance(value, np.generic) else value
     if plain_value is None:
         return ""

@@ -1,4 +1,4 @@
-"""Files of records, and the owners of records, read so that no error message quotes a value."""
+"""Readers of .csv, .parquet and .jsonl files, and of the owners of records. No message quotes a value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000
 
 
 def text_of(place: str) -> str:
-    """The content of a file in UTF-8, with or without a byte-order mark."""
+    """Return the content of a file in UTF-8, with or without a byte-order mark."""
     try:
         with open(place, encoding="utf-8-sig") as file:
             return file.read()
@@ -35,7 +35,7 @@ def text_of(place: str) -> str:
 
 
 def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns, and the lines below that are not empty; of these rows alone, where they are given.
+    """Return the names of the columns, and the rows that are not empty; only those of `only`, where it is given.
 
     Raises:
         InputError: no line of names, names that are not distinct, lines of another length, another encoding or form.
@@ -56,7 +56,7 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
 
 
 def _deciding(names: list[str], only: RowWindow, place: str) -> int:
-    """Return the place of the column that decides a row's block."""
+    """Return the index of the column by which the ledger's blocks are cut."""
     if only.column not in names:
         columns = instead_of(only.column, names)
         raise InputError(f'{place}: expected a column "{only.column}", by which the ledger\'s blocks are cut, found {columns}')
@@ -64,7 +64,7 @@ def _deciding(names: list[str], only: RowWindow, place: str) -> int:
 
 
 def some(rows: list[Any], only: RowWindow, place: str) -> list[Any]:
-    """The rows of a window. Raises InputError where there is none."""
+    """Return the rows of a window. Raises InputError where there are none."""
     if not rows:
         raise InputError(f"{place}: there are no {only.which}")
     return rows
@@ -73,7 +73,7 @@ def some(rows: list[Any], only: RowWindow, place: str) -> list[Any]:
 def _csv_lines(place: str) -> list[list[str]]:
     try:
         with open(place, newline="", encoding="utf-8-sig") as file:
-            return list(csv.reader(file, strict=True))  # else an open quote takes in the records below it
+            return list(csv.reader(file, strict=True))  # strict, as an open quote would take in the records below it
     except UnicodeDecodeError:
         raise InputError(f"{place}: expected text in UTF-8") from None
     except csv.Error:
@@ -93,13 +93,13 @@ def _is_number(text: str) -> bool:
 
 
 def require_distinct(names: list[str], place: str) -> None:
-    """Refuse two columns of one name, of which one would silently be lost."""
+    """Raise InputError for two columns of one name, of which one would silently be lost."""
     if len(set(names)) < len(names):
         raise InputError(f"{place}: expected columns of different names, found two of the same")
 
 
 def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """The names of the columns, and the rows; these alone, where they are given. No value of another row is looked at."""
+    """Return the names of the columns, and the rows; only those of `only`, where it is given. No value of another row is read."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -112,14 +112,14 @@ def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str],
         names, columns = list(table.column_names), [column.to_pylist() for column in table.columns]
     except InputError:
         raise
-    except Exception:  # whatever pyarrow raises for a file that is none
+    except Exception:  # a file of another kind may raise anything
         raise InputError(f"{place}: expected a .parquet file, found one that cannot be read as such") from None
     rows = [list(row) for row in zip(*columns, strict=True)]
     return names, rows if only is None else some(rows, only, place)
 
 
 def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
-    """Return whether each row of an arrow table is one of these, (n,). Raises InputError for a column that holds values of another kind."""
+    """Return whether each row of an arrow table is in the window, (n,). Raises InputError for a column of another type."""
     import pyarrow
 
     column = table.column(_deciding(list(table.column_names), only, place))
@@ -136,7 +136,7 @@ def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
 
 
 def days(column: Any, kind: Any) -> list[int | None]:
-    """Return the days from 1970-01-01 on of dates and times, also those that no calendar of Python's has."""
+    """Return the days since 1970-01-01 of dates and times, also of those that Python's calendar does not have."""
     import pyarrow
 
     if not pyarrow.types.is_timestamp(kind):
@@ -146,7 +146,7 @@ def days(column: Any, kind: Any) -> list[int | None]:
 
 
 def held_day(day: int | None, only: RowWindow) -> bool:
-    """Return whether a day, counted from 1970-01-01, is in the window."""
+    """Return whether a day, counted since 1970-01-01, is in the window."""
     number = 0 if day is None else day + EPOCH
     return 1 <= number <= date.max.toordinal() and only.holds(date.fromordinal(number))
 
@@ -170,7 +170,7 @@ def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
 
 
 def _nth(place: str, row: int, only: RowWindow) -> int:
-    """Among all rows, the place of one that is counted among these."""
+    """Return the number, among all rows of the file, of a row that is counted among those of the window."""
     if place.endswith(".csv"):
         names, rows = csv_table(place)
         in_window = [only.holds(line[_deciding(names, only, place)]) for line in rows]
@@ -185,7 +185,7 @@ def _nth(place: str, row: int, only: RowWindow) -> int:
 
 
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
-    """Return the value on each line that is not empty; of these rows alone, where they are given."""
+    """Return the value on each line that is not empty; only those of `only`, where it is given."""
     result = []
     for line in text_of(place).split("\n"):
         if line.strip():
@@ -199,11 +199,11 @@ def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
     return some([row for row in result if isinstance(row, dict) and in_window(row.get(only.column))], only, place)
 
 
-UNITS = ({int}, {str}, {bytes}, {float})  # types whose values are equal where they are the same
+UNIT_TYPES = ({int}, {str}, {bytes}, {float})  # in which equal values are one owner
 
 
-def whose(units: Any, path: str) -> NDArray[np.generic]:
-    """The units, (n,): whole numbers, texts or finite numbers, all of one type.
+def owners_of(units: Any, path: str) -> NDArray[np.generic]:
+    """Return the owner of each record, (n,): whole numbers, texts or finite numbers, all of one type.
 
     None, NaN (which is unlike itself) and an empty text are refused, and so are mixed types, of which 1 and "1" would be two owners.
 
@@ -214,27 +214,27 @@ def whose(units: Any, path: str) -> NDArray[np.generic]:
     types = {type(value) for value in values}
     if type(None) in types or any(value != value or value in ("", b"") for value in values if type(value) in (float, str, bytes)):
         raise _refusal(path, "some that are missing")
-    if types and types not in UNITS:
+    if types and types not in UNIT_TYPES:
         raise _refusal(path, "values of type " + " and ".join(sorted(one.__name__ for one in types)))
     if types == {float} and not all(math.isfinite(value) for value in values):
         raise _refusal(path, "some that are not finite")
     owners = np.asarray(values)
-    # Whole numbers beyond 64 bits: numpy would round them.
+    # As text where they are whole numbers beyond 64 bits, which numpy would round.
     return owners if types != {int} or owners.dtype.kind in "iu" else np.asarray([str(value) for value in values])
 
 
 def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np.generic]:
-    """Make what one unit has in one block of a ledger a unit of its own, (n,): whole numbers, one for each pair that occurs.
+    """Return a unit for each pair of an owner and a block that occurs, (n,): whole numbers.
 
     Which of its records a unit keeps would otherwise depend on those of its other blocks: where the records of one block are gone, others
     take their place, which is a second change. blocks: of each record; None where a unit is bounded in the whole window, and the units are
-    as `whose` has them. Raises InputError as `whose` does, and where there is another number of blocks.
+    as `owners_of` has them. Raises InputError as `owners_of` does, and where there is another number of blocks.
     """
-    owners = whose(units, path)
+    owners = owners_of(units, path)
     if blocks is None:
         return owners
     if owners.shape != (len(blocks),):
-        raise _refusal(path, "another number of them")
+        raise InputError(f"{path}: train.units: expected an owner for each record, but their numbers differ")
     owners, parts = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (owners, np.asarray(blocks)))
     return owners * (int(parts.max(initial=0)) + 1) + parts
 
@@ -244,7 +244,7 @@ def _listed(units: Any, path: str) -> list[Any]:
     try:
         values = list(units.tolist() if hasattr(units, "tolist") else units)
         return [value.item() if hasattr(value, "item") else value for value in values]
-    except Exception:  # whatever an array of somebody else's raises
+    except Exception:  # an array of another library may raise anything
         raise _refusal(path, f"a value of type {type(units).__name__}") from None
 
 
@@ -253,7 +253,7 @@ def _refusal(path: str, problem: str) -> InputError:
 
 
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
-    """Return which records are declared public: every k-th by its place in the file, the same in every run.
+    """Return which records are declared public: every k-th of the file, the same in every run.
 
     Raises InputError where records have owners, or the share is over one half.
     """

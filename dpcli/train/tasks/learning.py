@@ -1,4 +1,4 @@
-"""Learning problems: a model, records, a loss for each, and what is measured in public."""
+"""The learning problem of a task: a model, records, a loss for each record, and metrics on public data."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Learning:
 
     model: what is trained; only parameters with requires_grad count. loss: (model, batch) -> (B,), one loss per record, that depends on
     no other record. records: tensors whose first dimension counts the private records. measure: metrics on data that the file declares
-    public, the headline first; none where there are no such data. units: (n,) whose each record is, where the file asks.
+    public, the headline first; none where there are no such data. units: (n,) the owner of each record, where the file asks.
     draw: records that nobody owns, as canaries of an audit; None where the task has none. facts: JSON values about the model, public and
-    enough to build it again beside [train].
+    enough, with [train], to build it again.
     """
 
     model: nn.Module
@@ -52,17 +52,17 @@ class Learning:
         return size(self.records)
 
     def extended(self, more: Batch) -> Learning:
-        """With further private records at the end."""
+        """Return the problem with further private records at the end."""
         return replace(self, records=tree_map(lambda a, b: torch.cat([a, b]), self.records, more))
 
     def on(self, device: str) -> Learning:
-        """With model and records there."""
+        """Return the problem with its model and records on a device."""
         return replace(self, model=self.model.to(device), records=moved(self.records, device))
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[torch.device]:
-    """The model as it is used, without dropout or gradients, and where it is; each of its modules is in its own mode again afterwards."""
+    """Put the model into evaluation mode without gradients meanwhile, and give its device; each module gets its own mode back."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -89,7 +89,7 @@ def tensors(values: Any, model: nn.Module) -> Batch:
 
 
 def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = None) -> Learning:
-    """The problem that [train] describes, on these rows of its data; `path` is its file's. Raises InputError where it cannot be built."""
+    """Return the problem that [train] describes, on these rows of its data; `path` is of its file. Raises InputError."""
     require_apart(train.data, train.public, path)
     # Initial weights show nothing of the data: torch's own generator may draw them.
     torch.manual_seed(int(stream.words(1)[0]) >> 32)

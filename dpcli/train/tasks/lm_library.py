@@ -1,4 +1,4 @@
-"""transformers and peft, which only language models need."""
+"""Access to transformers and peft, which only language models need: imports, loading without network, quiet logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError)
 
 
 def library(name: str) -> Any:
-    """The module of that name. Raises InputError, with what to install, where there is none."""
+    """Return the module of that name. Raises Unavailable, with what to install, where there is none."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -62,7 +62,7 @@ def _unread(source: str, stated: str, what: str, problem: Exception) -> InputErr
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """No look at the network: transformers looks for adapters there even where it is told to use local files only."""
+    """Keep transformers from the network meanwhile: it looks for adapters there even when told to use local files only."""
     constants = library("huggingface_hub").constants
     before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
     try:
@@ -73,7 +73,7 @@ def offline() -> Iterator[None]:
 
 @contextmanager
 def cached_only() -> Iterator[None]:
-    """Nothing is downloaded here, names or not: a rehearsal must not."""
+    """Download nothing meanwhile, as a dry run must not."""
     before = CACHED_ONLY.set(True)
     try:
         yield
@@ -83,7 +83,7 @@ def cached_only() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the libraries' bars and remarks, as they were before afterwards."""
+    """Silence the libraries' progress bars and remarks meanwhile."""
     transformers, hub = library("transformers").utils.logging, library("huggingface_hub").utils.logging
     before, bars = [(one, one.get_verbosity()) for one in (transformers, hub)], transformers.is_progress_bar_enabled()
     for one, _ in before:

@@ -1,4 +1,4 @@
-"""Language models: loaded, frozen but for an adapter where one is trained, asked for logits; and adapters in PEFT's form."""
+"""Language models: loading, low-rank adapters and soft prompts, logits, and adapters in the form that PEFT reads."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Prompted(nn.Module):
             self.prompt.weight.copy_(table.weight[torch.randint(table.num_embeddings, (count,))])
 
     def forward(self, input_ids: Tensor) -> Any:
-        """Logits at every place, those of the prompt first."""
+        """Return logits at every place, those of the prompt first."""
         prompt = self.prompt(self.places.expand(input_ids.shape[0], -1))
         texts = self.model.get_input_embeddings()(input_ids)  # type: ignore[operator]
         return self.model(inputs_embeds=torch.cat([prompt, texts], 1), **FLAGS)
 
 
-FLAGS: dict[str, Any] = {"use_cache": False}  # what every model of transformers is told
+FLAGS: dict[str, Any] = {"use_cache": False}  # for every model of transformers
 
 
 def language_model(train: Language, path: str, adapter: Lora | None = None) -> nn.Module:
-    """The model that [train] names, without dropout, and with the parameters that it trains.
+    """Return the model that [train] names, without dropout, in which only the trained parameters require a gradient.
 
     Raises:
         InputError: it cannot be had, or does not fit.
@@ -79,7 +79,7 @@ def _pretrained(train: Language, path: str) -> nn.Module:
 
 
 def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
-    """The model with low-rank matrices, which alone are trained."""
+    """Return the model with low-rank matrices, which alone are trained."""
     peft = library("peft")
     targets = None if chosen.targets is None else list(chosen.targets)
     try:
@@ -92,9 +92,9 @@ def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
 
 
 def logits(model: nn.Module, ids: Tensor) -> Tensor:
-    """(B, T, vocabulary) at each token of `ids` (B, T), where -100 is padding.
+    """Return logits (B, T, vocabulary) at each token of `ids` (B, T), where -100 is padding.
 
-    Texts are padded behind their end, and a causal model looks back only: what stands there reaches no logit before it.
+    Texts are padded at their end, and a causal model looks back only: padding reaches no logit before it.
     """
     known = ids.clamp_min(0).long()
     output = model(input_ids=known, **FLAGS) if hasattr(model, "config") else model(known)
@@ -126,7 +126,7 @@ def facts(train: Language, words: int, path: str) -> dict[str, Any]:
 
 
 def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
-    """Write adapter_config.json and adapter_model.safetensors to the folder; False, and nothing, for a model without an adapter.
+    """Write adapter_config.json and adapter_model.safetensors to the folder; return False for a model without an adapter.
 
     Args:
         base: where the frozen model came from, a folder or a name, as the file says.

@@ -1,4 +1,4 @@
-"""Texts, from a file or the user's own function, and records of them: token ids in rows of equal length, filled up with -100.
+"""The records of language tasks: texts from a file or the user's own function, as token ids in rows of equal length, padded with -100.
 
 A tokenizer must be public: its vocabulary says much about the text that it was made from.
 """
@@ -24,12 +24,21 @@ from dpcli.train.tasks.files import csv_table, in_blocks, json_lines, parquet_ta
 from dpcli.train.tasks.lm_library import library, pretrained
 from dpcli.train.tasks.user_code import private_result, relative_to_file
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpcli.random.streams import Stream
+
+    Ids = NDArray[np.int64]
+
 Text = str | Sequence[int]  # or its token ids
+PADDING = -100  # ignored by torch's cross entropy
+UNLIMITED = 10**9  # tokens: texts are cut afterwards, so the tokenizer need not warn
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """texts: n of them. labels, units: n values, or None. blocks: of each text, where a unit is bounded in each by itself."""
+    """n texts with their labels and owners, where there are any. blocks: of each text, where a unit is bounded in each block by itself."""
 
     texts: list[Text]
     labels: list[Any] | None = None
@@ -38,7 +47,7 @@ class Texts:
 
 
 def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = None) -> Texts:
-    """The texts of a file, of these rows alone where they are given, or of module:function.
+    """Return the texts of a file, only of `rows` where they are given, or of module:function.
 
     Raises:
         InputError: they cannot be read, or are none.
@@ -80,7 +89,7 @@ def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
 def _listed(part: Any, place: str) -> list[Any]:
     try:
         values = np.asarray(part).tolist() if hasattr(part, "dtype") else part
-    except Exception:  # a tensor of another device, whatever calls itself an array
+    except Exception:  # an array of another library may raise anything
         values = None
     if not isinstance(values, tuple | list):
         raise InputError(f"{place}: expected lists or arrays, found {type(part).__name__}")
@@ -88,7 +97,7 @@ def _listed(part: Any, place: str) -> list[Any]:
 
 
 def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
-    """Lines, paragraphs, or the whole file to be cut into windows; under units, windows of what is named there."""
+    """Return the lines or paragraphs of a file; for windows, its whole text, or with units the lines or paragraphs to be cut."""
     cuts = {"line": r"\n", "paragraph": r"\n\s*\n"}
     if train.cut_by is None:
         raise InputError(f"{place}: expected a file with labels, .csv, .jsonl or .parquet, found plain text")
@@ -115,7 +124,7 @@ def _parquet(place: str, train: Language, only: RowWindow | None) -> Texts:
 
 
 def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
-    """The text in one column, the label and whose it is in others."""
+    """Return texts, labels and owners from their columns."""
     label = train.label_column
     for row in rows:
         for name in (train.text, label, train.units):
@@ -137,11 +146,8 @@ READERS: dict[str, Callable[[str, Language, RowWindow | None], Texts]] = {
 }
 
 
-UNLIMITED = 10**9  # texts are cut afterwards: no need for a warning
-
-
 class Tokens(Protocol):
-    """A tokenizer. end: what closes a text, if anything does."""
+    """A tokenizer. end: the id that ends a text, if there is one."""
 
     @property
     def end(self) -> int | None: ...
@@ -157,7 +163,7 @@ class Tokens(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """UTF-8, 256 ids; a line end closes a text."""
+    """A tokenizer with an id for each byte of UTF-8; a line end closes a text."""
 
     end: int | None = 10
 
@@ -187,7 +193,7 @@ class Pretrained:
 
 
 def tokens_of(train: Language, path: str) -> Tokens | None:
-    """The tokenizer that [train] names, else the model's own; None for a model of the user's own without one.
+    """Return the tokenizer that [train] names, else the model's own; None for a model of the user's own without one.
 
     Raises:
         InputError: it cannot be had.
@@ -201,21 +207,11 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
     return Pretrained(pretrained(source, "tokenizer", path, partial(load, model_max_length=UNLIMITED)))
 
 
-def needed(tokens: Tokens | None, path: str) -> Tokens:
-    """Text cannot do without one."""
+def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
+    """Return the tokenizer. Raises InputError where there is none, as text needs one."""
     if tokens is None:
         raise InputError(f"{path}: train.tokenizer: a model of your own needs one: bytes, a path or a name")
     return tokens
-
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dpcli.random.streams import Stream
-
-    Ids = NDArray[np.int64]
-
-PADDING = -100  # what torch's cross entropy passes over
 
 
 def records(
@@ -223,8 +219,8 @@ def records(
 ) -> tuple[Tensor, list[object] | None]:
     """Return ids (n, T), int32, of the texts of these rows, or of all, T at most train.context; and the owner of each where the file asks.
 
-    A text that is longer than train.context is cut off, or, with record = "window", is that many records: each of them is then protected
-    for itself, and the whole text only where train.units says which belong together.
+    A text that is longer than train.context is cut off, or, with record = "window", becomes several records: each of them is then protected
+    by itself, and the whole text only where train.units says which belong together.
     """
     texts = texts_of(source, train, path, rows)
     cuts, units = [], []
@@ -236,7 +232,7 @@ def records(
 
 
 def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:
-    """The records of one text."""
+    """Return the records of one text."""
     ids = encoded(text, tokens, path)
     if train.record == "window":
         return [ids[start : start + train.context] for start in range(0, len(ids), train.context)]
@@ -245,9 +241,9 @@ def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequen
 
 
 def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
-    """Token ids, of a text or as given."""
+    """Return the token ids of a text, or ids as given."""
     try:
-        ids = np.asarray(needed(tokens, path).ids(text) if isinstance(text, str) else text)
+        ids = np.asarray(required_tokens(tokens, path).ids(text) if isinstance(text, str) else text)
     except (ValueError, TypeError, OverflowError):  # lone surrogates, lists in lists; the message would quote them
         raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids") from None
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
@@ -256,7 +252,7 @@ def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
 
 
 def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
-    """In one tensor. Raises InputError for an id that the model does not know."""
+    """Return the rows as one tensor, padded at the end. Raises InputError for an id that the model does not know."""
     ids = np.full((len(rows), max((len(row) for row in rows), default=0)), PADDING, np.int32)
     for place, row in zip(ids, rows, strict=True):
         if row.size and not 0 <= row.min() <= row.max() < vocabulary:
@@ -266,6 +262,6 @@ def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
 
 
 def drawn(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:
-    """Records of uniformly random tokens, (count, length)."""
+    """Draw records of uniformly random tokens, (count, length)."""
     words = stream.words(count * length) % np.uint64(vocabulary)
     return torch.from_numpy(words.astype(np.int32).reshape(count, length))

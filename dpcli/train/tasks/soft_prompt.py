@@ -1,4 +1,4 @@
-"""Classification of texts by a frozen language model behind a trained prompt: the label's word is what the model says next.
+"""The task of classifying texts by a frozen language model behind a trained prompt: the word of a label is the next token.
 
 Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
 """
@@ -20,18 +20,18 @@ from dpcli.file.toml.shown import first_names
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.engine.batches import Batch
 from dpcli.train.plan.settings_language import SoftPrompt
-from dpcli.train.tasks.files import held_out, whose
+from dpcli.train.tasks.files import held_out, owners_of
 from dpcli.train.tasks.learning import Learning, Metrics, evaluating
 from dpcli.train.tasks.lm_models import facts, language_model, logits, vocabulary
-from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, needed, padded, texts_of, tokens_of
+from dpcli.train.tasks.lm_texts import Text, Texts, Tokens, drawn, encoded, padded, required_tokens, texts_of, tokens_of
 
 if TYPE_CHECKING:
     from dpcli.random.streams import Stream
 
 
 def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learning:
-    """The prompted model and the labelled texts that [train] names. Raises InputError where they cannot be had."""
-    model, tokens = language_model(train, path), needed(tokens_of(train, path), path)
+    """Return the learning problem of [train]. Raises InputError where its model or its texts cannot be read."""
+    model, tokens = language_model(train, path), required_tokens(tokens_of(train, path), path)
     words = vocabulary(model, path)
     spoken = verbalizers(train, tokens, words, path)
     private = texts_of(train.data, train, path, rows)
@@ -43,7 +43,7 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
     elif train.public is not None:
         public = public_records(train, tokens, words, path)
     measure = dict if public is None else partial(accuracy, model, spoken, public, train.physical_batch_size)
-    units = None if private.units is None else whose(private.units, path)
+    units = None if private.units is None else owners_of(private.units, path)
     draw = partial(drawn_labelled, records[0].shape[1], words, len(spoken))
     known = {**facts(train, words, path), "labels": list(train.labels)}
     return Learning(model, partial(loss, spoken), records, measure, units, draw, known)
@@ -52,7 +52,7 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
 def public_records(
     train: SoftPrompt, tokens: Tokens, words: int, path: str, rows: RowWindow | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The labelled texts declared public, of these rows where they are held out. Raises InputError where there are none."""
+    """Return the labelled texts declared public, of these rows where they are held out. Raises InputError where there are none."""
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
         records = labelled(private, train, tokens, words, path)
@@ -61,7 +61,7 @@ def public_records(
 
 
 def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
-    """The token that stands for each label, (labels,). Raises InputError where two labels share one, or the model does not know it."""
+    """Return the token of each label, (labels,). Raises InputError where two labels share one, or the model does not know it."""
     chosen = train.verbalizers or train.labels
     first_tokens = [next(iter(tokens.ids(word)), -1) for word in chosen]
     if len(set(first_tokens)) < len(first_tokens):
@@ -72,13 +72,13 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Ten
 
 
 def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
-    """Token ids (n, T) and labels (n,)."""
+    """Return token ids (n, T) and labels (n,)."""
     ids = prompts(texts.texts, train, tokens, words, path)
     return ids, torch.tensor(numbers(texts.labels or [], train.labels, path))
 
 
 def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
-    """Token ids (n, T) of texts in the template."""
+    """Return token ids (n, T) of texts in the template."""
     before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(before) - len(after)
     if room < 1:
@@ -88,7 +88,7 @@ def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
-    """Each label's place among the declared ones; whole numbers are places, unless some label is declared to be a number."""
+    """Return the index of each label among the declared ones. Whole numbers are indices, unless a declared label is a number."""
     places = {name.strip(): number for number, name in enumerate(declared)}
     if not any(name.isdecimal() for name in places):
         places |= {str(number): number for number in range(len(declared))}
@@ -104,22 +104,22 @@ def picked(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor
 
 
 def scores(model: nn.Module, spoken: Tensor, ids: Tensor) -> Tensor:
-    """Return the score of each label's word behind each text's last token, (B, labels)."""
+    """Return the score of each label's word after each text's last token, (B, labels)."""
     all_scores = logits(model, ids)
-    last = all_scores.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # an empty text: the prompt's last place
+    last = all_scores.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # of an empty text, the last place of the prompt
     behind = all_scores.gather(1, last[:, None, None].expand(-1, 1, all_scores.shape[2]))[:, 0]
     return behind[:, spoken.to(ids.device)]
 
 
 def loss(spoken: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Cross entropy among the labels' words, (B,)."""
+    """Return the cross entropy among the labels' words, (B,)."""
     ids, labels = batch
     assert isinstance(ids, Tensor) and isinstance(labels, Tensor)
     return functional.cross_entropy(scores(model, spoken, ids), labels, reduction="none")
 
 
 def accuracy(model: nn.Module, spoken: Tensor, public: tuple[Tensor, Tensor], part: int) -> Metrics:
-    """Share of public texts whose label's word is the likeliest of them."""
+    """Return the share of public texts whose label has the likeliest word."""
     with evaluating(model) as device:
         right = [
             (scores(model, spoken, ids.to(device)).argmax(1).cpu() == labels).sum()
@@ -129,5 +129,5 @@ def accuracy(model: nn.Module, spoken: Tensor, public: tuple[Tensor, Tensor], pa
 
 
 def drawn_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
-    """Random tokens with random labels."""
+    """Draw random tokens with random labels."""
     return drawn(length, words, count, stream), torch.from_numpy((stream.words(count) % np.uint64(labels)).astype(np.int64))

@@ -1,4 +1,4 @@
-"""Functions of the user's own, found from the folder of the training file or the current one."""
+"""Calls of the user's own functions, which are imported from the folder of the training file or the current one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Raised(DpcliError, RuntimeError):
-    """A loss raised. Not an InputError: a method of the engine may be why, and the engine then takes another."""
+    """An error of a loss. No InputError: a method of the engine may be the reason, and the engine then takes another method."""
 
 
 def user(target: str, path: str) -> Callable[..., Any]:
-    """The function that "module:function" names. Raises InputError where there is none."""
+    """Return the function that "module:function" names. Raises InputError where there is none."""
     return user_function(target, _folders(path))
 
 
@@ -30,12 +30,12 @@ def _folders(path: str) -> tuple[str, ...]:
 
 
 def result(target: str, path: str) -> Any:
-    """Call a function with nothing. Raises InputError for what it raises, whose words are shown: not for private data."""
+    """Call a function without arguments. Raises InputError with the words of its error: not for private data."""
     return called(target, user(target, path))
 
 
 def built(target: str, data: str, path: str) -> nn.Module:
-    """Call a model's function with nothing. Raises as `result` does, and where it calls that of the private data.
+    """Call a model's function without arguments. Raises as `result` does, and where it calls the function of the private data.
 
     Weights and constants that were made from records would be released without noise.
     """
@@ -52,7 +52,7 @@ def built(target: str, data: str, path: str) -> nn.Module:
             f"{path}: train.model: expected a model that is made without the private records, found that {target} calls {data}: what it "
             "takes from them has no noise; state a shape or a number of classes in the code"
         )
-    from torch import nn  # a function of texts does without
+    from torch import nn  # a function of texts does not need it
 
     if not isinstance(model_made, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {target}, found {type(model_made).__name__}")
@@ -60,7 +60,7 @@ def built(target: str, data: str, path: str) -> nn.Module:
 
 
 def code_of(target: str, path: str) -> dict[str, str]:
-    """The SHA-256 of the file that a function is in, as a fact about a model; none for what is no function. The file is not run."""
+    """Return the SHA-256 of the file that a function is in, as a fact about a model; nothing for a source that is no function."""
     if ":" not in target:
         return {}
     file = module_file(target.partition(":")[0], _folders(path))
@@ -71,7 +71,7 @@ def code_of(target: str, path: str) -> dict[str, str]:
 
 
 def private_result(target: str, path: str) -> Any:
-    """Call a function with nothing. Raises InputError for what it raises, without its words, which may quote a record."""
+    """Call a function without arguments. Raises InputError without the words of its error, which may quote a record."""
     function = user(target, path)
     try:
         return function()
@@ -85,10 +85,10 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
     """Call a function on records.
 
     Raises:
-        Raised: for what it raises, without its words, which may quote a record.
-        Unsuitable: as the engine's hooks in it raise it.
+        Raised: for its errors, without their words, which may quote a record.
+        Unsuitable: as the engine's hooks raise it.
     """
-    from dpcli.train.engine.method import Unsuitable  # imports torch, which a function of texts does without
+    from dpcli.train.engine.method import Unsuitable  # imports torch, which a function of texts does not need
 
     try:
         return function(*arguments)
@@ -99,5 +99,5 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
 
 
 def relative_to_file(source: str, path: str) -> str:
-    """A path that a file mentions, which is relative to the file."""
+    """Return a path that a file mentions: relative to the file's folder."""
     return source if os.path.isabs(source) else os.path.join(os.path.dirname(os.path.abspath(path)), source)

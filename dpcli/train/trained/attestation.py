@@ -1,6 +1,6 @@
-"""The attestation of a run: an in-toto statement about its model's file, made of what the folder proves, and its verification.
+"""The attestation of a run, an in-toto statement about its model's file, and its verification.
 
-Unsigned: its bytes are what a tool such as cosign signs, as the payload of a DSSE envelope. Nothing here needs torch.
+It is unsigned: a tool such as cosign signs its bytes, as the payload of a DSSE envelope. Nothing here needs torch.
 Source: in-toto Attestation Framework, Statement v1; DSSE v1.0.
 """
 
@@ -14,23 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import CannotCertify, InputError
-from dpcli.base.rounding import up
 from dpcli.file.toml.limits import MAX_BYTES, read_bytes
 from dpcli.train.plan.plan import TrainingPlan, plan_of
-from dpcli.train.run.description import LEFT, Description, description_in, digest_of, distinct, guarantee, require_stamp
-from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT
+from dpcli.train.run.description import RUN_FILES, Description, description_in, digest_of, guarantee, require_stamp, unique_names
+from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT, epsilon_at_delta
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:dpcli:private-training:v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-# What the same file may cost less on another machine: the last digits of its sums.
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # relative: the sums of an accountant may differ in their last digits on another machine
 
 
 def attestation(folder: str) -> dict[str, Any]:
-    """Return the statement: the model's digest, and the guarantee with everything that it rests on.
+    """Return the statement: the digest of the model, its guarantee, and the digests of the files that it rests on.
 
-    The guarantee is priced anew from the run's own copy of its file, and attested only where it says no less.
+    The epsilon is computed anew from the run's copy of its file; a claim of less is refused.
 
     Raises:
         InputError: the folder holds no run that describes itself, or one that is NOT PRIVATE; a file has changed since the run; two places
@@ -47,9 +45,9 @@ def attestation(folder: str) -> dict[str, Any]:
     require_stamp(description)
     plan = plan_of(description.path(PIPELINE))
     require_claim(description, plan)
-    verdict = f": epsilon <= {up(description.guarantee['epsilon'])} at delta = {description.guarantee['delta']!r}."
-    if verdict.encode() not in first_line:
-        raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, which has{verdict[1:-1]}")
+    claim = epsilon_at_delta(description.guarantee["epsilon"], description.guarantee["delta"])
+    if f": {claim}.".encode() not in first_line:
+        raise InputError(f"{description.path(STATEMENT)}: not the statement of this run, which has {claim}")
     return {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(name, description.files[name]) for name in (MODEL, *_adapter(description))],
@@ -68,17 +66,17 @@ def attestation(folder: str) -> dict[str, Any]:
 
 
 def text_of(statement: dict[str, Any]) -> bytes:
-    """Return the bytes that are written: the same for the same run."""
+    """Return the bytes of a statement, which are the same whenever a run is attested."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _adapter(description: Description) -> list[str]:
-    """Return the files of the same weights as PEFT reads them."""
-    return sorted(description.files.keys() - {*LEFT})
+    """Return the names of the adapter's files, the weights in the form that PEFT reads."""
+    return sorted(description.files.keys() - {*RUN_FILES})
 
 
 def require_private(description: Description, private: bool) -> None:
-    """Refuse to attest what a seed can undo. Raises InputError."""
+    """Raise InputError for a run that is not private."""
     if not private:
         raise InputError(
             f"{description.folder}: the run is NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested"
@@ -86,7 +84,7 @@ def require_private(description: Description, private: bool) -> None:
 
 
 def require_claim(description: Description, plan: TrainingPlan) -> None:
-    """Raise InputError where the file, as this version prices it, does not give what the run claims."""
+    """Raise InputError where the run claims another guarantee than its file has by this version's accountants."""
     if any(not 0 <= start < stop <= plan.steps for start, stop in description.repeated):
         raise InputError(
             f"{description.path(DESCRIPTION)}: repeated: expected portions of {plan.steps} steps, found {description.repeated}"
@@ -98,16 +96,16 @@ def require_claim(description: Description, plan: TrainingPlan) -> None:
         raise InputError(
             f"{description.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, as its file costs, found {stated!r}"
         )
-    free = {"epsilon", "accountant"}  # of the version that trained
-    for name in sorted(priced.keys() | claimed.keys()):
-        if name not in free and priced.get(name) != claimed.get(name):
+    may_differ = {"epsilon", "accountant"}  # between versions
+    for name in sorted((priced.keys() | claimed.keys()) - may_differ):
+        if priced.get(name) != claimed.get(name):
             raise InputError(
                 f"{description.path(DESCRIPTION)}: guarantee.{name}: expected {priced.get(name)!r}, found {claimed.get(name)!r}"
             )
 
 
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
-    """Return the plan with the window of the run where its file leaves that to a flag: what it costs does not depend on it."""
+    """Return the plan with the run's window, where the file leaves that to a flag. Its cost does not depend on it."""
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
         return plan
@@ -123,14 +121,16 @@ def _resource(name: str, digest: str) -> dict[str, Any]:
 
 
 KIND = "what dpcli attest writes"
-STATED = ("_type", "subject", "predicateType", "predicate")  # names of a statement
+STATEMENT_NAMES = frozenset({"_type", "subject", "predicateType", "predicate"})
+ENVELOPE_NAMES = frozenset({"payload", "payloadType"})
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A comparison of an attestation with a run. problems: why it is not one of this run; none where it is. claimed: its guarantee.
+    """The comparison of an attestation with a run.
 
-    signed: whether it came with signatures, which are not checked here.
+    problems: differences, none where the attestation is of this run. signed: whether it came with signatures, which are not checked here.
+    claimed: its guarantee.
     """
 
     folder: str
@@ -149,24 +149,24 @@ def verify(folder: str, file: str) -> Verification:
     description_in(folder)
     try:
         problems = tuple(_differences(attestation(folder), stated))
-    except (InputError, CannotCertify) as refusal:  # what is in the folder can no longer be attested at all
+    except (InputError, CannotCertify) as refusal:  # the run in the folder can no longer be attested
         problems = (str(refusal),)
     return Verification(folder, file, problems, signed, stated["predicate"]["guarantee"])
 
 
 def _read(file: str) -> tuple[dict[str, Any], bool]:
-    """Return the statement, and whether it was in an envelope, bare or in a Sigstore bundle, that has signatures."""
+    """Return the statement in a file, and whether it was in an envelope with signatures. The envelope may be in a Sigstore bundle."""
     data = read_bytes(file, KIND)
     try:
         if len(data) > MAX_BYTES:
             raise ValueError
-        content = json.loads(data, object_pairs_hook=distinct)
+        content = json.loads(data, object_pairs_hook=unique_names)
         envelope = content.get("dsseEnvelope", content)
         signed = "payload" in envelope and any(envelope.get("signatures", ()))
         if "payload" in envelope:
-            if envelope["payloadType"] != PAYLOAD_TYPE or _says_more(content, envelope):
+            if envelope["payloadType"] != PAYLOAD_TYPE or _is_ambiguous(content, envelope):
                 raise ValueError
-            content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=distinct)
+            content = json.loads(base64.b64decode(envelope["payload"], validate=True), object_pairs_hook=unique_names)
         types = (content["_type"], content["predicateType"])
         sound = types == (STATEMENT_TYPE, PREDICATE_TYPE) and type(content["predicate"]["guarantee"]) is dict
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError):
@@ -176,16 +176,15 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
     return content, signed
 
 
-def _says_more(content: dict[str, Any], envelope: dict[str, Any]) -> bool:
-    """Return whether there is another statement or payload next to the one that is read: other readers may take that one."""
-    others = (
-        content.keys() | envelope.keys() if envelope is content else content.keys() | (envelope.keys() - {"payload", "payloadType"})
-    )
-    return bool(others & ({*STATED} if envelope is content else {*STATED, "payload", "payloadType"}))
+def _is_ambiguous(content: dict[str, Any], envelope: dict[str, Any]) -> bool:
+    """Return whether there is another statement or payload beside the one that is read, which other readers might take."""
+    if envelope is content:
+        return bool(content.keys() & STATEMENT_NAMES)
+    return bool(content.keys() & (STATEMENT_NAMES | ENVELOPE_NAMES)) or bool(envelope.keys() & STATEMENT_NAMES)
 
 
 def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
-    """Yield the differences in words."""
+    """Yield the differences between two JSON values, in words."""
     if isinstance(expected, dict) and isinstance(stated, dict):
         name = expected.get("name")
         if "digest" in expected and name == stated.get("name") and expected["digest"] != stated.get("digest"):
@@ -195,7 +194,7 @@ def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
             where = f"{place}.{name}" if place else str(name)
             if name not in stated:
                 yield f"{where}: expected {json.dumps(expected[name])}, as the run is, found no such name in the attestation"
-            elif name not in expected:  # even null: another reader may make something of it
+            elif name not in expected:  # even null, to which another reader may give a meaning
                 yield f"{where}: expected no such name, found {json.dumps(stated[name])} in the attestation"
             else:
                 yield from _differences(expected[name], stated[name], where)

@@ -1,4 +1,4 @@
-"""A trained classifier of numbers, and the records that it is asked about."""
+"""The trained model of a classification task, and the reading of records that it shall classify."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.train.plan.settings_classification import BUILT_IN, Classification
+from dpcli.train.plan.settings_classification import DIGITS, Classification
 from dpcli.train.run.description import Description
 from dpcli.train.tasks.array_files import Arrays, arrays, arrays_in, digits, inputs_of, table_in
 from dpcli.train.tasks.classification import measure_of, model_of, require_scores, scores_of
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: RowWindow | None = None) -> Any:
-    """Return records (n, ...): the array `inputs` of a .npz file, all columns but the label's and the owner's of .csv and .parquet.
+    """Return records (n, ...): the array `inputs` of a .npz file, or the columns of a .csv or .parquet file.
 
-    Columns are taken by the names that [train.columns] declares, and where it declares none in their order, which must be that of the
-    training data; the one that told which of these were read is none. Raises InputError where they cannot be read.
+    Columns are taken by the names that [train.columns] declares. Where it declares none, all columns are taken in the order of the training
+    data, without the label, the unit and the column of the ledger's blocks. Raises InputError where they cannot be read.
     """
     ending = os.path.splitext(source)[1]
-    if source == BUILT_IN:
+    if source == DIGITS:
         return digits(source).inputs
     if ending in READERS:
         if not os.path.isfile(source):
@@ -42,34 +42,34 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
     if ":" in source:
         result = private_result(source, source)
         return result[0] if isinstance(result, tuple | list) and len(result) in (2, 3) and hasattr(result[0], "shape") else result
-    raise InputError(f"DATA: expected {BUILT_IN}, a {', '.join(READERS)} file, or module:function, found {source!r}")
+    raise InputError(f"DATA: expected {DIGITS}, a {', '.join(READERS)} file, or module:function, found {source!r}")
 
 
-def _npz(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
+def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
     try:
-        read = arrays_in(place, ["inputs"])
-    except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
+        arrays_read = arrays_in(place, ["inputs"])
+    except Exception:  # a file of another kind may raise anything
         raise InputError(f"{place}: expected a .npz file of plain arrays, found one that cannot be read so") from None
-    if read is None:
+    if arrays_read is None:
         raise InputError(f"{place}: no array named inputs")
-    return read[0]
+    return arrays_read[0]
 
 
-def _csv(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
-    return _columns(place, train, shape, apart, *csv_table(place))
+def _csv(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
+    return _columns(place, train, shape, block_column, *csv_table(place))
 
 
-def _parquet(place: str, train: Classification, shape: tuple[int, ...], apart: str | None) -> Any:
-    return _columns(place, train, shape, apart, *parquet_table(place))
+def _parquet(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
+    return _columns(place, train, shape, block_column, *parquet_table(place))
 
 
 def _columns(
-    place: str, train: Classification, shape: tuple[int, ...], apart: str | None, names: list[str], rows: list[list[Any]]
+    place: str, train: Classification, shape: tuple[int, ...], block_column: str | None, names: list[str], rows: list[list[Any]]
 ) -> Any:
     """Return the columns without the label: the last one, where the file names none and there is one more than the model reads."""
     if train.columns is not None:
         return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
-    kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, apart)]
+    kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, block_column)]
     if train.label is None and (len(kept),) == (shape[0] + 1,):
         kept = kept[:-1]
     if (len(kept),) != shape:
@@ -90,7 +90,7 @@ READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Classifier(TrainedModel):
-    """shape: of one record's inputs. classes: how many labels there are."""
+    """A trained classifier. shape: of one record's inputs. classes: how many labels there are."""
 
     train: Classification
     shape: tuple[int, ...]
@@ -142,8 +142,8 @@ class Classifier(TrainedModel):
 
 
 def classifier(train: Classification, description: Description) -> Classifier:
-    """Return the model that [train] names, for the inputs that the run describes. Raises InputError where it cannot be had."""
-    shape, classes = description.shape("inputs"), description.number("classes")
+    """Return the model that [train] names, for inputs as the run describes them. Raises InputError where it cannot be built."""
+    shape, classes = description.shape("inputs"), description.count("classes")
     place = place_of(description, train.model)
     module = model_of(train, shape, classes, place)
     require_scores(module, shape, classes, place)

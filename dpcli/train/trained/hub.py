@@ -1,7 +1,7 @@
-"""A run's folder in the form that the Hugging Face Hub and its libraries read: weights, tokenizer, statement, and a model card.
+"""A folder for the Hugging Face Hub, made of a run's: weights, tokenizer, statement and a model card, as the Hub's libraries read them.
 
-A model that transformers made is written by transformers and read back before anything is left; an adapter as PEFT reads it; any other
-model as `dpcli.load_model` reads it. What is published is a function of what the run released: it costs nothing more.
+A model of transformers is written by transformers, and read back to compare; an adapter is written as PEFT reads it; any other model as
+`dpcli.load_model` reads it. What is published is a function of what the run released, and costs no more privacy.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError, InternalError
-from dpcli.base.rounding import up
 from dpcli.file.pipeline.datasets import UNCHECKED, blocks_words
 from dpcli.ledger.blocks.rows import kept_rows
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import Description, description_in, digest_of
-from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
+from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT, epsilon_at_delta
 from dpcli.train.trained.attestation import attestation, text_of
 
 CARD = "README.md"
@@ -33,7 +32,10 @@ USE = {
 
 @dataclass(frozen=True, slots=True)
 class HubFolder:
-    """library: that reads it. title: of the pipeline. files: of the model. base: what an adapter stands on, "" where there is none."""
+    """A folder that was written.
+
+    library: that reads it. title: of the pipeline. files: of the model. base: the model that an adapter is for, "" without an adapter.
+    """
 
     library: str
     title: str
@@ -42,8 +44,10 @@ class HubFolder:
 
 
 def model_card(description: Description, what: HubFolder) -> str:
-    """README.md: front matter in YAML (values in its JSON subset, so that nothing in a file can be read as another key), the guarantee
-    in words, how the model is loaded, and the run's statement."""
+    """Return README.md: front matter, the guarantee in words, how the model is loaded, and the run's statement.
+
+    The front matter is YAML with values in its JSON subset, so that no text of a file can be read as another key.
+    """
     stated = description.guarantee
     with open(description.path(STATEMENT), encoding="utf-8") as file:
         statement = file.read()
@@ -62,17 +66,15 @@ def model_card(description: Description, what: HubFolder) -> str:
     )
 
 
-def _guarantee(stated: Mapping[str, object]) -> str:
-    epsilon = stated["epsilon"]
-    assert isinstance(epsilon, float)
+def _guarantee(stated: Mapping[str, Any]) -> str:
     return (
-        f"Trained with differential privacy: epsilon <= {up(epsilon)} at delta = {stated['delta']!r}, per {stated['unit']}, "
+        f"Trained with differential privacy: {epsilon_at_delta(stated['epsilon'], stated['delta'])}, per {stated['unit']}, "
         f"{stated['adjacency']} neighbours ({stated['accountant']} accountant){_window(stated)}. "
         f"The pipeline and its assumptions are in {STATEMENT}; dpcli-attestation.json has the digests of the run's files, unsigned."
     )
 
 
-def _window(stated: Mapping[str, object]) -> str:
+def _window(stated: Mapping[str, Any]) -> str:
     blocks = stated.get("window")
     if not isinstance(blocks, list):
         return ""
@@ -82,7 +84,7 @@ def _window(stated: Mapping[str, object]) -> str:
 
 
 def _yaml(values: Mapping[str, object], indent: str = "") -> str:
-    """Return block style for tables, JSON for everything else, which YAML 1.2 reads alike."""
+    """Return YAML: block style for tables, and JSON, which YAML 1.2 reads as JSON does, for everything else."""
     lines = []
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -95,32 +97,32 @@ def _yaml(values: Mapping[str, object], indent: str = "") -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with a point: YAML 1.1 reads 1e-05 as text."""
+    """Return a number with a decimal point: YAML 1.1 reads 1e-05 as text."""
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")
 
 
 def _line(text: str) -> str:
-    """Return the text in one line, without what Markdown or HTML would read as its own."""
+    """Return the text in one line, with the signs of Markdown and HTML escaped."""
     return "".join(f"\\{one}" if one in "\\`*_{}[]<>()#+-!|&" else one for one in text if one.isprintable())
 
 
 def _deeper(statement: str) -> str:
-    """Return the statement below the card's heading."""
+    """Return the statement with its headings one level deeper, below that of the card."""
     return "".join(f"#{line}" if line.startswith("#") else line for line in statement.splitlines(keepends=True))
 
 
-PROVEN = "dpcli-attestation.json"
+ATTESTATION = "dpcli-attestation.json"
 
 
 def published(run: str, folder: str) -> HubFolder:
-    """Write the run to `folder`, which must not exist, all at once; what `attest` would refuse is refused.
+    """Write the run to `folder`, which must not exist, in one step. Refuses a run that `dpcli attest` would refuse.
 
     Raises:
         InputError: the folder exists or cannot be made; the run is NOT PRIVATE, has changed, or claims less than its file costs.
         CannotCertify: nobody can say what its file costs. Unavailable: torch, or transformers for its models, is not installed.
     """
-    stated = attestation(run)  # with the guarantee priced anew
+    statement = attestation(run)  # which computes the epsilon anew
     description = description_in(run)
     if os.path.lexists(folder):
         raise InputError(f"{folder}: expected a path that does not exist yet, found one")
@@ -132,8 +134,8 @@ def published(run: str, folder: str) -> HubFolder:
         os.mkdir(made)
         what = _written(description, made)
         _copied(description, STATEMENT, made)
-        with open(os.path.join(made, PROVEN), "xb") as file:
-            file.write(text_of(stated))
+        with open(os.path.join(made, ATTESTATION), "xb") as file:
+            file.write(text_of(statement))
         with open(os.path.join(made, CARD), "x", encoding="utf-8") as text:
             text.write(model_card(description, what))
         os.rename(made, folder)
@@ -141,7 +143,7 @@ def published(run: str, folder: str) -> HubFolder:
 
 
 def _written(description: Description, folder: str) -> HubFolder:
-    """Write the weights, in the form of the library that made the model."""
+    """Write the weights in the form of the library that reads them."""
     plan = plan_of(description.path(PIPELINE))
     base, title = str(getattr(plan.train, "model", "")), plan.pipeline.name or "model"
     names = sorted(name for name in description.files if name.startswith(f"{ADAPTER}/"))
@@ -161,7 +163,7 @@ def _written(description: Description, folder: str) -> HubFolder:
 
 
 def _copied(description: Description, name: str, folder: str) -> None:
-    """Copy a file of the run. Raises InputError where it has changed meanwhile."""
+    """Copy a file of the run. Raises InputError where it changed meanwhile."""
     path = os.path.join(folder, os.path.basename(name))
     shutil.copyfile(description.path(name), path)
     if digest_of(path) != description.files[name]:
@@ -169,7 +171,7 @@ def _copied(description: Description, name: str, folder: str) -> None:
 
 
 def _by_transformers(model: Any, folder: str) -> tuple[str, ...]:
-    """Write by transformers, and read back to the same tensors."""
+    """Write the model by transformers, and compare it with what transformers reads back."""
     import torch
 
     from dpcli.train.tasks.lm_library import library, offline, quiet
@@ -180,7 +182,7 @@ def _by_transformers(model: Any, folder: str) -> tuple[str, ...]:
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
         again = library("transformers").AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    expected, read = model.module.state_dict(), again.state_dict()
-    if expected.keys() != read.keys() or not all(torch.equal(read[name], value) for name, value in expected.items()):
+    expected, reread = model.module.state_dict(), again.state_dict()
+    if expected.keys() != reread.keys() or not all(torch.equal(reread[name], value) for name, value in expected.items()):
         raise InternalError("transformers reads other weights than it was given: nothing is published")
     return tuple(sorted(os.listdir(folder)))

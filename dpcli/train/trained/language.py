@@ -1,4 +1,4 @@
-"""Trained language models: one that goes on from a prompt, and a classifier of texts, which is a frozen model behind a trained prompt."""
+"""The trained models of the tasks on text: one that continues a prompt, and a classifier of texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcli.train.run.description import Description
 from dpcli.train.tasks.causal_lm import perplexity, public_records
 from dpcli.train.tasks.learning import Metrics, evaluating
 from dpcli.train.tasks.lm_models import language_model, logits
-from dpcli.train.tasks.lm_texts import Tokens, encoded, needed, texts_of, tokens_of
+from dpcli.train.tasks.lm_texts import Tokens, encoded, required_tokens, texts_of, tokens_of
 from dpcli.train.tasks.soft_prompt import accuracy, prompts, scores, verbalizers
 from dpcli.train.tasks.soft_prompt import public_records as labelled_records
 from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, classified, place_of
@@ -30,7 +30,7 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
     """Return the texts of --prompt, then DATA's: lines of a .txt file, the text column of .csv, .jsonl and .parquet, or a function's."""
     if question.source is None:
         return list(question.prompts)
-    source = os.path.abspath(question.source) if os.path.isfile(question.source) else question.source
+    source = _absolute(question.source)
     unlabelled = CausalLm(
         task="causal-lm", data=source, model=train.model, clipping=train.clipping, learning_rate=1.0, text=train.text
     )
@@ -40,34 +40,42 @@ def prompts_of(question: ModelInput, train: Language) -> list[str]:
     return [*question.prompts, *map(str, texts)]
 
 
+def _absolute(source: str) -> str:
+    """Return the absolute path of a file; anything else as it is."""
+    return os.path.abspath(source) if os.path.isfile(source) else source
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainedLanguageModel(TrainedModel):
-    """tokens: its tokenizer; None where the file names none. vocabulary: how many tokens the model knows."""
+    """A trained language model. tokens: its tokenizer; None where the file names none. vocabulary: how many tokens the model knows."""
 
     train: CausalLm
     tokens: Tokens | None
     vocabulary: int
 
     def text(self, prompt: str, tokens: int = 64, temperature: float = 1.0, seed: int | None = None) -> str:
-        """Return what the model says behind a prompt.
+        """Return the model's continuation of a prompt.
 
         Args:
-            tokens: at most; fewer where the model ends the text. temperature: 0 takes the likeliest token each time. seed: draws the same
-                text again; this costs no privacy, as the model is all that is looked at.
+            tokens: at most; fewer where the model ends the text. temperature: 0 takes the likeliest token each time. seed: to draw the same
+                text again, which costs no privacy, as only the model is read.
 
         Raises InputError for a prompt without a token, or with one that the model does not know.
         """
-        known = needed(self.tokens, self.description.folder)
+        known = required_tokens(self.tokens, self.description.folder)
         ids = encoded(prompt, known, "--prompt").tolist()
         if not ids or max(ids) >= self.vocabulary:
             raise InputError("--prompt: an empty text, or one with tokens that the model does not know")
-        chance = torch.Generator()
-        chance.seed() if seed is None else chance.manual_seed(seed)
+        generator = torch.Generator()
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
         written: list[int] = []
         with evaluating(self.module) as device:
             while len(written) < tokens:
                 seen = torch.tensor([[*ids, *written][-self.train.context :]], device=device)
-                token = _drawn(logits(self.module, seen)[0, -1].cpu().double(), temperature, chance)
+                token = _drawn(logits(self.module, seen)[0, -1].cpu().double(), temperature, generator)
                 if token == known.end:
                     break
                 written.append(token)
@@ -75,33 +83,34 @@ class TrainedLanguageModel(TrainedModel):
 
     def answers(self, question: ModelInput) -> Predictions:
         prompts = prompts_of(question, self.train)
-        texts = (self.text(prompt, question.tokens, question.temperature, question.seed) for prompt in prompts)
-        return Predictions(
-            ("row", "prompt", "text"), tuple((place, *pair) for place, pair in enumerate(zip(prompts, texts, strict=True), 1)), 3
-        )
+        rows = [
+            (number, prompt, self.text(prompt, question.tokens, question.temperature, question.seed))
+            for number, prompt in enumerate(prompts, 1)
+        ]
+        return Predictions(("row", "prompt", "text"), tuple(rows), 3)
 
     def measured(self, source: str, path: str) -> Metrics:
-        train = self.train if path else replace(self.train, public=os.path.abspath(source) if os.path.isfile(source) else source)
+        train = self.train if path else replace(self.train, public=_absolute(source))
         public = public_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return perplexity(self.module, public, self.train.physical_batch_size)
 
 
-def _drawn(scores: torch.Tensor, temperature: float, chance: torch.Generator) -> int:
+def _drawn(scores: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
     if temperature == 0.0:
         return int(scores.argmax())
-    return int(torch.multinomial(torch.softmax(scores / temperature, 0), 1, generator=chance))
+    return int(torch.multinomial(torch.softmax(scores / temperature, 0), 1, generator=generator))
 
 
 def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
-    """Return the language model that [train] names, with its adapter. Raises InputError where it cannot be had."""
+    """Return the language model that [train] names, with its adapter. Raises InputError where it cannot be built."""
     model = language_model(train, place_of(description, train.model), train.lora)
     tokens = tokens_of(train, place_of(description, train.tokenizer or train.model))
-    return TrainedLanguageModel(model, train, description, tokens, description.number("vocabulary"))
+    return TrainedLanguageModel(model, train, description, tokens, description.count("vocabulary"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextClassifier(TrainedModel):
-    """tokens: its tokenizer. vocabulary: how many tokens the model knows. spoken: the token that stands for each label, (labels,)."""
+    """A frozen language model behind a trained prompt. vocabulary: how many tokens it knows. spoken: the token of each label, (labels,)."""
 
     train: SoftPrompt
     tokens: Tokens
@@ -121,14 +130,14 @@ class TextClassifier(TrainedModel):
         return classified(self.probabilities(texts, question.source or "--prompt").tolist(), list(self.train.labels))
 
     def measured(self, source: str, path: str) -> Metrics:
-        train = self.train if path else replace(self.train, public=os.path.abspath(source) if os.path.isfile(source) else source)
+        train = self.train if path else replace(self.train, public=_absolute(source))
         public = labelled_records(train, self.tokens, self.vocabulary, path or source, self.description.rows)
         return accuracy(self.module, self.spoken, public, self.train.physical_batch_size)
 
 
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:
-    """Return the prompted model that [train] names. Raises InputError where it cannot be had."""
+    """Return the prompted model that [train] names. Raises InputError where it cannot be built."""
     place = place_of(description, train.model)
-    model, words = language_model(train, place), description.number("vocabulary")
-    tokens = needed(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)
+    model, words = language_model(train, place), description.count("vocabulary")
+    tokens = required_tokens(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)
     return TextClassifier(model, train, description, tokens, words, verbalizers(train, tokens, words, place))

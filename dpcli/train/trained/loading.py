@@ -1,4 +1,4 @@
-"""The model of a run's folder, loaded and evaluated."""
+"""Loading of the model in a run's folder, and its evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcli.base.lazy import load
 from dpcli.file.toml.limits import read_bytes
 from dpcli.train.plan.settings import Train, read_train
 from dpcli.train.plan.sources import HELD_OUT
-from dpcli.train.run.description import LEFT, Description, description_in, require_stamp
+from dpcli.train.run.description import RUN_FILES, Description, description_in, require_stamp
 from dpcli.train.run.outcome import MODEL, PIPELINE
 from dpcli.train.trained.trained_model import place_of
 
@@ -48,29 +48,29 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
     require("torch", "safetensors")
     import torch
 
-    from dpcli.train.trained.weights import put, read_weights
+    from dpcli.train.trained.weights import put_weights, read_weights
 
     description = description_in(os.fspath(run))
-    description.require_unchanged(*LEFT)
+    description.require_unchanged(*RUN_FILES)
     require_stamp(description)
     train = read_train(read_bytes(description.path(PIPELINE)), description.path(PIPELINE))
     _require_code(train, description)
     use: Callable[[Train, Description], TrainedModel] = load(train.use)
-    with torch.random.fork_rng(devices=[]):  # weights are drawn only to be replaced
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and then replaced
         model = use(train, description)
     weights = read_weights(description.path(MODEL))
-    put(model.module, weights, description.model.get("frozen_sha256"), description.path(MODEL))
+    put_weights(model.module, weights, description.model.get("frozen_sha256"), description.path(MODEL))
     model.module.eval()
     return model
 
 
 def _require_code(train: Train, description: Description) -> None:
-    """Compare the module before it is run: one that has changed may compute something else with the same weights."""
+    """Require the user's module to be unchanged before it is imported: another may compute something else with the same weights."""
     from dpcli.train.tasks.user_code import code_of, user
 
     place, trained = place_of(description, train.model), description.model.get("code_sha256")
     digest = code_of(train.model, place).get("code_sha256")
-    if ":" in train.model and digest in (None, trained):  # where there is none, the import says so
+    if ":" in train.model and digest in (None, trained):  # without a file, the import says what is wrong
         with _from_source():
             user(train.model, place)
     if digest != trained:
@@ -82,7 +82,7 @@ def _require_code(train: Train, description: Description) -> None:
 
 @contextlib.contextmanager
 def _from_source() -> Iterator[None]:
-    """Compile modules anew: a file in __pycache__ may hold other code than the file that it stands for."""
+    """Compile modules anew meanwhile: a file in __pycache__ may hold other code than its source."""
     before = sys.pycache_prefix
     with tempfile.TemporaryDirectory() as empty:
         sys.pycache_prefix = empty
@@ -94,7 +94,7 @@ def _from_source() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ModelEvaluation:
-    """The metrics of a model. declared: whether the training file declares the data public, and no user named others."""
+    """The metrics of a model on a source of data. declared: whether the training file declares these data public."""
 
     description: Description
     metrics: Metrics

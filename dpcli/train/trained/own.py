@@ -1,4 +1,4 @@
-"""A trained model of the user's own, whose outputs mean what the user says."""
+"""The trained model of a custom task: a module of the user's own."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from dpcli.train.run.outcome import MODEL
 from dpcli.train.tasks.custom import measure_of
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.user_code import result
-from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, place_of, refused
+from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, place_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OwnModel(TrainedModel):
-    """A module, of whose outputs dpcli knows nothing."""
+    """A trained module whose outputs have a meaning for the user alone."""
 
     train: Custom
 
     def answers(self, question: ModelInput) -> Predictions:
-        raise refused(self.train, "predict")
+        raise InputError(
+            f'predict: expected a run of another task, found task = "{self.train.task}": use dpcli.load_model in Python'
+        )
 
     def measured(self, source: str, path: str) -> Metrics:
         if self.train.metric is None:
@@ -45,7 +47,7 @@ def own_model(train: Custom, description: Description) -> OwnModel:
 
 
 def of_a_loop(train: Loop, description: Description) -> NoReturn:
-    """Raises InputError: the file does not say how the module was built."""
+    """Raise InputError: the file of a loop does not say how its module was built."""
     raise InputError(
         f"{description.folder}: expected a run whose file names its model, found one of dpcli.private: build the module as you did then, "
         f"and put safetensors.torch.load_file({description.path(MODEL)!r}) into it"

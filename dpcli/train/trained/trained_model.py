@@ -1,4 +1,4 @@
-"""A trained model, loaded again: a torch module, the questions that it may be asked, and its answers. Needs no torch."""
+"""The interface of trained models: what they are asked, and what they answer. Needs no torch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, Unavailable
-from dpcli.base.rounding import up
 from dpcli.train.plan.settings import Train
 from dpcli.train.run.description import Description
-from dpcli.train.run.outcome import PIPELINE
+from dpcli.train.run.outcome import PIPELINE, epsilon_at_delta
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,7 +25,10 @@ Answer = str | float | int
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """A question. source: digits, a file or module:function; None for prompts alone. tokens, temperature, seed: of text that is written."""
+    """A question to a model.
+
+    source: digits, a file or module:function; None for prompts alone. tokens, temperature, seed: of generated text.
+    """
 
     source: str | None
     prompts: tuple[str, ...] = ()
@@ -35,7 +37,7 @@ class ModelInput:
     seed: int | None = None
 
     def one_source(self) -> str:
-        """Return the records, for a model that reads no text."""
+        """Return the source of records, for a model that reads no text. Raises InputError for prompts."""
         if self.source is None or self.prompts:
             raise InputError("--prompt: expected DATA, as the model reads numbers and no text, found a prompt")
         return self.source
@@ -43,7 +45,7 @@ class ModelInput:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """The answers, a row for each record or prompt, in their order. brief: of so many columns a table is made; csv and json have all."""
+    """The answers, a row for each record or prompt, in their order. brief: number of columns in a table; csv and json have all columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Answer, ...], ...]
@@ -78,12 +80,12 @@ class TrainedModel(Displayed, ABC):
     def _line(self) -> str:
         guarantee = self.description.guarantee
         epsilon = guarantee.get("epsilon")
-        words = "NOT PRIVATE" if epsilon is None else f"epsilon <= {up(float(epsilon))} at delta = {guarantee.get('delta')!r}"
+        words = "NOT PRIVATE" if epsilon is None else epsilon_at_delta(float(epsilon), guarantee["delta"])
         return f"{words}, task: {self.train.task}, run: {self.description.folder!r}"
 
     @abstractmethod
     def answers(self, question: ModelInput) -> Predictions:
-        """Return what the model says of each record or prompt. Raises InputError where it cannot be asked that."""
+        """Return the model's answer to each record or prompt. Raises InputError where it cannot answer."""
 
     @abstractmethod
     def measured(self, source: str, path: str) -> Metrics:
@@ -91,11 +93,6 @@ class TrainedModel(Displayed, ABC):
 
         path: of the file in whose [train] they are named; "" where a user names them.
         """
-
-
-def refused(train: Train, what: str) -> InputError:
-    """Return the error for what a task does not do."""
-    return InputError(f'{what}: expected a run of another task, found task = "{train.task}": use dpcli.load_model in Python')
 
 
 def parquet_of(answers: Predictions) -> bytes:
@@ -119,5 +116,7 @@ def place_of(description: Description, source: str) -> str:
 
 def _holds(folder: str, source: str) -> bool:
     module, colon, _ = source.partition(":")
-    name = os.path.join(folder, module.split(".")[0])
-    return os.path.isfile(f"{name}.py") or os.path.isdir(name) if colon else os.path.exists(os.path.join(folder, source))
+    if not colon:
+        return os.path.exists(os.path.join(folder, source))
+    package = os.path.join(folder, module.split(".")[0])
+    return os.path.isfile(f"{package}.py") or os.path.isdir(package)

@@ -1,4 +1,4 @@
-"""The weights of a model that a run leaves, and those that it only needs: frozen ones, which are known again by a digest."""
+"""The weights of a trained model: those that a run saves, and frozen ones, of which it saves only a digest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError
 
 
 def trained(model: nn.Module) -> dict[str, Tensor]:
-    """Return what was trained, where some of the model was not; else all of the model, tied tensors once."""
+    """Return the trained parameters where others were frozen, else the whole model; tied tensors once."""
     parameters: dict[str, Tensor] = dict(model.named_parameters())
     if all(value.requires_grad for value in parameters.values()):
         return parameters | dict(model.named_buffers())
@@ -21,24 +21,22 @@ def trained(model: nn.Module) -> dict[str, Tensor]:
 
 
 def frozen_digest(model: nn.Module) -> str | None:
-    """Return the SHA-256 of the rest of the model: names, types, shapes and bytes; None where there is none."""
-    left = trained(model)
-    rest = {
-        name: value for name, value in model.state_dict(keep_vars=True).items() if not any(value is one for one in left.values())
-    }
+    """Return the SHA-256 of the frozen part of the model: names, types, shapes and bytes; None where nothing is frozen."""
+    saved = {id(value) for value in trained(model).values()}
+    frozen = {name: value for name, value in model.state_dict(keep_vars=True).items() if id(value) not in saved}
     digest = hashlib.sha256()
-    for name in sorted(rest):
-        value = rest[name].detach().cpu().contiguous()
+    for name in sorted(frozen):
+        value = frozen[name].detach().cpu().contiguous()
         digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest() if rest else None
+    return digest.hexdigest() if frozen else None
 
 
-def put(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | None, place: str) -> None:
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | None, place: str) -> None:
     """Put the weights of a run into a model that was built as the run's was.
 
     Raises:
-        InputError: it is another model, in names, shapes, types or frozen weights.
+        InputError: the model differs in names, shapes, types or frozen weights.
     """
     own = trained(model)
     if own.keys() != weights.keys():
@@ -56,7 +54,7 @@ def put(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | None, pla
 
 
 def read_weights(path: str) -> dict[str, Tensor]:
-    """Read a file of safetensors, without running anything in it. Raises InputError where it is none."""
+    """Read a file of safetensors, which can run no code. Raises InputError for another file."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 

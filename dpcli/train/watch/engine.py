@@ -1,4 +1,4 @@
-"""The engine behind an optimizer, which adds the noise, as far as its own numbers and its gradients tell."""
+"""The noise that an Opacus optimizer adds, measured from its gradients and compared with the declared noise."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from dpcli.train.watch.loader import ALARM
 
-INNER = ("optimizer", "original_optimizer", "_optimizer")  # of wrappers: accelerate's, Opacus', Lightning's
-
-ALIKE = 1e-3  # standard deviations: of noise that is the difference of sums in single precision
-HEAD, FEW = 16, 6  # numbers of a step's noise that are kept; fewer than that could be alike by chance
+INNER = ("optimizer", "original_optimizer", "_optimizer")  # attributes of wrappers: accelerate's, Opacus', Lightning's
+EQUAL = 1e-3  # standard deviations: numbers of noise this near are equal, as they are differences of sums in single precision
+HEAD = 16  # numbers of a step's noise that are kept
+FEWEST = 6  # fewer equal numbers could be chance
 
 
 def layers_of(optimizer: Any) -> list[Any]:
-    """Return an optimizer, and those that it wraps, outermost first."""
+    """Return an optimizer and the optimizers that it wraps, outermost first."""
     layers = [optimizer]
     while True:
         inner = next((vars(layers[-1])[name] for name in INNER if name in vars(layers[-1])), None)
@@ -41,7 +41,7 @@ def opacus_in(layers: list[Any]) -> Any:
 
 
 def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
-    """Return what an Opacus optimizer is set to that the file does not declare, in words; "" where nothing is."""
+    """Return the setting of an Opacus optimizer that contradicts the file, in words; "" where none does."""
     if not engine.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):
         return f"noise multiplier {engine.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
     if engine.max_grad_norm != norm:
@@ -51,9 +51,10 @@ def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
 
 @dataclass(slots=True)
 class MeasuredNoise:
-    """The noise that Opacus added to its clipped sums, over what it should have: each tensor by itself, over all steps.
+    """The noise that Opacus added to its clipped sums, over the declared noise: each tensor by itself, over all steps.
 
-    noise_multiplier, norm: as the file declares. squares: by tensor, in units of the variance. heads: of each step, a few numbers.
+    noise_multiplier, norm: as the file declares. squares: sum by tensor, in units of the declared variance. heads: a few numbers of each
+    step's noise.
     """
 
     engine: Any
@@ -62,17 +63,17 @@ class MeasuredNoise:
     squares: dict[int, float] = field(default_factory=dict)
     heads: list[Tensor] = field(default_factory=list)
 
-    def watch(self, tell: Callable[[str], None]) -> Any:
-        """Look at each step of the inner optimizer. Returns the hook's handle."""
+    def watch(self, report: Callable[[str], None]) -> Any:
+        """Report on each step of the inner optimizer, in the words of `see`. Returns the hook's handle."""
 
         def before(optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
-            tell(self.see(optimizer))
+            report(self.see(optimizer))
 
         return self.engine.original_optimizer.register_step_pre_hook(before)
 
     @torch.no_grad()
     def see(self, optimizer: torch.optim.Optimizer) -> str:
-        """Take one more step. Returns words where the noise is too small, as in one run of 10^9, or no fresh noise; "" where it is fine."""
+        """Measure one more step, and return in words what is wrong: noise too small, as in one right run of 10^9, or not fresh; else ""."""
         engine, scale = self.engine, 1.0
         words = contradiction(engine, self.noise_multiplier, self.norm)
         if words:
@@ -87,11 +88,15 @@ class MeasuredNoise:
                 return "a gradient without a clipped sum"
             noise = parameter.grad.double() * scale - clipped.double().view_as(parameter)
             noises.append(noise.flatten() / (self.noise_multiplier * self.norm))
-        return next((words for words in map(self._size, range(len(noises)), noises) if words), "") or self._again(noises)
+        for number, noise in enumerate(noises):
+            words = self._too_small(number, noise)
+            if words:
+                return words
+        return self._repeated(noises)
 
-    def _size(self, place: int, noise: Tensor) -> str:
-        """Check one tensor: as large as declared, and not one number throughout."""
-        if len(noise) >= FEW and float(noise.max() - noise.min()) < ALIKE:
+    def _too_small(self, place: int, noise: Tensor) -> str:
+        """Return in words that a tensor's noise is smaller than declared, or one number throughout; else ""."""
+        if len(noise) >= FEWEST and float(noise.max() - noise.min()) < EQUAL:
             return "one number as the noise of a whole tensor"
         self.squares[place] = self.squares.get(place, 0.0) + float(noise.square().sum())
         steps = len(self.heads) + 1
@@ -103,9 +108,9 @@ class MeasuredNoise:
         least = math.log(ALARM / (steps * (steps + 1) * (place + 1) * (place + 2)))
         return f"noise of {math.sqrt(ratio):.3g} times the declared size" if chance < least else ""
 
-    def _again(self, noises: list[Tensor]) -> str:
-        """Check that no step before had this noise: by a few numbers, no two of which are equal by chance."""
+    def _repeated(self, noises: list[Tensor]) -> str:
+        """Return in words that an earlier step had this noise, by its first numbers; else ""."""
         head = torch.cat([noise[: max(1, HEAD // len(noises))].cpu() for noise in noises])[:HEAD]
-        again = len(head) >= FEW and any(bool(((head - one).abs() < ALIKE).all()) for one in self.heads)
+        repeated = len(head) >= FEWEST and any(bool(((head - other).abs() < EQUAL).all()) for other in self.heads)
         self.heads.append(head)
-        return "the noise of a step before" if again else ""
+        return "the noise of a step before" if repeated else ""

@@ -1,4 +1,4 @@
-"""A watch as a callback of Lightning's Trainer. This module alone needs lightning; it is imported where somebody asks."""
+"""A watch as a callback of Lightning's Trainer. Imported only where somebody asks for it, as it needs lightning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpcli.train.watch.watch import Watch
 
 
 class LightningWatch(Callback):
-    """Follows a Trainer, and stops it after the planned steps."""
+    """A callback that watches a Trainer, and stops it after the planned steps."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch

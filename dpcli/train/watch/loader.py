@@ -1,7 +1,7 @@
-"""The batches of a loader: which records it draws, seen where indices are made, and whether they may come from the declared scheme.
+"""Statistical tests of a loader's batches: whether the records that it draws may come from the declared sampling scheme.
 
-The tests fail a right sampler once in 10^9 runs, however long. Each returns words where the batches contradict the scheme, and "" where
-they do not: what passes is not proven.
+The tests refuse a right sampler once in 10^9 runs, however long. Each returns words where the batches contradict the scheme, and "" where
+they do not: a loader that passes is not proven right.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import (
     DataLoader,
@@ -35,14 +35,14 @@ IN_PASSES = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedS
 
 @dataclass(slots=True)
 class Recording:
-    """A sampler of batches that tells of each."""
+    """A sampler of batches that reports each batch."""
 
     recorded: Any
-    tell: Callable[[Indices], None]
+    report: Callable[[Indices], None]
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self.recorded:
-            self.tell(np.asarray(list(batch) if hasattr(batch, "__iter__") else [batch], np.int64))
+            self.report(np.asarray(list(batch) if hasattr(batch, "__iter__") else [batch], np.int64))
             yield batch
 
     def __len__(self) -> int:
@@ -52,66 +52,75 @@ class Recording:
         return getattr(self.recorded, name)
 
 
-def record(loader: Any, tell: Callable[[Indices], None]) -> bool:
-    """Have a loader tell of each batch as it is drawn. Returns whether it does: not one that has no indices."""
+def record(loader: Any, report: Callable[[Indices], None]) -> bool:
+    """Have a loader report each batch as it is drawn; return False for a loader that draws no indices."""
     loader = inside(loader)
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return False
-    holder, name, drawing = drawn_by(loader)
-    if isinstance(drawing, Recording):
-        drawing.tell = tell
+    holder, name, sampler = batch_sampler(loader)
+    if isinstance(sampler, Recording):
+        sampler.report = report
     else:
-        object.__setattr__(holder, name, Recording(drawing, tell))  # a DataLoader refuses it, for its own sake
+        object.__setattr__(holder, name, Recording(sampler, report))  # a DataLoader's own __setattr__ refuses it
     return True
 
 
-def drawn_by(loader: Any) -> tuple[Any, str, Any]:
-    """Return what draws its batches, and which attribute of what it is: not what cuts them for memory, as BatchMemoryManager does."""
+class BatchSampler(NamedTuple):
+    """The sampler of a loader's batches, and the attribute that holds it."""
+
+    holder: Any
+    name: str
+    sampler: Any
+
+
+def batch_sampler(loader: Any) -> BatchSampler:
+    """Return what draws a loader's batches: inside of what cuts them for memory, as Opacus' BatchMemoryManager does."""
     sampler: Any = getattr(loader, "batch_sampler", None)
     holder, name = loader, "batch_sampler"
     while type(sampler).__name__ == "BatchSplittingSampler":
         holder, name, sampler = sampler, "sampler", sampler.sampler
-    return holder, name, sampler
+    return BatchSampler(holder, name, sampler)
 
 
 def inside(loader: Any) -> Any:
-    """Return the loader that is iterated over: accelerate's have one inside."""
+    """Return the loader that draws: accelerate's loaders have one inside."""
     return getattr(loader, "__dict__", {}).get("base_dataloader", loader)
 
 
 def order_of(loader: Any) -> str:
-    """Return the sampler's name where torch documents that it goes through the data in passes, or draws with replacement; else ""."""
-    sampler = getattr(drawn_by(inside(loader))[2], "sampler", None)
+    """Return the sampler's name where, by torch's documentation, it goes through the data in passes or draws with replacement; else ""."""
+    sampler = getattr(batch_sampler(inside(loader)).sampler, "sampler", None)
     return type(sampler).__name__ if isinstance(sampler, IN_PASSES) else ""
 
 
 def rate_of(loader: Any) -> float | None:
-    """Return the rate that its sampler says it draws with, as that of Opacus does; None where it says nothing."""
-    rate = getattr(drawn_by(inside(loader))[2], "sample_rate", None)
+    """Return the rate that a loader's sampler states, as Opacus' does; None where it states none."""
+    rate = getattr(batch_sampler(inside(loader)).sampler, "sample_rate", None)
     return float(rate) if isinstance(rate, float | int) else None
 
 
-ALARM = 1e-9
+ALARM = 1e-9  # chance that a right sampler, or right noise, is refused
 
 
 @dataclass(slots=True)
 class DrawnBatches(ABC):
-    """records: how many the loader has. rate: as declared. seen: batches so far. times: how often each record came.
+    """The batches of a loader so far, tested against a scheme.
 
-    unsettled: whether they may still be passes over the data, as far as is known.
+    records: how many the loader has. rate: as declared. seen: number of batches. times: how often each record was drawn. may_be_passes:
+    no record was ever drawn two times more often than another.
     """
 
     records: int
     rate: float
     seen: int = 0
     times: Indices = field(init=False)
-    unsettled: bool = True
+    may_be_passes: bool = True
 
     def __post_init__(self) -> None:
         self.times = np.zeros(self.records, np.int64)
 
     def see(self, batch: Indices) -> str:
-        """Take one more batch."""
+        """Take one more batch, and return in words what is wrong with it; "" where nothing is."""
         self.seen += 1
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
@@ -122,26 +131,26 @@ class DrawnBatches(ABC):
 
     @abstractmethod
     def contradiction(self, batch: Indices) -> str:
-        """Return what is wrong with it, after those before it."""
+        """Return in words what contradicts the scheme, after the batches before; "" where nothing does."""
 
     @property
     def alarm(self) -> float:
-        """Return the log of the chance at which this batch may be blamed: all of them together stay below ALARM."""
+        """Return the log of the level of the test on this batch: the levels of all batches add up to ALARM."""
         return math.log(ALARM / (self.seen * (self.seen + 1)))
 
     def evenly(self, batch: Indices) -> str:
-        """Counts that differ by one at most: passes over data in some order, where each record should come for itself."""
+        """Return words where records are drawn too evenly: as in passes over the data, where each should be drawn by itself."""
         least, most = int(self.times.min()), int(self.times.max())
-        self.unsettled = self.unsettled and most - least <= 1  # else passes are excluded for good
-        if not self.unsettled:
+        self.may_be_passes = self.may_be_passes and most - least <= 1
+        if not self.may_be_passes:
             return ""
-        # Whichever two counts they are: one of seen + 1.
+        # The two counts are one of seen + 1 pairs of neighbours.
         if math.log(self.seen + 1.0) + self.records * math.log(max(self._likeliest(), 1e-300)) < self.alarm:
             return f"every record {least} or {least + 1} times in {self.seen} batches, as in passes over shuffled data"
         return ""
 
     def often(self) -> str:
-        """A record that came far more often than the others: its own rate is what its privacy costs."""
+        """Return words where a record is drawn too often: its privacy costs what its own rate does."""
         most = int(self.times.max())
         share = most / self.seen
         if share <= self.rate:
@@ -159,7 +168,7 @@ class DrawnBatches(ABC):
 
 @dataclass(slots=True)
 class PoissonBatches(DrawnBatches):
-    """Every record with the declared rate, for itself, in every batch."""
+    """Batches of Poisson sampling: every record is in every batch with the declared rate, by itself."""
 
     total: int = 0
     sizes: set[int] = field(default_factory=set)
@@ -179,7 +188,7 @@ class PoissonBatches(DrawnBatches):
 
 @dataclass(slots=True)
 class FixedSizeBatches(DrawnBatches):
-    """A fresh subset of one size in every batch."""
+    """Batches of fixed-size sampling: each is a fresh subset of one size."""
 
     def contradiction(self, batch: Indices) -> str:
         if len(batch) > math.floor(self.rate * self.records):
@@ -194,7 +203,7 @@ class FixedSizeBatches(DrawnBatches):
 
 @dataclass(slots=True)
 class PassBatches(DrawnBatches):
-    """Every record at most once in a pass of so many batches."""
+    """Batches in passes: every record is at most once in `length` batches."""
 
     length: int = 1
 
@@ -207,14 +216,14 @@ class PassBatches(DrawnBatches):
 
 @dataclass(slots=True)
 class WholeBatches(DrawnBatches):
-    """Every record in every batch: no amplification is claimed, and none may be lost."""
+    """Batches without sampling: as no amplification is claimed, any batch is right."""
 
     def contradiction(self, batch: Indices) -> str:
         return ""
 
 
 def log_binomial(count: int, rate: float, k: int) -> float:
-    """Return the logarithm of the chance of k among `count`."""
+    """Return the logarithm of the binomial probability of k among `count`."""
     if not 0.0 < rate < 1.0:
         return 0.0 if k == (count if rate >= 1.0 else 0) else -math.inf
     ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
@@ -223,21 +232,14 @@ def log_binomial(count: int, rate: float, k: int) -> float:
 
 def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:
     """Return what tests the batches of a scheme; None where there is no test."""
-    rate = None if scheme is None else scheme.exact_rate(dataset_size)
-    chosen = next((make for kind, make in KINDS.items() if isinstance(scheme, kind)), None)
-    if scheme is None or (rate is not None and rate >= 1):
+    exact = None if scheme is None else scheme.exact_rate(dataset_size)
+    if isinstance(scheme, Unsampled | None) or (exact is not None and exact >= 1):
         return WholeBatches(records, 1.0)
-    return None if chosen is None else chosen(scheme, dataset_size, records, 1.0 if rate is None else float(rate))
-
-
-def _poisson(scheme: Poisson, dataset_size: int, records: int, rate: float) -> DrawnBatches | None:
-    return PoissonBatches(records, rate) if scheme.max_batch_size is None else None
-
-
-KINDS: dict[type[Scheme], Callable[..., DrawnBatches | None]] = {
-    Poisson: _poisson,
-    FixedSize: lambda scheme, size, records, rate: FixedSizeBatches(records, rate),
-    BallsInBins: lambda scheme, size, records, rate: None,
-    OncePerEpoch: lambda scheme, size, records, rate: PassBatches(records, rate, length=pass_length(scheme, size)),
-    Unsampled: lambda scheme, size, records, rate: WholeBatches(records, rate),
-}
+    rate = 1.0 if exact is None else float(exact)
+    if isinstance(scheme, Poisson) and scheme.max_batch_size is None:
+        return PoissonBatches(records, rate)
+    if isinstance(scheme, FixedSize):
+        return FixedSizeBatches(records, rate)
+    if isinstance(scheme, OncePerEpoch) and not isinstance(scheme, BallsInBins):
+        return PassBatches(records, rate, length=pass_length(scheme, dataset_size))
+    return None

@@ -1,4 +1,4 @@
-"""A watch as a callback of transformers' Trainer. This module alone needs transformers here; it is imported where somebody asks."""
+"""A watch as a callback of transformers' Trainer. Imported only where somebody asks for it, as it needs transformers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcli.train.watch.watch import Watch
 
 
 class TrainerWatch(TrainerCallback):
-    """Follows a Trainer, and stops it after the planned steps."""
+    """A callback that watches a Trainer, and stops it after the planned steps."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch

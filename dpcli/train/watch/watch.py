@@ -1,4 +1,4 @@
-"""A watch over somebody else's loop: what it contradicts of its file, what was seen, and what was not."""
+"""A watch over a training loop that dpcli did not make: it is compared with its file while it runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALLBACKS = {
     "lightning": "dpcli.train.watch.lightning_callback:LightningWatch",
 }
 SEEN = "no contradiction seen"
-SAME = 1e-9  # relative, of rates
+EQUAL_RATES = 1e-9  # relative difference
 NOT_SEEN = {
     "sampling": "not seen: whether batches are drawn as the file declares",
     "clipping": "not seen: whether each record's gradient is clipped",
@@ -134,7 +134,7 @@ class Watch(Displayed):
         if order and scheme is not None and self.drawn is not None and not isinstance(self.drawn, PassBatches | WholeBatches):
             self.refuse("sampling", f"a loader with {order}, which is no {scheme.scheme} sampling and costs more")
         rate = rate_of(loader)
-        if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > SAME * rate:
+        if rate is not None and isinstance(self.drawn, PoissonBatches) and abs(rate - self.drawn.rate) > EQUAL_RATES * rate:
             words = f"a sampler of rate {rate:.8g}, where the file declares {self.drawn.rate:.8g}"
             self.refuse("sampling", f"{words} (Opacus draws with 1 / len(loader), whatever the batch size)")
 
@@ -178,7 +178,7 @@ class Watch(Displayed):
             self.refuse("steps", f"another step after the {self.planned:,} that it declares")
         self.steps += 1
         if self.drawn is not None and not self.drawn.seen:
-            self.drawn = None  # its loader drew before it was looked at, or not at all: what comes later does not tell
+            self.drawn = None  # its loader drew before it was watched, or not at all: later batches prove nothing
         if self.drawn is not None and self.steps > self.batches:
             self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 WORDS, LABELS = 23, 5
 

@@ -6,14 +6,13 @@ import itertools
 from collections.abc import Callable
 
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, Tied, merged  # noqa: E402
-from dpcli.train.engine.sums import clipped  # noqa: E402
-from tests.cases import require_each  # noqa: E402
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, Tied, merged
+from dpcli.train.engine.sums import clipped
+from tests.cases import require_each
 
 ROUNDING = 4.0 * float(torch.finfo(torch.float32).eps)  # for each example of a batch, over C: accounted for in the noise
 WIDTH, OTHER = 3, 41

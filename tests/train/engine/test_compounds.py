@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import nn  # noqa: E402
-
-from dpcli.train.engine.book_keeping import BookKeeping, divided  # noqa: E402
-from dpcli.train.engine.capture import Recorder  # noqa: E402
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.compound import written  # noqa: E402
-from dpcli.train.engine.method import Unsuitable  # noqa: E402
-from dpcli.train.engine.sums import clipped  # noqa: E402
-from tests.train.engine.families import Attending, Running  # noqa: E402
-from tests.train.engine.models import classification, sequences  # noqa: E402
-from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
+from dpcli.train.engine.book_keeping import BookKeeping, divided
+from dpcli.train.engine.capture import Recorder
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.compound import written
+from dpcli.train.engine.method import Unsuitable
+from dpcli.train.engine.sums import clipped
+from tests.train.engine.families import Attending, Running
+from tests.train.engine.models import classification, sequences
+from tests.train.engine.oracle import clipped_sum, distance, gradients
 
 CLIP = Flat(0.05)
 CAUSAL = nn.Transformer.generate_square_subsequent_mask(6, dtype=torch.float64)

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn import functional
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-from torch.func import functional_call, vmap  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine.choice import seeded  # noqa: E402
-from dpcli.train.engine.draws import MANY, alike, keyed, remembered, repeated  # noqa: E402
-from tests.cases import require_each  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine.choice import seeded
+from dpcli.train.engine.draws import MANY, alike, keyed, remembered, repeated
+from tests.cases import require_each
 
 LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)
 

@@ -7,17 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-from torch.utils._pytree import tree_map  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.models import LARGE, SMALL, Configuration, classification, mlp, texts, vectors  # noqa: E402
-from tests.train.engine.oracle import distance, influence, length, without  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer
+from dpcli.train.engine.per_example import ClippedGradients
+from tests.cases import require_each
+from tests.train.engine.models import LARGE, SMALL, Configuration, classification, mlp, texts, vectors
+from tests.train.engine.oracle import distance, influence, length, without
 
 SLACK = 1.0 + 1e-6
 CLIPS = [Flat(1e-3), Automatic(1e-3, 1e-3), PerLayer(1e-3), Adaptive(1e-3)]

@@ -10,24 +10,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-from torch.utils._pytree import tree_map  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.base.lazy import load  # noqa: E402
-from dpcli.train.engine.book_keeping import COMPOUNDS, BookKeeping  # noqa: E402
-from dpcli.train.engine.clip import LARGEST, SMALLEST, Automatic, Clip, Flat, PerLayer  # noqa: E402
-from dpcli.train.engine.layers import RULES  # noqa: E402
-from dpcli.train.engine.method import Method  # noqa: E402
-from dpcli.train.engine.operands import FACTORS  # noqa: E402
-from dpcli.train.engine.pieces import Outer  # noqa: E402
-from dpcli.train.engine.sums import Sums, clipped  # noqa: E402
-from dpcli.train.engine.vectorised import Looped, Vectorised  # noqa: E402
-from dpcli.train.plugin import STYLES  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.base.lazy import load
+from dpcli.train.engine.book_keeping import COMPOUNDS, BookKeeping
+from dpcli.train.engine.clip import LARGEST, SMALLEST, Automatic, Clip, Flat, PerLayer
+from dpcli.train.engine.layers import RULES
+from dpcli.train.engine.method import Method
+from dpcli.train.engine.operands import FACTORS
+from dpcli.train.engine.pieces import Outer
+from dpcli.train.engine.sums import Sums, clipped
+from dpcli.train.engine.vectorised import Looped, Vectorised
+from dpcli.train.plugin import STYLES
+from tests.cases import require_each
+from tests.train.engine.oracle import clipped_sum, distance, gradients, length
 
 COUNT, ROW, C = 4, 1, 1e-3
 SLACK = 1.0 + 1e-6

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-
-from dpcli.train.engine.book_keeping import divided  # noqa: E402
-from dpcli.train.engine.method import Unsuitable  # noqa: E402
-from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, merged  # noqa: E402
+from dpcli.train.engine.book_keeping import divided
+from dpcli.train.engine.method import Unsuitable
+from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, merged
 
 few = st.integers(1, 4)
 seeds = st.integers(0, 2**32)

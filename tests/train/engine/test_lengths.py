@@ -6,16 +6,15 @@ import itertools
 import math
 
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-
-from dpcli.train.engine.clip import Clip, Flat, PerLayer  # noqa: E402
-from dpcli.train.engine.pieces import Outer  # noqa: E402
-from dpcli.train.engine.sums import clipped  # noqa: E402
-from dpcli.train.engine.vectorised import Looped, one_example  # noqa: E402
-from dpcli.train.isolation.rehearsal import length  # noqa: E402
-from tests.cases import require_each  # noqa: E402
+from dpcli.train.engine.clip import Clip, Flat, PerLayer
+from dpcli.train.engine.pieces import Outer
+from dpcli.train.engine.sums import clipped
+from dpcli.train.engine.vectorised import Looped, one_example
+from dpcli.train.isolation.rehearsal import length
+from tests.cases import require_each
 
 
 def test_a_weighted_product_does_not_depend_on_how_its_sides_lie() -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from dpcli.train.engine.book_keeping import BookKeeping  # noqa: E402
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.method import Unsuitable  # noqa: E402
-from dpcli.train.engine.sums import clipped  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.families import PLACES, Forward, Standing  # noqa: E402
-from tests.train.engine.models import LABELS, classification, sequences  # noqa: E402
-from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
+from dpcli.train.engine.book_keeping import BookKeeping
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.method import Unsuitable
+from dpcli.train.engine.sums import clipped
+from tests.cases import require_each
+from tests.train.engine.families import PLACES, Forward, Standing
+from tests.train.engine.models import LABELS, classification, sequences
+from tests.train.engine.oracle import clipped_sum, distance, gradients
 
 CLIP = Flat(0.05)
 

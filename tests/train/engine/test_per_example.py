@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import nn  # noqa: E402
-
-from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.models import (  # noqa: E402
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
+from dpcli.train.engine.per_example import ClippedGradients
+from tests.cases import require_each
+from tests.train.engine.models import (
     LARGE,
     SMALL,
     Configuration,
@@ -27,7 +26,7 @@ from tests.train.engine.models import (  # noqa: E402
     vectors,
     words,
 )
-from tests.train.engine.oracle import clipped_sum, distance, gradients, length  # noqa: E402
+from tests.train.engine.oracle import clipped_sum, distance, gradients, length
 
 CLIPS = [Flat(0.5), Automatic(0.5), PerLayer(0.5), Adaptive(0.5)]
 BY_NAME = [pytest.param(configuration, id=configuration.name) for configuration in SMALL]

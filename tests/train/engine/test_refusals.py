@@ -8,15 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.models import LABELS, classification, images, mlp, vectors  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.per_example import ClippedGradients
+from tests.cases import require_each
+from tests.train.engine.models import LABELS, classification, images, mlp, vectors
 
 REFUSED = {
     "BatchNorm1d": nn.BatchNorm1d(4),

@@ -6,15 +6,13 @@ import ctypes
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from dpcli.train.engine import per_example  # noqa: E402
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.isolation.rehearsal import like  # noqa: E402
+from dpcli.train.engine import per_example
+from dpcli.train.engine.clip import Flat
+from dpcli.train.isolation.rehearsal import like
 
 
 def test_a_rehearsal_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:

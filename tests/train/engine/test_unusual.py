@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from torch import Tensor, nn  # noqa: E402
-
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from tests.train.engine.models import LABELS, WORDS, Recurrent, classification, images, sequences, vectors, words  # noqa: E402
-from tests.train.engine.oracle import clipped_sum, distance, gradients  # noqa: E402
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.per_example import ClippedGradients
+from tests.train.engine.models import LABELS, WORDS, Recurrent, classification, images, sequences, vectors, words
+from tests.train.engine.oracle import clipped_sum, distance, gradients
 
 CLIP = Flat(0.05)
 

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-import dpcli  # noqa: E402
-from dpcli.train.engine import per_example  # noqa: E402
-from dpcli.train.isolation.rehearsal import isolated  # noqa: E402
+import dpcli
+from dpcli.train.engine import per_example
+from dpcli.train.isolation.rehearsal import isolated
 
 COUNT, STEPS, BATCH = 60, 4, 20.0
 

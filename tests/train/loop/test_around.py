@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.optim import lr_scheduler
+from torch.optim import optimizer as torch_optimizer
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch.optim import lr_scheduler  # noqa: E402
-from torch.optim import optimizer as torch_optimizer  # noqa: E402
-from torch.overrides import TorchFunctionMode  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-
-import dpcli  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from tests.train.loop.conftest import (  # noqa: E402
+import dpcli
+from dpcli.base.errors import InputError
+from tests.train.loop.conftest import (
     STEPS,
     Begin,
     loss_of,

@@ -7,11 +7,9 @@ import threading
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.train.step.loop import Trainer  # noqa: E402
-from tests.train.loop.conftest import Begin, model_of, records  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.train.step.loop import Trainer
+from tests.train.loop.conftest import Begin, model_of, records
 
 
 def test_of_two_threads_one_has_the_gradient(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:

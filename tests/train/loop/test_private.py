@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import nn  # noqa: E402
-
-import dpcli  # noqa: E402
-from dpcli.base.errors import Denied, InputError  # noqa: E402
-from dpcli.ledger.stores.places import init, open_ledger  # noqa: E402
-from dpcli.ledger.terms import LedgerTerms  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step import prepare  # noqa: E402
-from tests.command import dpcli as command  # noqa: E402
-from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records, stepped, weights  # noqa: E402
+import dpcli
+from dpcli.base.errors import Denied, InputError
+from dpcli.ledger.stores.places import init, open_ledger
+from dpcli.ledger.terms import LedgerTerms
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.training_run import train
+from dpcli.train.step import prepare
+from tests.command import dpcli as command
+from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records, stepped, weights
 
 SLACK = 1.0 + 1e-5  # single precision: weights of about one, moved by a hundredth
 

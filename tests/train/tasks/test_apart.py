@@ -6,19 +6,17 @@ import hashlib
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-import numpy as np  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.ledger.stores.places import open_ledger  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from tests.command import dpcli  # noqa: E402
-from tests.train.loop.conftest import FILE  # noqa: E402
-from tests.train.loop.fronts import books_of  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.ledger.stores.places import open_ledger
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.training_run import train
+from tests.command import dpcli
+from tests.train.loop.conftest import FILE
+from tests.train.loop.fronts import books_of
 
 CUSTOM = FILE.replace(
     'task = "loop"', 'task = "custom"\ndata = "apart:records"\nmodel = "apart:model"\nloss = "apart:loss"\nlearning_rate = 0.1'

@@ -5,29 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-import numpy as np  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.exam.subjects import SEED  # noqa: E402
-from dpcli.random.streams import system_entropy  # noqa: E402
-from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer  # noqa: E402
-from dpcli.train.engine.draws import keyed  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.plan.settings_classification import View  # noqa: E402
-from dpcli.train.run.ranks import Alone  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.step.prepare import prepare  # noqa: E402
-from dpcli.train.tasks import augmentation  # noqa: E402
-from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views  # noqa: E402
-from dpcli.train.tasks.classification import cross_entropy  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.oracle import distance  # noqa: E402
-from tests.train.samples import FILE, Stopped, stop_at  # noqa: E402
+from dpcli.base.errors import InputError
+from dpcli.exam.subjects import SEED
+from dpcli.random.streams import system_entropy
+from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
+from dpcli.train.engine.draws import keyed
+from dpcli.train.engine.per_example import ClippedGradients
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.plan.settings_classification import View
+from dpcli.train.run.ranks import Ranks
+from dpcli.train.run.training_run import train
+from dpcli.train.step.prepare import prepare
+from dpcli.train.tasks import augmentation
+from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views
+from dpcli.train.tasks.classification import cross_entropy
+from tests.cases import require_each
+from tests.train.engine.oracle import distance
+from tests.train.samples import FILE, Stopped, stop_at
 
 CLIPS: list[Clip] = [Flat(1e-2), Automatic(1e-2, 1e-3), PerLayer(1e-2), Adaptive(1e-2)]
 VIEW = View(flip=True, crop=2)
@@ -214,7 +213,7 @@ def own(data: str) -> str:
 def test_tensors_that_are_no_images_go_with_each_view(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("own_images.py").write_text(OWN)
     Path("run.toml").write_text(own("records"))
-    problem = prepare(plan_of("run.toml"), system_entropy(), Alone(), None, ".").problem
+    problem = prepare(plan_of("run.toml"), system_entropy(), Ranks(), None, ".").problem
     still = torch.zeros(40, 3, 2, dtype=torch.int64)
     monkeypatch.setattr(augmentation, "drawn_moves", lambda records, count, most: still[:records])
     monkeypatch.setattr(torch, "rand", lambda *shape, **more: torch.ones(*shape))
@@ -227,4 +226,4 @@ def test_records_without_an_image_are_refused() -> None:
     Path("own_images.py").write_text(OWN)
     Path("run.toml").write_text(own("rows"))
     with pytest.raises(InputError, match=r"augment: no record has an image \(channels, height, width\)"):
-        prepare(plan_of("run.toml"), system_entropy(), Alone(), None, ".")
+        prepare(plan_of("run.toml"), system_entropy(), Ranks(), None, ".")

@@ -15,21 +15,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-import dpcli as package  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from dpcli.file.toml.findings import InvalidFile  # noqa: E402
-from dpcli.train.plan.settings import read_train  # noqa: E402
-from dpcli.train.plan.settings_classification import Classification  # noqa: E402
-from dpcli.train.tasks.array_files import arrays  # noqa: E402
-from dpcli.train.tasks.classification import loss_of  # noqa: E402
-from dpcli.train.tasks.encoding import encoded, input_names, label_codes  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.command import dpcli  # noqa: E402
+import dpcli as package
+from dpcli.base.errors import InputError
+from dpcli.file.toml.findings import InvalidFile
+from dpcli.train.plan.settings import read_train
+from dpcli.train.plan.settings_classification import Classification
+from dpcli.train.tasks.array_files import arrays
+from dpcli.train.tasks.classification import loss_of
+from dpcli.train.tasks.encoding import encoded, input_names, label_codes
+from tests.cases import require_each
+from tests.command import dpcli
 
 FILE = """format = 1
 name = "people"

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from dpcli.train.engine.clip import Flat  # noqa: E402
-from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.tasks.causal_lm import build  # noqa: E402
-from dpcli.train.tasks.learning import Learning  # noqa: E402
-from dpcli.train.tasks.soft_prompt import build as build_classifier  # noqa: E402
-from tests.cases import require_each  # noqa: E402
-from tests.train.engine.oracle import (  # noqa: E402
+from dpcli.train.engine.clip import Flat
+from dpcli.train.engine.per_example import ClippedGradients
+from dpcli.train.tasks.causal_lm import build
+from dpcli.train.tasks.learning import Learning
+from dpcli.train.tasks.soft_prompt import build as build_classifier
+from tests.cases import require_each
+from tests.train.engine.oracle import (
     clipped_sum,
     distance,
     gradients,
     influence,
     length,
 )
-from tests.train.tasks.language import WAYS, awake, table  # noqa: E402
+from tests.train.tasks.language import WAYS, awake, table
 
 SLACK = 1.0 + 1e-6
 CLASSIFIER = {"task": "soft-prompt", "soft_prompt": 3, "data": "own_language:labelled", "labels": ("negative", "positive")}

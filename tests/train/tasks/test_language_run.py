@@ -8,15 +8,15 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs the train extra")
-from dpcli.train.plan.plan import plan_of  # noqa: E402
-from dpcli.train.run.outcome import MODEL, Outcome  # noqa: E402
-from dpcli.train.run.training_run import train  # noqa: E402
-from dpcli.train.tasks.causal_lm import build  # noqa: E402
-from dpcli.train.tasks.lm_models import logits, save_adapter  # noqa: E402
-from tests.command import ROOT, dpcli  # noqa: E402
-from tests.train.tasks.language import FILE, HELD, WAYS, awake, table  # noqa: E402
+from dpcli.train.plan.plan import plan_of
+from dpcli.train.run.outcome import MODEL, Outcome
+from dpcli.train.run.training_run import train
+from dpcli.train.tasks.causal_lm import build
+from dpcli.train.tasks.lm_models import logits, save_adapter
+from tests.command import ROOT, dpcli
+from tests.train.tasks.language import FILE, HELD, WAYS, awake, table
 
 OWNED = 'public = "own_language:texts"\nunits = "writer"\nrecords_per_unit = 2'
 LABELS = 'labels = ["negative", "positive"]'

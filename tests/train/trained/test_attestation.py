@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from dpcli.base.rounding import up
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.train.plan.plan import plan_of
-from dpcli.train.run.description import LEFT
+from dpcli.train.run.description import RUN_FILES
 from dpcli.train.trained.attestation import attestation, verify
 from tests.cases import require_each
 from tests.command import Result, dpcli
@@ -63,7 +63,7 @@ def file_of(run: Path) -> bytes:
     return (run / "pipeline.toml").read_bytes()
 
 
-@pytest.mark.parametrize("name", [*LEFT, "model.json"])
+@pytest.mark.parametrize("name", [*RUN_FILES, "model.json"])
 @pytest.mark.parametrize("place", [0, 9, 0.5, -1])
 def test_a_changed_byte_of_a_file_is_seen(run: Path, name: str, place: float) -> None:
     content = bytearray((run / name).read_bytes())
@@ -78,7 +78,7 @@ def test_a_changed_byte_of_a_file_is_seen(run: Path, name: str, place: float) ->
 
 
 def test_a_longer_a_shorter_and_a_missing_file_are_seen(run: Path) -> None:
-    for name in LEFT:
+    for name in RUN_FILES:
         content = (run / name).read_bytes()
         for change in (content + b"\n", content[:-1], b""):
             (run / name).write_bytes(change)

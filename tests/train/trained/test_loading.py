@@ -18,7 +18,7 @@ import pytest
 
 import dpcli as package
 from dpcli.base.errors import InputError
-from dpcli.train.run.description import LEFT
+from dpcli.train.run.description import RUN_FILES
 from tests.command import ROOT, dpcli
 from tests.train.samples import FILE
 
@@ -68,7 +68,7 @@ def test_only_the_first_rows_are_in_a_table(run: Path) -> None:
     assert "1,777 more rows" in out and "cost no epsilon" in out
 
 
-@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("name", RUN_FILES)
 def test_a_changed_file_is_refused(run: Path, name: str) -> None:
     content = bytearray((run / name).read_bytes())
     content[-1] ^= 1

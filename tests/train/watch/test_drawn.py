@@ -7,20 +7,17 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-import numpy as np  # noqa: E402
-
-from dpcli.base.lazy import load  # noqa: E402
-from dpcli.base.registry import SAMPLING  # noqa: E402
-from dpcli.file.keys.annotations import members_of  # noqa: E402
-from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme  # noqa: E402
-from dpcli.random.streams import insecure_seed  # noqa: E402
-from dpcli.train.sampling.batch_samplers import sampler  # noqa: E402
-from dpcli.train.watch.loader import PassBatches, batches_of  # noqa: E402
-from tests.cases import require_each  # noqa: E402
+from dpcli.base.lazy import load
+from dpcli.base.registry import SAMPLING
+from dpcli.file.keys.annotations import members_of
+from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Scheme
+from dpcli.random.streams import insecure_seed
+from dpcli.train.sampling.batch_samplers import sampler
+from dpcli.train.watch.loader import PassBatches, batches_of
+from tests.cases import require_each
 
 N, BATCH = 400, 20
 POISSON, FIXED = Poisson("poisson", batch_size=BATCH), FixedSize("fixed-size", batch_size=BATCH)

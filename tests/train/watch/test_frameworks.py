@@ -7,18 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch.utils.data import DataLoader, Dataset  # noqa: E402
-
-import dpcli  # noqa: E402
-from dpcli.base.errors import InputError  # noqa: E402
-from tests.train.loop.conftest import FILE as SMALL  # noqa: E402
-from tests.train.loop.conftest import loss_of, model_of, records  # noqa: E402
-from tests.train.watch.samples import BATCH, POISSON, N, PoissonSampler, dataset  # noqa: E402
+import dpcli
+from dpcli.base.errors import InputError
+from tests.train.loop.conftest import FILE as SMALL
+from tests.train.loop.conftest import loss_of, model_of, records
+from tests.train.watch.samples import BATCH, POISSON, N, PoissonSampler, dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the frameworks
 

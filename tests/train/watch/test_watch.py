@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
 
-torch = pytest.importorskip("torch", reason="the extra train is not installed")
-
-from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
-
-import dpcli  # noqa: E402
-from dpcli.base.errors import Denied, InputError  # noqa: E402
-from tests.train.loop.conftest import loss_of, model_of, records  # noqa: E402
-from tests.train.watch.samples import BATCH, POISSON, STEPS, N, PoissonSampler, dataset  # noqa: E402
+import dpcli
+from dpcli.base.errors import Denied, InputError
+from tests.train.loop.conftest import loss_of, model_of, records
+from tests.train.watch.samples import BATCH, POISSON, STEPS, N, PoissonSampler, dataset
 
 SHUFFLE = POISSON.replace('"poisson"', '"shuffle"').replace(f"steps = {STEPS}", "epochs = 2")
 
