@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import scale_of, sigma_of
 
-if TYPE_CHECKING:
-    pass
-
-
-DOWN = 1.0 - 1e-15
+DOWN = 1.0 - 1e-15  # a factor by which a product or a root of doubles is no longer above the exact one
 LEAST, MOST = 1e-100, 1e100  # of a cost: its square, and what it divides, are doubles
 
 

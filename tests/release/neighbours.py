@@ -14,7 +14,7 @@ from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, No
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.query import QueryRelease
 from dpcli.release.query_entries import AskedQuery
-from dpcli.release.stability.propose_test import StabilityTest, Stable
+from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
 from dpcli.release.stability.stable_statistics import CountedNumbers, released_mean
 
 Step = tuple[str, Any, Any]  # what is drawn, the exact numbers, and the scale of the noise
@@ -58,7 +58,7 @@ class Seen:
         self.steps.append(("numbers", (numbers, width), others[-1]))
         return released_mean(numbers, width, *others)
 
-    def released(self, test: StabilityTest, found: Stable[Any], draw: Any) -> Any:
+    def released(self, test: StabilityTest, found: StableAnswer[Any], draw: Any) -> Any:
         self.steps.append(("test", found, (test.epsilon, test.delta)))
         return found.answer
 
@@ -164,7 +164,7 @@ def _vector(release: QueryRelease, before: Any, after: Any, law: NoiseLaw) -> It
         yield f"squared L2 {squared}, priced as {dict(keys)}"
 
 
-def _test(one: AskedQuery, before: Stable[Any], after: Stable[Any], law: tuple[float, float]) -> Iterator[str]:
+def _test(one: AskedQuery, before: StableAnswer[Any], after: StableAnswer[Any], law: tuple[float, float]) -> Iterator[str]:
     test, *noise = one.releases
     if law != (test.keys["epsilon"], test.keys["delta"]) or test.type != "propose-test-release":
         yield f"a test at {law}, priced as {dict(test.keys)}"

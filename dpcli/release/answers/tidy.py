@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from dpcli.release.answers.intervals import ConfidenceInterval
@@ -18,69 +18,34 @@ CONSISTENT = (
 
 
 def non_negative(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
-    """For counts, and sums of values that are never negative. See NON_NEGATIVE."""
+    """Cut a count, or a sum of values that are never negative, at 0. See NON_NEGATIVE."""
     return max(answer, 0.0), replace(interval, low=max(interval.low, 0.0), high=max(interval.high, 0.0))
 
 
 def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
-    """For what is whole in truth: halves are rounded up. See WHOLE. An interval without a whole number becomes the answer alone."""
+    """Round what is whole in truth, halves up. See WHOLE. An interval without a whole number becomes the answer alone."""
     nearest = float(math.floor(answer + 0.5))
     low, high = math.ceil(interval.low), math.floor(interval.high)
     ends = (float(low), float(high)) if low <= high else (nearest, nearest)
     return nearest, replace(interval, low=ends[0], high=ends[1])
 
 
-@dataclass(frozen=True, slots=True)
-class NoisyTotal:
-    """A noisy answer and the parts that add up to it in truth; none for what is not divided further."""
+def consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_variance: Fraction) -> list[int]:
+    """Return the whole numbers for the parts that are nearest to a noisy total and its noisy parts; the total is their sum.
 
-    noisy: int
-    variance: Fraction
-    parts: tuple[NoisyTotal, ...] = ()
+    See CONSISTENT. Least squares weighted by 1/variance is exact, in rationals: the total is averaged with the sum of its parts, and what is
+    missing is divided evenly among them (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Whole numbers go by largest remainder, so
+    that none is moved by 1 or more for the rounding of the others.
 
-
-@dataclass(frozen=True, slots=True)
-class Adjusted:
-    """A total after adjustment: `value` is the sum of those of its parts."""
-
-    value: int
-    parts: tuple[Adjusted, ...] = ()
-
-
-def consistent(total: NoisyTotal) -> Adjusted:
-    """The answers that are nearest to the noisy ones by least squares weighted by 1/variance, then whole ones that still add up.
-
-    See CONSISTENT. The first step is exact, in rationals: upwards each total is averaged with the sum of its parts, downwards what is
-    missing is divided by their variances (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Whole numbers go by largest remainder, so
-    that none is moved by 1 or more for the rounding of its siblings.
+    part_variance: of the noise of each part.
     """
-    return _downwards(total, _upwards(total)[0])
-
-
-def _upwards(total: NoisyTotal) -> tuple[Fraction, Fraction]:
-    """(estimate, variance) from the total itself and all beneath it."""
-    if not total.parts:
-        return Fraction(total.noisy), total.variance
-    beneath = [_upwards(part) for part in total.parts]
-    summed, variance = sum((each[0] for each in beneath), Fraction(0)), sum((each[1] for each in beneath), Fraction(0))
-    weight = variance / (variance + total.variance)
-    return weight * total.noisy + (1 - weight) * summed, weight * total.variance
-
-
-def _downwards(total: NoisyTotal, value: Fraction) -> Adjusted:
-    return _whole_parts(total, value, math.floor(value + Fraction(1, 2)))
-
-
-def _whole_parts(total: NoisyTotal, value: Fraction, settled: int) -> Adjusted:
-    """`settled` is the whole number for this total, within 1 of its exact `value`."""
-    if not total.parts:
-        return Adjusted(settled)
-    beneath = [_upwards(part) for part in total.parts]
-    variance = sum((each[1] for each in beneath), Fraction(0))
-    missing = value - sum((each[0] for each in beneath), Fraction(0))
-    values = [estimate + missing * own / variance for estimate, own in beneath]
-    wholes = _by_remainder(values, settled)
-    return Adjusted(settled, tuple(_whole_parts(*each) for each in zip(total.parts, values, wholes, strict=True)))
+    count = len(parts)
+    if count == 0:
+        return []
+    weight = count * part_variance / (count * part_variance + total_variance)
+    exact = weight * total + (1 - weight) * sum(parts)
+    share = (exact - sum(parts)) / count
+    return _by_remainder([part + share for part in parts], math.floor(exact + Fraction(1, 2)))
 
 
 def _by_remainder(values: Sequence[Fraction], total: int) -> list[int]:

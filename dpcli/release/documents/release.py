@@ -19,7 +19,6 @@ from dpcli.release.release_plan import UNREAD, reads_expressions
 from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
-    from dpcli.document.document import Sheet
     from dpcli.release.query import QueryRelease
     from dpcli.release.query_answer import AnswerRow, QueryAnswer, Value
     from dpcli.release.query_entries import AskedQuery

@@ -21,7 +21,6 @@ from dpcli.release.vectors import Contribution, laplace, noisy_vector, sensitivi
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.query_answer import QueryAnswer
 
 
 COLUMN = Key("the column of numbers, with min, max and step")

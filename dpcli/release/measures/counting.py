@@ -12,7 +12,7 @@ from dpcli.file.toml.findings import Problem
 from dpcli.release.aggregate import MOST_ROWS
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
-from dpcli.release.answers.tidy import CONSISTENT, NoisyTotal, consistent
+from dpcli.release.answers.tidy import CONSISTENT, consistent
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key, column_key, group_keys
 from dpcli.release.measures.averages import COLUMN
@@ -25,7 +25,6 @@ from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.query_answer import QueryAnswer
 
 
 OF_TOTAL = 0.3  # of the cost
@@ -101,26 +100,22 @@ class CountQuery(NoisyQuery):
         return additive_answer(self, release, shown, f"{NOISE_ALONE}; {FEW_HOLD.format(release.keys['threshold'])}")
 
     def _adding_up(self, exact: Keyed, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
-        """Keys and total are moved by least squares so that they add up; their intervals stay those of the noise."""
+        """Move keys and total by least squares so that they add up; their intervals stay those of the noise."""
         parts = noised(exact, release)
         (total,) = noised({(): sum(exact.values())}, of_total).values()
-        variances = [Fraction(law_of(one).variance) for one in (release, of_total)]
-        moved, shown = (
-            consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in parts.values()))),
-            parts,
-        )
-        while "non-negative" in self.postprocess and any(
-            part.value < 0 for part in moved.parts
-        ):  # each of these is 0 in what is nearest
-            shown = {key: part for (key, part), at in zip(shown.items(), moved.parts, strict=True) if at.value >= 0}
-            moved = consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in shown.values())))
-        values = {key: at.value for key, at in zip(shown, moved.parts, strict=True)}
+        part_variance, total_variance = (Fraction(law_of(one).variance) for one in (release, of_total))
+        keys, variances = list(parts), (total_variance, part_variance)
+        moved = consistent(total, list(parts.values()), *variances)
+        while "non-negative" in self.postprocess and any(value < 0 for value in moved):  # each of these is 0 in what is nearest
+            keys = [key for key, value in zip(keys, moved, strict=True) if value >= 0]
+            moved = consistent(total, [parts[key] for key in keys], *variances)
+        values = dict(zip(keys, moved, strict=True))
         rows = [
             tidied(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
             for key, part in parts.items()
         ]
         total_row = tidied(
-            self, ("total",) * len(self.by), sum(values.values()), additive_interval(total, law_of(of_total), self.confidence)
+            self, ("total",) * len(self.by), sum(moved), additive_interval(total, law_of(of_total), self.confidence)
         )
         return answer_of(self, (*rows, total_row), NOISE_ALONE, None, CONSISTENT)
 

@@ -1,4 +1,4 @@
-"""A quantile of whole numbers, and how many units keep it from moving further than is proposed."""
+"""Quantiles, interquartile ranges and clustered means of whole numbers, released where few units could not move them far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import accumulate
 from dpcli.base.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import scale_of
-from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, Stable, released_mode
+from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, StableAnswer, released_mode
 
 DOUBLES = 2**1000  # whole numbers below are no more than a double holds
 
@@ -57,8 +57,8 @@ def quantile(numbers: CountedNumbers, share: Fraction) -> float:
     return numbers.low
 
 
-def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stable[int]:
-    """The quantile, None where there are no data, and a distance that is 0 where one unit may move it by more than `most`.
+def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> StableAnswer[int]:
+    """Return the quantile, None where there are no data, and a distance that is 0 where one unit may move it by more than `most`.
 
     For two places of the line further apart than `most`, a row of one unit brings the quantile from one to the other only where few rows
     lie between them and few would have to come or go on either side. The least of these numbers over all such places moves by at most 1
@@ -68,17 +68,15 @@ def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stab
     value = quantile(numbers, share)
     needed = min((_changes(numbers, share, *window) for window in _windows(numbers, most)), default=None)
     distance = UNREACHABLE if needed is None else min(needed // numbers.per_unit, UNREACHABLE)
-    return Stable(int(value) if math.isfinite(value) else None, distance)
+    return StableAnswer(int(value) if math.isfinite(value) else None, distance)
 
 
-def released_quantile(
-    numbers: CountedNumbers, share: Fraction, most: int, test: StabilityTest, epsilon: float, draw: Draw
-) -> int | None:
-    """The quantile with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
+def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
+    """Return the number with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
 
     Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
     """
-    value = test.released(stable_quantile(numbers, share, most), draw)
+    value = test.released(stable, draw)
     return None if value is None else value + draw(noise_scale(most, epsilon))
 
 
@@ -120,8 +118,8 @@ def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, 
 LOWER, UPPER = Fraction(1, 4), Fraction(3, 4)
 
 
-def stable_range(numbers: CountedNumbers, most: int) -> Stable[int]:
-    """The upper quartile less the lower one, and a distance that is 0 where one unit may move it by more than `most`.
+def stable_range(numbers: CountedNumbers, most: int) -> StableAnswer[int]:
+    """Return the upper quartile less the lower one, and a distance that is 0 where one unit may move it by more than `most`.
 
     One row that comes, goes or takes another's place moves both quartiles the same way, if it moves them; several rows may move them
     towards each other, each by half of it. (One that comes moves the lower one up where the number of rows is a multiple of 4: then the
@@ -130,16 +128,7 @@ def stable_range(numbers: CountedNumbers, most: int) -> Stable[int]:
     each = most if numbers.per_unit == 1 else most // 2
     low, high = (stable_quantile(numbers, share, each) for share in (LOWER, UPPER))
     answer = None if low.answer is None or high.answer is None else high.answer - low.answer
-    return Stable(answer, min(low.distance, high.distance))
-
-
-def released_range(numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
-    """The range with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
-
-    Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
-    """
-    value = test.released(stable_range(numbers, most), draw)
-    return None if value is None else value + draw(noise_scale(most, epsilon))
+    return StableAnswer(answer, min(low.distance, high.distance))
 
 
 Gaussian = Callable[[float], int]  # a whole number of discrete Gaussian noise of this sigma

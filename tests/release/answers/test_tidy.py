@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.release.answers.intervals import ConfidenceInterval
-from dpcli.release.answers.tidy import Adjusted, NoisyTotal, consistent, non_negative, rounded
+from dpcli.release.answers.tidy import consistent, non_negative, rounded
 from tests.cases import of_each
 
 REALS = st.floats(-1e6, 1e6)
@@ -38,68 +38,37 @@ def test_a_half_goes_up() -> None:
 
 
 VARIANCES = st.integers(1, 50).map(Fraction)
-LEAVES = st.builds(NoisyTotal, st.integers(-100, 10_000), VARIANCES)
+NOISY = st.integers(-100, 10_000)
 
 
-def above(parts: st.SearchStrategy[NoisyTotal]) -> st.SearchStrategy[NoisyTotal]:
-    return st.builds(NoisyTotal, st.integers(-100, 10_000), VARIANCES, st.lists(parts, min_size=1, max_size=4).map(tuple))
+def least_squares(total: int, parts: list[int], total_variance: Fraction, part_variance: Fraction) -> np.ndarray:
+    """By the normal equations over the parts, whose sum is the total."""
+    below = np.vstack([np.ones(len(parts)), np.eye(len(parts))])
+    weight = np.array([1.0 / float(total_variance), *[1.0 / float(part_variance)] * len(parts)])
+    return np.linalg.solve(below.T @ (weight[:, None] * below), below.T @ (weight * np.array([total, *parts], dtype=float)))
 
 
-TREES = st.recursive(LEAVES, above, max_leaves=12)
+@given(NOISY, st.lists(NOISY, min_size=1, max_size=12), VARIANCES, VARIANCES)
+def test_parts_are_the_nearest_and_so_is_their_sum(total: int, parts: list[int], one: Fraction, other: Fraction) -> None:
+    """To the least squares, each within 1 and their sum within a half."""
+    exact = least_squares(total, parts, one, other)
+    moved = consistent(total, parts, one, other)
+    assert np.abs(np.array(moved) - exact).max() <= 1 + 1e-5
+    assert abs(sum(moved) - exact.sum()) <= 0.5 + 1e-5
 
 
-def adds_up(adjusted: Adjusted) -> bool:
-    return not adjusted.parts or (
-        adjusted.value == sum(part.value for part in adjusted.parts) and all(map(adds_up, adjusted.parts))
-    )
-
-
-def flat(total: NoisyTotal) -> list[NoisyTotal]:
-    return [total, *(each for part in total.parts for each in flat(part))]
-
-
-def values(adjusted: Adjusted) -> list[int]:
-    return [adjusted.value, *(each for part in adjusted.parts for each in values(part))]
-
-
-def least_squares(total: NoisyTotal) -> np.ndarray:
-    """By the normal equations over the leaves: every node is a sum of leaves."""
-    nodes = flat(total)
-    leaves = [node for node in nodes if not node.parts]
-    below = np.array([[any(leaf is each for each in flat(node)) for leaf in leaves] for node in nodes], dtype=float)
-    weight = np.array([1.0 / float(node.variance) for node in nodes])
-    noisy = np.array([float(node.noisy) for node in nodes])
-    found = np.linalg.solve(below.T @ (weight[:, None] * below), below.T @ (weight * noisy))
-    return np.asarray(below @ found)
-
-
-def depth(total: NoisyTotal) -> int:
-    return 1 + max(map(depth, total.parts), default=0)
-
-
-@given(TREES)
-def test_parts_add_up_and_are_the_nearest(total: NoisyTotal) -> None:
-    """To the least squares of all nodes: one rounding for each level above."""
-    adjusted = consistent(total)
-    assert adds_up(adjusted)
-    exact = least_squares(total)
-    assert np.abs(np.array(values(adjusted)) - exact).max() <= depth(total) + 1e-5
-
-
-def test_one_total_of_two() -> None:
-    """100 against 40 + 51: the 9 that are missing go by variances 1 : 1 : 1, three to each."""
-    parts = (NoisyTotal(40, Fraction(1)), NoisyTotal(51, Fraction(1)))
-    assert consistent(NoisyTotal(100, Fraction(1), parts)) == Adjusted(97, (Adjusted(43), Adjusted(54)))
-    assert consistent(NoisyTotal(5, Fraction(3))) == Adjusted(5)
-
-
-def test_what_adds_up_is_left_as_it_is() -> None:
-    parts = (NoisyTotal(40, Fraction(2)), NoisyTotal(60, Fraction(1), (NoisyTotal(25, Fraction(7)), NoisyTotal(35, Fraction(1)))))
-    assert values(consistent(NoisyTotal(100, Fraction(5), parts))) == [100, 40, 60, 25, 35]
+@of_each(
+    "total, parts, variances, moved",
+    [
+        (100, [40, 51], (1, 1), [43, 54]),  # the 9 that are missing go by variances 1 : 1 : 1, three to each
+        (100, [40, 60], (5, 2), [40, 60]),
+        (5, [], (3, 1), []),
+    ],
+)
+def test_small_totals(total: int, parts: list[int], variances: tuple[int, int], moved: list[int]) -> None:
+    assert consistent(total, parts, *map(Fraction, variances)) == moved
 
 
 @of_each("count", [2, 3, 7])
 def test_rounding_moves_no_part_by_1(count: int) -> None:
-    parts = tuple(NoisyTotal(10, Fraction(1)) for _ in range(count))
-    adjusted = consistent(NoisyTotal(10 * count + 1, Fraction(1), parts))
-    assert {each.value for each in adjusted.parts} <= {10, 11}
+    assert set(consistent(10 * count + 1, [10] * count, Fraction(1), Fraction(1))) <= {10, 11}
