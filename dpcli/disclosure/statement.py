@@ -11,6 +11,7 @@ from dpcli.analysis.rho import warning_level
 from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.disclosure.item_answers import at_most, charged, listing, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
+from dpcli.document.document import Passage
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import bound, few, percent_up
 
@@ -30,44 +31,33 @@ HITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlainPassage:
-    """A heading and what stands below it: sentences, then points."""
-
-    title: str
-    paragraphs: tuple[str, ...]
-    points: tuple[str, ...] = ()
-
-
-def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ...]:
+def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
     """Write what is promised, what an attacker can still do, what it rests on, what it leaves out, and what is still to be asked."""
     promised = (_promise(facts), _nothing(facts)) if facts.meaning is None else (_promise(facts), _attack(facts, facts.meaning))
     rest = () if facts.meaning is None else (_several(facts, facts.meaning), _rests_on(facts))
     return (*_refused(facts), *promised, *rest, _left_out(facts), *_to_ask(facts, answers))
 
 
-def _refused(facts: Facts) -> tuple[PlainPassage, ...]:
+def _refused(facts: Facts) -> tuple[Passage, ...]:
     """Before anything else: a rule that calls the file unsound."""
     if not facts.unsound:
         return ()
     broken = tuple(f"{one.rule}: {one.key + ': ' if one.key else ''}{one.message}" for one in facts.unsound)
     return (
-        PlainPassage(
-            "NOT SOUND", ("Do not rely on the number below: the file breaks a rule without which it does not hold.",), broken
-        ),
+        Passage("NOT SOUND", ("Do not rely on the number below: the file breaks a rule without which it does not hold.",), broken),
     )
 
 
-def _promise(facts: Facts) -> PlainPassage:
+def _promise(facts: Facts) -> Passage:
     if facts.meaning is None:
-        return PlainPassage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
+        return Passage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
     slack = (
         ""
         if facts.account.delta == 0.0
         else f" Delta ({facts.account.delta!r}) is added on top of every probability that this limit bounds; it should be far smaller than "
         f"one over the number of records{_of_records(facts)}."
     )
-    return PlainPassage(
+    return Passage(
         "What is promised",
         (
             f"There is a limit on how much the release can depend on any one {facts.unit}: {at_most(facts.account)}.",
@@ -95,20 +85,20 @@ def _budget(facts: Facts) -> tuple[str, ...]:
     return (f"{words[budget.verdict]}: {budget.words()}.",)
 
 
-def _nothing(facts: Facts) -> PlainPassage:
-    return PlainPassage(
+def _nothing(facts: Facts) -> Passage:
+    return Passage(
         "What an attacker can still find out",
         (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",),
     )
 
 
-def _attack(facts: Facts, meaning: Meaning) -> PlainPassage:
+def _attack(facts: Facts, meaning: Meaning) -> Passage:
     secret, hit, miss = (
         words.format(unit=facts.unit) for words in (SECRETS[facts.privacy.adjacency], *HITS[facts.privacy.adjacency])
     )
     caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
     verdict = " This limit rules out next to nothing." if caught >= USELESS else ""
-    return PlainPassage(
+    return Passage(
         "What an attacker can still find out",
         (
             f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
@@ -137,9 +127,9 @@ def _guess(belief: Belief) -> str:
     )
 
 
-def _several(facts: Facts, meaning: Meaning) -> PlainPassage:
+def _several(facts: Facts, meaning: Meaning) -> Passage:
     groups = [f"{group.size} {facts.unit}s together: {_limit(group)}" for group in meaning.groups if group.size > 1]
-    return PlainPassage(
+    return Passage(
         "One person, several records",
         (
             _whom(facts),
@@ -168,9 +158,9 @@ def _whom(facts: Facts) -> str:
     return f"The limit is about one {unit} with all of at most {most:,} records; the program must enforce that bound."
 
 
-def _rests_on(facts: Facts) -> PlainPassage:
+def _rests_on(facts: Facts) -> Passage:
     drawn = [entry.name for entry in facts.pipeline.mechanisms if amplified(entry)]
-    return PlainPassage(
+    return Passage(
         "What the number rests on",
         (
             f"It counts {listing(charged(facts))}, with the noise that the file states. The random numbers must stay secret.",
@@ -191,8 +181,8 @@ def _drawn(names: list[str], facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _left_out(facts: Facts) -> PlainPassage:
-    return PlainPassage(
+def _left_out(facts: Facts) -> Passage:
+    return Passage(
         "What it does not cover",
         ("The limit is silent on these:",),
         (
@@ -211,7 +201,7 @@ def _others(facts: Facts) -> str:
     return f"Other releases from the same data{known}: their costs add up."
 
 
-def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ...]:
+def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
     """The open ends: what the file does not state, and what the rules warn of."""
     silent = [answer.item.question for answer in answers if not answer.stated]
     warnings = [f"{one.rule}: {one.message}" for one in facts.diagnostics if one.severity != "error"]
@@ -219,7 +209,7 @@ def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ..
         return ()
     silence = f"The file is silent on {len(silent)} of {len(answers)} items" if silent else "The file states every item"
     more = f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint" if warnings else ""
-    return (PlainPassage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)
+    return (Passage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,7 +224,7 @@ class Statement:
     facts: Facts
     chapters: tuple[tuple[str, tuple[Answer, ...]], ...]
     asked_by: tuple[str, ...]
-    passages: tuple[PlainPassage, ...] = ()
+    passages: tuple[Passage, ...] = ()
 
     @property
     def answers(self) -> tuple[Answer, ...]:

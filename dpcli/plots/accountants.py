@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpcli.analysis.account import Account
 from dpcli.analysis.account_rows import AccountRow
 from dpcli.document.chart import Axis, Bar, Chart, Tone
@@ -21,7 +23,7 @@ def chart(question: Question) -> Chart:
     values = sorted(row.upper for row in rows)
     positive = [value for value in values if value > 0.0]
     wide = len(positive) == len(values) and values[-1] > WIDE * values[0]
-    low = 10.0 ** _floor_log10(values[0] / 2.0) if wide else 0.0
+    low = 10.0 ** math.floor(math.log10(values[0] / 2.0)) if wide else 0.0
     return Chart(
         kind="accountants",
         title="epsilon by accountant",
@@ -55,9 +57,3 @@ def _silent(account: Account) -> tuple[str, ...]:
         if row.bound is None:
             reasons.setdefault(row.reason or "it says nothing", []).append(row.accountant.name)
     return tuple(f"no bar for {', '.join(names)}: {reason}" for reason, names in reasons.items())
-
-
-def _floor_log10(value: float) -> int:
-    import math
-
-    return math.floor(math.log10(value))

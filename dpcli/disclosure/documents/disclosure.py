@@ -14,7 +14,7 @@ from dpcli.disclosure.documents import meaning as meaning_report
 from dpcli.disclosure.items import Answer
 from dpcli.disclosure.statement import Statement, disclosure, registry_entry
 from dpcli.document.chart import Axis, Bar, Chart, Line, Marker, Tone
-from dpcli.document.document import Document, Passage, Table, reason
+from dpcli.document.document import Document, Table, reason
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.lint.run import checked_load
 from dpcli.numerics.work import limited
@@ -44,7 +44,7 @@ def document(
         data=_data(statement, code, date, name),
         verdict="fail" if facts.unsound else report.verdict,
         title=f"{statement.title}: {name_of(facts.account)}" + (f", {date}" if date else ""),
-        passages=tuple(Passage(one.title, one.paragraphs, one.points) for one in statement.passages),
+        passages=statement.passages,
         pictures=tuple(pictures),
         tables=(*_items(statement), *((*report.tables, *behind) if statement.passages else ())),
         notes=(_count(statement), TRUST),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcli.document.document import Document, Finding, visible
-from dpcli.document.fingerprint import tidy
+from dpcli.document.fingerprint import repository_path
 
 JUDGES = True
 ENDINGS = ()
@@ -20,7 +20,7 @@ def render(document: Document) -> str:
 
 
 def _command(finding: Finding) -> str:
-    place = f"file={_property(tidy(finding.path))}"
+    place = f"file={_property(repository_path(finding.path))}"
     if finding.line:
         place += f",line={finding.line},col={max(finding.column, 1)}"
     level = "notice" if finding.level == "note" else finding.level

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from dpcli.base.fields import Key, Note, Open, Person, Prose
 from dpcli.file.keys.kinds import Day, Either, Flag, Kind, Listed, Named, Number, Opaque, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
-from dpcli.file.keys.words import Paragraph, Remark, Signature, Text, members, words
+from dpcli.file.keys.words import NAME, PARAGRAPH, PERSON, REMARK, members, words
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import shown
 
@@ -59,12 +59,12 @@ def _union(arms: tuple[Any, ...]) -> Kind:
 _PLAIN: Mapping[Any, Kind] = {
     float: Number(),
     int: WholeNumber(),
-    str: Text(),
+    str: NAME,
     bool: Flag(),
     datetime.date: Day(),
-    Prose: Paragraph(),
-    Note: Remark(),
-    Person: Signature(),
+    Prose: PARAGRAPH,
+    Note: REMARK,
+    Person: PERSON,
     Open: Opaque(),
 }
 _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {

@@ -110,7 +110,6 @@ class KeyTable:
         return self.cls(**values)
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-
         return table_schema(self.members)
 
 
@@ -200,7 +199,6 @@ class SelectedTable:
         return load(self.registry[name])(**{**values, self.selector: name})
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-
         return selected_schema(self.selector, {name: self.members(name) for name in self.registry}, self.default)
 
 

@@ -92,10 +92,11 @@ def locate(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     walk = _Walk(text, wanted)
     with suppress(_Lost):  # what has been found by then is still right, and each path falls back on it
         walk.document()
-    return {path: _line_column(text, walk.nearest(path)) for path in wanted}
+    return {path: line_and_column(text, walk.nearest(path)) for path in wanted}
 
 
-def _line_column(text: str, offset: int) -> tuple[int, int]:
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Return the 1-based line and column of an offset."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 

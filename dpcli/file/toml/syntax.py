@@ -12,7 +12,7 @@ from typing import Any
 import tomli
 
 from dpcli.file.toml.limits import MAX_BYTES, MAX_DEPTH
-from dpcli.file.toml.positions import newer, too_deep
+from dpcli.file.toml.positions import line_and_column, newer, too_deep
 from dpcli.file.toml.shown import escaped
 
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
@@ -49,7 +49,7 @@ def tables_of(text: str) -> dict[str, Any]:
     """The tables of a TOML document; raises NotToml."""
     deep = too_deep(text, MAX_DEPTH)
     if deep is not None:
-        raise NotToml(f"at most {MAX_DEPTH} levels of nesting", "more", *_text_place(text, deep))
+        raise NotToml(f"at most {MAX_DEPTH} levels of nesting", "more", *line_and_column(text, deep))
     try:
         with _collector_paused():
             tables = tomli.loads(text)
@@ -59,7 +59,7 @@ def tables_of(text: str) -> dict[str, Any]:
         raise _escaped_fault(text, error) from None
     fault = newer(text)
     if fault is not None:
-        raise _worded_fault(text, fault[0], *_text_place(text, fault[1]))
+        raise _worded_fault(text, fault[0], *line_and_column(text, fault[1]))
     return tables
 
 
@@ -82,13 +82,12 @@ def _syntax_fault(text: str, message: str) -> NotToml:
     if at and at[1]:
         line, column = int(at[1]), int(at[2])
     else:
-        line, column = _text_place(text, len(text.rstrip("\n")))
+        line, column = line_and_column(text, len(text.rstrip("\n")))
     return _worded_fault(text, words, line, column)
 
 
 def _worded_fault(text: str, words: str, line: int, column: int) -> NotToml:
     """tomli's words made ours."""
-
     source = text.split("\n")[line - 1]
     expected, actual, to_start = reworded(words, source[column - 1 :])
     actual += digits_hint(source[: column - 1], source[column - 1 :])
@@ -99,12 +98,8 @@ def _escaped_fault(text: str, error: Exception) -> NotToml:
     """Return the fault for an error that tomli lets through: int() refuses more than 4300 digits."""
     digits = _LONG_INTEGER.search(text)
     if digits:
-        return NotToml("a number", f"{len(digits[0])} digits", *_text_place(text, digits.start()))
+        return NotToml("a number", f"{len(digits[0])} digits", *line_and_column(text, digits.start()))
     return NotToml("valid TOML", escaped(str(error).lower()))
-
-
-def _text_place(text: str, offset: int) -> tuple[int, int]:
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def _place(data: bytes, offset: int) -> tuple[int, int]:

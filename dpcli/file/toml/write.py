@@ -12,7 +12,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.findings import Path
-from dpcli.file.toml.positions import KEY_PART, STRING, locate
+from dpcli.file.toml.positions import KEY_PART, PART, STRING, locate
 from dpcli.file.toml.shown import key_text
 from dpcli.file.toml.syntax import NotToml, tables_of
 
@@ -98,32 +98,39 @@ def edited(text: str, values: Mapping[Path, Any]) -> str:
         if token is None or not _change(wanted, path, values[path]):
             raise _absent(path)
         result = result[: token.start(2)] + value_text(values[path]) + result[token.end(2) :]
-    try:
-        same = tables_of(result) == wanted
-    except NotToml:
-        same = False
-    if not same:
+    if not _says(result, wanted):
         raise _absent(next(iter(values)))
     return result
 
 
-def _change(tables: Any, path: Path, value: Any) -> bool:
-    """Put the value at the path; False where the document has no such key."""
+def _says(text: str, tables: Any) -> bool:
+    """Return whether a text is TOML that states exactly these tables."""
+    try:
+        return bool(tables_of(text) == tables)
+    except NotToml:
+        return False
+
+
+def _table_of(tables: Any, path: Path) -> Any:
+    """Return the table or list that holds the last part of the path, None where there is none."""
     for part in path[:-1]:
         if not (part in tables if type(tables) is dict else type(tables) is list and type(part) is int and part < len(tables)):
-            return False
+            return None
         tables = tables[part]
-    if path[-1] not in tables:
+    return tables
+
+
+def _change(tables: Any, path: Path, value: Any) -> bool:
+    """Put the value at the path; False where the document has no such key."""
+    table = _table_of(tables, path)
+    if table is None or path[-1] not in table:
         return False
-    tables[path[-1]] = copy.deepcopy(value)
+    table[path[-1]] = copy.deepcopy(value)
     return True
 
 
 def _absent(path: Path) -> InputError:
     return InputError(f"--write: expected {key_text(path)} in the file, where the answer would go; found no such value")
-
-
-PART = re.compile(KEY_PART)
 
 
 def renamed(text: str, names: Mapping[Path, str]) -> str:
@@ -152,22 +159,14 @@ def renamed(text: str, names: Mapping[Path, str]) -> str:
             spots.update((one.span(1), names[path]) for one in header.finditer(text))
     for first, last in sorted(spots, reverse=True):
         text = text[:first] + spots[first, last] + text[last:]
-    try:
-        same = tables_of(text) == wanted
-    except NotToml:
-        same = False
-    if not same:
+    if not _says(text, wanted):
         raise _not_renamable(next(iter(names)))
     return text
 
 
 def _rename(tables: Any, path: Path, name: str) -> bool:
     """Give a key another name; False where there is no such key or the name is taken."""
-    table = tables
-    for part in path[:-1]:
-        if not (part in table if type(table) is dict else type(table) is list and type(part) is int and part < len(table)):
-            return False
-        table = table[part]
+    table = _table_of(tables, path)
     if type(table) is not dict or path[-1] not in table or name in table:
         return False
     table[name] = table.pop(path[-1])

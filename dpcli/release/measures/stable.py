@@ -12,12 +12,12 @@ from dpcli.base.fields import COUNT, DELTA, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid, whole_steps
-from dpcli.release.answers.tidy import NON_NEGATIVE, non_negative
+from dpcli.release.answers.postprocessing import NON_NEGATIVE, non_negative
 from dpcli.release.data_source import Source, number_problems, stepped
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import always_there
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw
-from dpcli.release.numbers import NOISE_ALONE, gaussian_draw, laplace_draw, law_of
+from dpcli.release.noisy_answers import NOISE_ALONE, gaussian_draw, laplace_draw, law_of
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.stability.propose_test import StabilityTest, StableAnswer

@@ -34,7 +34,7 @@ class StabilityTest:
 
     @property
     def scale(self) -> float:
-        """1 / epsilon, rounded up: the noise that is drawn is never less than what is priced."""
+        """1 / epsilon, rounded up: no less noise is drawn than is priced."""
         return math.nextafter(1.0 / self.epsilon, math.inf)
 
     @property
@@ -43,7 +43,7 @@ class StabilityTest:
         return smallest_whole(lambda least: log_laplace_beyond(self.scale, least) <= math.log(self.delta))
 
     def release_probability(self, distance: int) -> float:
-        """P(distance + DLap > threshold), from above by at most 1e-12 of it."""
+        """Return P(distance + DLap > threshold), too large by a fraction of at most 1e-12."""
         return math.exp(log_laplace_beyond(self.scale, self.threshold - distance))
 
     def passes(self, distance: int, draw: Draw) -> bool:
@@ -56,7 +56,7 @@ class StabilityTest:
 
 
 def units_apart(changes: int, per_unit: int) -> int:
-    """The distance where `changes` are needed for another answer, of which one unit makes at most `per_unit`."""
+    """Return how many units may change without another answer, where that takes `changes`, at most `per_unit` by each unit."""
     return min(-(-changes // per_unit) - 1, UNREACHABLE)
 
 

@@ -22,7 +22,7 @@ from dpcli.release.documents.stability import document
 from dpcli.release.noise.laws import DiscreteLaplaceLaw
 from dpcli.release.noise.samplers import noisy
 from dpcli.release.noise.selection import count_range, exponential, permute_and_flip
-from dpcli.release.numbers import laplace_draw
+from dpcli.release.noisy_answers import laplace_draw
 from dpcli.release.stability.mode_comparison import (
     GUMBEL,
     HISTOGRAM,

@@ -19,8 +19,8 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.numerics.closed.discrete_tails import log_gaussian_beyond, log_laplace_beyond
 from dpcli.release.stability.propose_test import UNREACHABLE, StabilityTest, mode
 from dpcli.release.stability.stable_statistics import (
-    Around,
     CountedNumbers,
+    ThreeBins,
     bins,
     farthest,
     noise_scale,
@@ -184,7 +184,7 @@ WIDE = (-12, -2, 0, 1, 12)  # beyond three bins on either side, and within
     "adjacency, rows, always_one", [(ADD, 1, False), (ADD, 2, False), (REPLACE, 1, True), (REPLACE, 1, False), (REPLACE, 2, False)]
 )
 def test_one_unit_moves_sum_and_count_as_stated(width: int, bin: int, adjacency: Adjacency, rows: int, always_one: bool) -> None:
-    numbers, around = CountedNumbers({}, adjacency, rows, always_one), Around(bin, width)
+    numbers, around = CountedNumbers({}, adjacency, rows, always_one), ThreeBins(bin, width)
     versions = [unit for size in range(rows + 1) for unit in itertools.combinations_with_replacement(WIDE, size)]
     if always_one:
         versions = [(value,) for value in WIDE]

@@ -1,4 +1,4 @@
-"""Postprocessing of noisy answers, at no cost in privacy: each is an option, and the output names those that were taken."""
+"""Postprocessing of noisy answers, which costs no privacy; the output names each kind that was applied."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, Confide
 
 
 def consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_variance: Fraction) -> list[int]:
-    """Return the whole numbers for the parts that are nearest to a noisy total and its noisy parts; the total is their sum.
+    """Return whole numbers for the parts, near a noisy total and its noisy parts; their sum is the new total.
 
-    See CONSISTENT. Least squares weighted by 1/variance is exact, in rationals: the total is averaged with the sum of its parts, and what is
-    missing is divided evenly among them (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Whole numbers go by largest remainder, so
-    that none is moved by 1 or more for the rounding of the others.
+    See CONSISTENT. Least squares weighted by 1/variance, exact in rationals: the total is averaged with the sum of its parts, and the
+    difference is divided evenly among them (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Rounding is by largest remainder, so that
+    it moves no part by 1 or more.
 
     part_variance: of the noise of each part.
     """
@@ -49,7 +49,7 @@ def consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_
 
 
 def _by_remainder(values: Sequence[Fraction], total: int) -> list[int]:
-    """Whole numbers that add up to total: rounded down, then 1 more for the largest remainders."""
+    """Round to whole numbers that add up to total: down, then up again for the largest remainders."""
     floors = [math.floor(value) for value in values]
     order = sorted(range(len(values)), key=lambda i: floors[i] - values[i])
     rounds, rest = divmod(total - sum(floors), len(values))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.release.answers.intervals import ConfidenceInterval
-from dpcli.release.answers.tidy import consistent, non_negative, rounded
+from dpcli.release.answers.postprocessing import consistent, non_negative, rounded
 from tests.cases import of_each
 
 REALS = st.floats(-1e6, 1e6)
