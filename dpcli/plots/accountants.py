@@ -1,4 +1,4 @@
-"""accountants: what each of them says about one pipeline, side by side."""
+"""accountants: epsilon of one pipeline by each accountant, side by side."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dpcli.document.chart import Axis, Bar, Chart, Tone
 from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
 
-WIDE = 30.0  # ratio of the largest to the smallest from which a linear axis would hide the small ones
+WIDE = 30.0  # ratio of the largest to the smallest epsilon from which the axis is logarithmic
 
 
 def chart(question: Question) -> Chart:
-    """Horizontal bars of epsilon, the smallest bound on top and approximations (~) last; who says nothing is in the notes.
+    """Return bars of epsilon, the smallest bound on top and approximations (~) last; accountants without one are in the notes.
 
     Raises InputError, CannotCertify.
     """
@@ -51,7 +51,7 @@ def _approximate(account: Account) -> tuple[str, ...]:
 
 
 def _silent(account: Account) -> tuple[str, ...]:
-    """The accountants without a number, by their reason."""
+    """Return notes on the accountants without a number, by their reason."""
     reasons: dict[str, list[str]] = {}
     for row in account.rows:
         if row.bound is None:

@@ -41,7 +41,7 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
 
 def within_keys(query: Query, source: Source) -> Query:
     """Return the query with max_groups no larger than the number of declared keys: more would only add noise."""
-    columns = [source.columns[name] for name in getattr(query, "by", ())]
+    columns = [source.columns[name] for name in query.by]
     bins = getattr(query, "bins", None)
     if query.max_groups is None or (query.keyed and not bins) or getattr(query, "shows_keys", False):
         return query

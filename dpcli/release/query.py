@@ -28,7 +28,7 @@ CONFIDENCE = OPEN_UNIT
 COSTS = ("epsilon", "rho", "weight", "error")
 SOME_ROWS = 1000  # for an error in proportion to 1 / rows, where their number is not public
 
-OF_KEYS = Reader("by", lambda query: query.keyed or bool(getattr(query, "by", ())))
+OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,14 +130,19 @@ class Query:
 
         if source.unit is None and self.max_groups not in (None, 1):
             yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
-        elif source.unit is not None and (self.keyed or bool(getattr(self, "by", None))) and self.max_groups is None:
+        elif source.unit is not None and (self.keyed or bool(self.by)) and self.max_groups is None:
             yield ("max_groups",), f'the most keys that one "{source.unit}" may count in', "none"
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield (key, column) for each column that the query names."""
-        yield from ((("by", position), name) for position, name in enumerate(getattr(self, "by", ())))
+        yield from ((("by", position), name) for position, name in enumerate(self.by))
         if getattr(self, "column", None) is not None:
             yield ("column",), self.column  # type: ignore[attr-defined]
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The columns whose values are the keys of the answer; a measure that has them states them as a key."""
+        return ()
 
     @property
     def rows(self) -> int:

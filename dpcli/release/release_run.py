@@ -180,7 +180,7 @@ def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ..
         for number, one in enumerate(plan.queries):
             question = one.query.aggregation(one.setting)
             answer = one.query.answer(one.setting, _totals(engine, question, plan.path))
-            answers.append(in_declared_order(answer, question.keys, getattr(one.query, "by", ())))
+            answers.append(in_declared_order(answer, question.keys, one.query.by))
             report(number + 1, len(plan.queries))
     return tuple(answers)
 

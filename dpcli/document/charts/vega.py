@@ -1,4 +1,4 @@
-"""vega-lite: a specification (version 5) with its data, for notebooks, web pages and further work."""
+"""vega-lite: a chart as a specification (version 5) with its data, for notebooks and web pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.document.document import visible
 
 
 def grid_layers(grid: Grid) -> list[dict[str, Any]]:
-    """Rectangles by step, what is hatched and what is marked on them, and the headings."""
+    """Return the layers of a grid: squares by step of colour, signs on closed and marked ones, and headings."""
     words = [grid.empty, *(text for _, text in grid.steps)]
     place = {
         "x": {"field": "column", "type": "ordinal", "axis": None, "sort": "ascending"},
@@ -76,7 +76,7 @@ Layer = dict[str, Any]
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Layers of bands, lines, bars, markers and their names; the notes are in `usermeta`."""
+    """Return the specification, a layer for each part of the chart; the notes are in `usermeta`."""
     spec = {
         "$schema": SCHEMA,
         "title": {"text": visible(chart.title), "subtitle": visible(chart.subtitle), "anchor": "start"},
@@ -116,7 +116,7 @@ def _values(points: Points) -> Layer:
 
 
 def _drawn(chart: Chart) -> Layer:
-    """Places, and the order in which they are joined."""
+    """Return the encoding of places, and of the order in which they are joined."""
     return {**_places(chart), "order": {"field": "order", "type": "quantitative"}}
 
 
@@ -175,7 +175,7 @@ def _dots(chart: Chart, label: str, points: Points, tone: Tone, area: int) -> La
 
 
 def _names(chart: Chart) -> list[Layer]:
-    """Words where they cover nothing, in pixels of the plot."""
+    """Return the labels, placed where they cover nothing, in pixels of the plot."""
     return [
         {
             "data": {"values": [{}]},

@@ -28,7 +28,7 @@ def _command(finding: Finding) -> str:
 
 
 def _titled(finding: Finding) -> str:
-    """The code beside the words, so that dpcli explain can be asked."""
+    """Return the title with the rule's code, which dpcli explain takes."""
     return f"{finding.rule}: {finding.title}" if finding.title and finding.title != finding.rule else finding.rule
 
 

@@ -17,7 +17,7 @@ SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 
 
 def render(document: Document) -> str:
-    """A list of issues, empty where there is nothing to say; a waived one is only information."""
+    """Return a list of issues, which may be empty; a waived finding is only information."""
     pairs = zip(document.findings, fingerprints(document.findings), strict=True)
     return json.dumps([_issue(finding, fingerprint) for finding, fingerprint in pairs], indent=2) + "\n"
 

@@ -1,4 +1,4 @@
-"""The keys of a dataclass: names of fields are keys, annotations are kinds and rules; and what each key means, in words."""
+"""The keys of a dataclass, read off its fields and their annotations, and their description in words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpcli.file.toml.shown import shown
 
 @functools.cache
 def members_of(cls: type) -> Members:
-    """The keys of a dataclass, in order, without the fields (such as an entry's spec) that are not written as one key."""
+    """Return the keys of a dataclass, in order, without fields (such as an entry's spec) that are not one key."""
     hints = typing.get_type_hints(cls, include_extras=True)
     annotated = (field for field in dataclasses.fields(cls) if typing.get_origin(hints[field.name]) is Annotated)
     return {field.name: _member(field, hints[field.name]) for field in annotated}
@@ -38,7 +38,7 @@ def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
 
 
 def kind_of(hint: Any) -> Kind:
-    """The kind of value that a type stands for; None in a union only says that the key may be absent."""
+    """Return the kind of value that a type stands for; None in a union only says that the key may be absent."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin = typing.get_origin(hint)
@@ -78,7 +78,7 @@ _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyText:
-    """A key in words: name, values, meaning, and its default ("required" if it has none)."""
+    """A key in words: its name, what it takes, its meaning, and its default ("required" if it has none)."""
 
     name: str
     takes: str
@@ -87,7 +87,7 @@ class KeyText:
 
 
 def keys_of(members: Members) -> Iterator[KeyText]:
-    """Every key of a table, in the order of its fields."""
+    """Yield every key of a table, in the order of its fields."""
     for member in members.values():
         takes = member.rule.text if member.rule else member.kind.takes
         yield KeyText(member.name, takes, member.doc, default_text(member))
@@ -109,9 +109,9 @@ def default_text(member: Member) -> str:
 
 
 def idle(table: Any) -> Iterator[Problem]:
-    """Each key of a table that is not at its default and that nothing reads, by what its field says of its reader.
+    """Yield each key of a table that is idle: not at its default, and without the setting by which it is read.
 
-    Edge cases: a stated value that is the default passes, as it says what holds anyway.
+    Edge cases: a stated value that equals the default passes.
     """
     cls: type = type(table)
     for name, member in members_of(cls).items():

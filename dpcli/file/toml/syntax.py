@@ -1,4 +1,4 @@
-"""Bytes to TOML tables; complaints in the form of all others: what was expected, what was found, what to do."""
+"""Reads bytes as TOML tables, and rewords syntax errors as "expected X, found Y; what to do"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NotToml(Exception):
 
 
 def text_of(data: bytes) -> str:
-    """The text of a file, its line ends made "\\n"; raises NotToml unless it is small and UTF-8 without BOM and NUL."""
+    """Return the text of a file, its line ends made "\\n". Raises NotToml unless it is small and UTF-8 without BOM and NUL."""
     if len(data) > MAX_BYTES:
         raise NotToml(f"a file of at most {MAX_BYTES // 1024} KiB", "more")
     if data.startswith(_UTF16_OR_32):
@@ -46,7 +46,7 @@ def text_of(data: bytes) -> str:
 
 
 def tables_of(text: str) -> dict[str, Any]:
-    """The tables of a TOML document; raises NotToml."""
+    """Return the tables of a TOML document. Raises NotToml."""
     deep = too_deep(text, MAX_DEPTH)
     if deep is not None:
         raise NotToml(f"at most {MAX_DEPTH} levels of nesting", "more", *line_and_column(text, deep))
@@ -65,7 +65,7 @@ def tables_of(text: str) -> dict[str, Any]:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """A file of many small tables makes the garbage collector take three quarters of the time, to find nothing."""
+    """Pause the garbage collector, which takes three quarters of the time of a file of many small tables, and frees nothing."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -76,7 +76,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _syntax_fault(text: str, message: str) -> NotToml:
-    """tomli's own error, its position taken out of the words."""
+    """Return the fault of an error of tomli, whose message ends with the position."""
     at = _POSITION.search(message)
     words = message[: at.start()] if at else message
     if at and at[1]:
@@ -87,7 +87,7 @@ def _syntax_fault(text: str, message: str) -> NotToml:
 
 
 def _worded_fault(text: str, words: str, line: int, column: int) -> NotToml:
-    """tomli's words made ours."""
+    """Return the fault for tomli's words at a place."""
     source = text.split("\n")[line - 1]
     expected, actual, to_start = reworded(words, source[column - 1 :])
     actual += digits_hint(source[: column - 1], source[column - 1 :])
@@ -103,7 +103,7 @@ def _escaped_fault(text: str, error: Exception) -> NotToml:
 
 
 def _place(data: bytes, offset: int) -> tuple[int, int]:
-    """Line and column of a byte; what stands before it is known to be, or is taken for, UTF-8."""
+    """Return line and column of a byte offset; the bytes before it are decoded as UTF-8."""
     start = data.rfind(b"\n", 0, offset) + 1
     return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode(errors="replace")) + 1
 
@@ -147,7 +147,7 @@ _REWORDED: dict[str, tuple[str, str | None, bool]] = {
 
 
 def reworded(words: str, rest: str) -> tuple[str, str, bool]:
-    """(expected, found, at line start) for tomli's `words`; `rest` is the line from the fault on."""
+    """Return (expected, found, whether the fault is at the line's start) for tomli's `words`. rest: the line from the fault on."""
     if rest and not rest[0].isascii():
         # A letter that looks like another is the one fault that a reader cannot see.
         return "ASCII outside quotes and comments", f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})", False
@@ -167,12 +167,12 @@ def digits_hint(before: str, rest: str) -> str:
 
 
 def _usual(words: str) -> str:
-    """The words without what tomli changed after 2.0.0: `Can not`, and double quotes."""
+    """Return the words without what tomli changed after 2.0.0: `Can not`, and double quotes."""
     return words.replace("Can not", "Cannot").replace('"', "'")
 
 
 def _text_at(rest: str) -> str:
-    """The next word of the line, or the character itself where nothing would be seen of it."""
+    """Return the next word of the line, or an invisible character itself."""
     if not rest.strip():
         return "the end of the line"
     return escaped(rest.split()[0] if rest[0].isprintable() else rest[0])

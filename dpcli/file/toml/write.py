@@ -1,4 +1,4 @@
-"""TOML text: of tables, and of a document with new values or key names and everything else (comments, order, spacing) as it was."""
+"""Writes TOML: tables as text, and edits of values or key names that keep comments, order and spacing of a document."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
-    """The document, keys in their order: values first, then tables, then arrays of tables; inner tables inline."""
+    """Return tables as a document, keys in their order: values first, then tables and arrays of tables; inner tables inline."""
     return "\n".join(_lines(tables)) + "\n"
 
 
 def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
-    """The lines of the document, with a comment on each key that has one; column: where it begins."""
+    """Yield the lines of the document, with a comment on each key that has one. column: where comments begin."""
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])
         yield f"{line:<{column}}  # {comment}" if comment else line
@@ -79,14 +79,14 @@ VALUE = re.compile(rf"({KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*[ \t]*=[ \t]*)({ST
 
 
 def edited(text: str, values: Mapping[Path, Any]) -> str:
-    """The document with each of these keys at its new value; every key must be there, and hold a number or a string.
+    """Return the document with new values for these keys, each of which must exist and hold a number or a string.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".
         values: by path, with 0-based positions in lists.
 
     Raises:
-        InputError: a key is not there. What is returned was read again: it says what the document said, but for these values.
+        InputError: a key is absent. The result is read again, and states what the document stated but for these values.
     """
     wanted = tables_of(text)
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
@@ -134,15 +134,15 @@ def _absent(path: Path) -> InputError:
 
 
 def renamed(text: str, names: Mapping[Path, str]) -> str:
-    """The document with the last part of each path called as it says, in every header of its tables where it is at the top.
+    """Return the document with the last part of each path renamed, a top-level name in the headers of all its tables.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".
         names: bare keys, by path.
 
     Raises:
-        InputError: a key is not there, or is spelled where this does not look; or a name is there already. What is returned was read
-            again: it says what the document said, but for these names.
+        InputError: a key is absent, or spelled in a place that is not searched, or a new name exists. The result is read again, and states
+            what the document stated but for these names.
     """
     wanted: Any = tables_of(text)
     for path in sorted(names, key=len, reverse=True):  # inner ones first: their tables have other names then

@@ -249,7 +249,7 @@ def _markdown_line(one: PricedQuery) -> str:
 
     query = one.query
     where = f" where `{query.where}`" if query.where else ""
-    keys: tuple[str, ...] = getattr(query, "by", ())
+    keys: tuple[str, ...] = query.by
     by = f" by {escape(', '.join(keys))}" if keys else ""
     column: str | None = getattr(query, "column", None)
     of = f" of {escape(column)}" if column else ""

@@ -27,12 +27,9 @@ COLUMN = Key("the column of numbers, with min, max and step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumQuery(NoisyQuery):
-    """The sum of a column for each key, of clamped values in whole steps."""
+class ColumnQuery(NoisyQuery):
+    """A measure that adds up the values of a column, clamped and in whole steps."""
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "spent", "rho": 0.01, "max_rows": 5},)
-
-    measure: Annotated[str, MEASURE] = "sum"
     column: Annotated[str, COLUMN]
 
     def needs(self, source: Source) -> Iterator[Problem]:
@@ -40,7 +37,16 @@ class SumQuery(NoisyQuery):
         yield from value_problems(source, "column", self.column, self.rows)
 
     def may_be_negative(self, source: Source) -> bool:
-        return column_may_be_negative(source, self.column)
+        return self.column in source.columns and not (source.columns[self.column].min or 0.0) >= 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumQuery(ColumnQuery):
+    """The sum of a column for each key, of clamped values in whole steps."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "spent", "rho": 0.01, "max_rows": 5},)
+
+    measure: Annotated[str, MEASURE] = "sum"
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         return (noisy_vector(self, setting, self.contribution(setting.source), unit=stepped(setting.source, self.column).step),)
@@ -61,16 +67,11 @@ class SumQuery(NoisyQuery):
 def always_there(query: Query, source: Source) -> bool:
     """Tell whether each unit has exactly one row that counts: rows are units, and no condition, key or missing value leaves one out."""
     name = getattr(query, "column", "")
-    return source.unit is None and query.where is None and not getattr(query, "by", ()) and source.columns[name].missing is not None
-
-
-def column_may_be_negative(source: Source, column: str) -> bool:
-    """Tell whether a column may hold negative values."""
-    return column in source.columns and not (source.columns[column].min or 0.0) >= 0.0
+    return source.unit is None and query.where is None and not query.by and source.columns[name].missing is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeanQuery(NoisyQuery):
+class MeanQuery(ColumnQuery):
     """The mean of a column for each key.
 
     Without a public count, values are centred at the middle of the range, so that a row adds at most half of it, and the noisy sum is
@@ -83,7 +84,6 @@ class MeanQuery(NoisyQuery):
     )
 
     measure: Annotated[str, MEASURE] = "mean"
-    column: Annotated[str, COLUMN]
     count: Annotated[int | None, Key("number of rows, declared public; where absent it is counted, with noise", COUNT)] = None
 
     def problems(self) -> Iterator[Problem]:
@@ -92,13 +92,6 @@ class MeanQuery(NoisyQuery):
             yield ("error",), "count, a public number of rows, with an error; or epsilon, rho or weight", "none"
         if self.count is not None and (self.by or self.where):
             yield ("count",), "no by and no where with a public count", "by" if self.by else "where"
-
-    def needs(self, source: Source) -> Iterator[Problem]:
-        yield from NoisyQuery.needs(self, source)
-        yield from value_problems(source, "column", self.column, self.rows)
-
-    def may_be_negative(self, source: Source) -> bool:
-        return column_may_be_negative(source, self.column)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values = stepped(setting.source, self.column)
@@ -179,13 +172,12 @@ SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of the cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VarianceQuery(NoisyQuery):
+class VarianceQuery(ColumnQuery):
     """The variance of a column for each key: the mean square distance from the mean, of values centred at the middle of the range."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "age", "epsilon": 0.5, "max_rows": 1},)
 
     measure: Annotated[str, MEASURE] = "variance"
-    column: Annotated[str, COLUMN]
 
     def problems(self) -> Iterator[Problem]:
         yield from NoisyQuery.problems(self)
@@ -193,13 +185,14 @@ class VarianceQuery(NoisyQuery):
             yield ("error",), "epsilon, rho or weight for a variance", "error"
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        yield from NoisyQuery.needs(self, source)
-        lacking = tuple(value_problems(source, "column", self.column, self.rows))
-        yield from lacking
-        if lacking or self.column not in source.columns:
+        yield from ColumnQuery.needs(self, source)
+        if self.column not in source.columns or any(value_problems(source, "column", self.column, self.rows)):
             return
         if self.rows * largest_distance_from_middle(stepped(source, self.column)) ** 2 >= 2**62:
             yield ("column",), "rows x range^2 below 2^62 steps: a coarser step", f'"{self.column}"'
+
+    def may_be_negative(self, source: Source) -> bool:
+        return False
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values, one_key = stepped(setting.source, self.column), not self.by
