@@ -132,3 +132,8 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
             raise InternalError("an engine answered with a key that was not asked for")
         totals[key] = Total(units, many, tuple(sums))
     return totals
+
+
+def quoted(name: str) -> str:
+    """Quote the name of a table or a column for SQL, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'

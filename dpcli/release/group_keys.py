@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from dpcli.base.errors import InternalError
-from dpcli.release.aggregate import Aggregation, GroupKey, Steps
+from dpcli.release.aggregate import Aggregation, GroupKey, Steps, quoted
 from dpcli.release.data_source import Source, declared_keys_of, stepped
 from dpcli.release.query import NoisyQuery, Query, QuerySetting
 from dpcli.release.query_answer import QueryAnswer
@@ -36,7 +36,7 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
     domain = declared_keys_of(setting.source.columns[name], name, setting.folder) if declared else None
     if declared and not domain:
         raise InternalError(f'no values of "{name}" are declared: nothing was asked')
-    return GroupKey(reference(name), domain)
+    return GroupKey(quoted(name), domain)
 
 
 def within_keys(query: Query, source: Source) -> Query:
@@ -67,21 +67,15 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
 
 def binned_key(name: str, edges: tuple[float, ...]) -> GroupKey:
     """Return a column of numbers as the index of its bin."""
-    return GroupKey(reference(name), None, edges)
+    return GroupKey(quoted(name), None, edges)
 
 
 def stepped_key(source: Source, name: str) -> GroupKey:
     """Return a column of numbers as whole numbers of steps, clamped."""
-    return GroupKey(reference(name), steps=steps_of(source, name))
+    return GroupKey(quoted(name), steps=steps_of(source, name))
 
 
 def steps_of(source: Source, name: str, squared: int | None = None) -> Steps:
     """Return a column as whole numbers of steps. squared: the centre, where squared distances are added up."""
     values, missing = stepped(source, name), source.columns[name].missing
-    return Steps(reference(name), values.least, values.most, values.step, missing, squared)
-
-
-def reference(name: str) -> str:
-    """Return the name of a column, of the data or computed, quoted for SQL."""
-    quoted = name.replace('"', '""')
-    return f'"{quoted}"'
+    return Steps(quoted(name), values.least, values.most, values.step, missing, squared)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpcli.base.errors import InternalError
+from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid
 from dpcli.release.answers.postprocessing import NON_NEGATIVE, WHOLE, non_negative, rounded
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.samplers import draws, noisy
 from dpcli.release.query import NoisyQuery, QueryRelease
-from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 POSTPROCESSING = {"non-negative": (non_negative, NON_NEGATIVE), "whole": (rounded, WHOLE)}
 NOISE_ALONE = "intervals cover the noise: not rows that were left out, nor values that were cut to their bounds"

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError, LedgerError
+from dpcli.release.aggregate import KeyValue
 from dpcli.sessions.folder import replaced
 
-KeyValue = str | int | bool
 Value = float | int | str | bool | None
 ANSWERS = "answers.json"
 STATEMENT = "statement.md"

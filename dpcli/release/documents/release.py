@@ -14,6 +14,7 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import parameter
+from dpcli.release.aggregate import quoted
 from dpcli.release.query_answer import as_json
 from dpcli.release.release_plan import UNREAD, reads_expressions
 from dpcli.sessions.documents.dry_run import shown
@@ -41,7 +42,7 @@ def parquet_of(sheet: Sheet) -> bytes:
     import duckdb
 
     place = sheet.columns.index("value")
-    declared = [f"{_quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
+    declared = [f"{quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
     rows = [(*row[:place], *_parted(row[place]), *row[place + 1 :]) for row in sheet.rows]
     declared[place : place + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
@@ -52,10 +53,6 @@ def parquet_of(sheet: Sheet) -> bytes:
         connection.execute(f"COPY answers TO '{path}' (FORMAT parquet)")
         with open(path, "rb") as file:
             return file.read()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _parted(value: object) -> tuple[float | None, str | None]:

@@ -19,12 +19,12 @@ from typing import Any, ClassVar
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.extras import require
-from dpcli.release.aggregate import Aggregation, Totals
+from dpcli.release.aggregate import Aggregation, Totals, quoted
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect, DuckDBSql
 from dpcli.release.engines.source_files import PATTERN, Files, Header, files_of, header_of
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
-from dpcli.release.engines.sql_engine import SqlEngine, quoted
+from dpcli.release.engines.sql_engine import SqlEngine
 
 NAME = "dpcli-spill-"  # prefix of spill folders
 MEMORY = "256MB"  # of queries; more is spilled, and the process takes about 100 MB besides

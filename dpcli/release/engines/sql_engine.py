@@ -61,8 +61,3 @@ class SqlEngine:
         for name in self.table.columns:
             if names.count(name) > 1:
                 raise InputError(f'{place}: expected one column "{name}", found {names.count(name)}')
-
-
-def quoted(name: str) -> str:
-    """Quote the name of a table or a column, whatever is in it."""
-    return '"{}"'.format(name.replace('"', '""'))

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.fields import COUNT, Key
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
+from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, on_grid, public_mean_interval
 from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
 from dpcli.release.data_source import Source, Stepped, largest_distance_from_middle, stepped, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
 from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text
-from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, laplace, noisy_vector, sensitivity
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, DELTA, Key, Reader
 from dpcli.file.toml.findings import Problem
-from dpcli.release.aggregate import MOST_ROWS
+from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
 from dpcli.release.answers.postprocessing import CONSISTENT, consistent
@@ -20,7 +20,7 @@ from dpcli.release.measures.most_common import choice_needs
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
-from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
 if TYPE_CHECKING:

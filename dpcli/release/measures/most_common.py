@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import DELTA, Constraint, Key, Reader
 from dpcli.file.toml.findings import Problem
+from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.choice_error import peeling_slack
 from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_by, column_key
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.noisy_answers import order
 from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
-from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
