@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli
 
@@ -119,30 +119,41 @@ _LITERALS = {
     "nil": "leave the key out",
 }
 
-# Beginning of tomli's words: expected, found (None: the text at the fault), and whether the position that it gives is after the
-# fault, so that the start of the line serves better.
-_REWORDED: dict[str, tuple[str, str | None, bool]] = {
-    "Cannot overwrite a value": ("each key once", "one that is stated already", True),
-    "Duplicate inline table key": ("each key once", "one that is stated already", False),
-    "Cannot declare": ("each table once", "one that is declared already", True),
-    "Cannot mutate immutable namespace": ("keys of an inline table between its braces", "one added later", True),
-    "Cannot redefine namespace": ("each table once", "one that is declared already", True),
-    "Expected '=' after a key": ("= after a key", None, False),
-    "Expected ']' at the end of a table declaration": ("] at the end of a table's name", None, False),
-    "Expected ']]' at the end of an array declaration": ("]] at the end of a table's name", None, False),
-    "Expected newline or end of document after a statement": ("the end of the line after a value", None, False),
-    "Unclosed array": ("a list ended by ]", "no end", False),
-    "Unclosed inline table": ("a table ended by }", "no end", False),
-    "Unterminated string": ("text ended by its quote", "no end", False),
-    "Invalid initial character for a key part": ("a key", None, False),
-    "Invalid statement": ("key = value or [table]", None, False),
-    "Invalid date or datetime": ("a date that exists", "another", False),
-    "Unescaped '\\' in a string": ("an escape that TOML knows (\\\\ for a backslash)", "another", False),
-    'Expected "': ("text ended by its quote", "no end", False),
-    "Found invalid character '\\n'": ("text ended by its quote", "the end of the line", False),
-    "Illegal character '\\n'": ("text ended by its quote", "the end of the line", False),
-    "Illegal character": ("printable characters", None, False),
-    "Found invalid character": ("printable characters", None, False),
+
+class Rewording(NamedTuple):
+    """The words of a fault. actual: None for the text at the fault. at_line_start: whether tomli's position is after the fault, so that
+    the start of the line serves better."""
+
+    expected: str
+    actual: str | None = None
+    at_line_start: bool = False
+
+
+# By the beginning of tomli's words.
+_REWORDED: dict[str, Rewording] = {
+    "Cannot overwrite a value": Rewording("each key once", "one that is stated already", at_line_start=True),
+    "Duplicate inline table key": Rewording("each key once", "one that is stated already"),
+    "Cannot declare": Rewording("each table once", "one that is declared already", at_line_start=True),
+    "Cannot mutate immutable namespace": Rewording(
+        "keys of an inline table between its braces", "one added later", at_line_start=True
+    ),
+    "Cannot redefine namespace": Rewording("each table once", "one that is declared already", at_line_start=True),
+    "Expected '=' after a key": Rewording("= after a key"),
+    "Expected ']' at the end of a table declaration": Rewording("] at the end of a table's name"),
+    "Expected ']]' at the end of an array declaration": Rewording("]] at the end of a table's name"),
+    "Expected newline or end of document after a statement": Rewording("the end of the line after a value"),
+    "Unclosed array": Rewording("a list ended by ]", "no end"),
+    "Unclosed inline table": Rewording("a table ended by }", "no end"),
+    "Unterminated string": Rewording("text ended by its quote", "no end"),
+    "Invalid initial character for a key part": Rewording("a key"),
+    "Invalid statement": Rewording("key = value or [table]"),
+    "Invalid date or datetime": Rewording("a date that exists", "another"),
+    "Unescaped '\\' in a string": Rewording("an escape that TOML knows (\\\\ for a backslash)", "another"),
+    'Expected "': Rewording("text ended by its quote", "no end"),
+    "Found invalid character '\\n'": Rewording("text ended by its quote", "the end of the line"),
+    "Illegal character '\\n'": Rewording("text ended by its quote", "the end of the line"),
+    "Illegal character": Rewording("printable characters"),
+    "Found invalid character": Rewording("printable characters"),
 }
 
 
@@ -155,8 +166,7 @@ def reworded(words: str, rest: str) -> tuple[str, str, bool]:
         return _invalid_value(rest)
     for beginning, ours in _REWORDED.items():
         if _usual(words).startswith(_usual(beginning)):
-            expected, actual, to_start = ours
-            return expected, actual or _text_at(rest), to_start
+            return ours.expected, ours.actual or _text_at(rest), ours.at_line_start
     return "valid TOML", escaped(words[:1].lower() + words[1:]), False
 
 
