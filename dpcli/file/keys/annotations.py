@@ -32,9 +32,19 @@ def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
     kind, *notes = typing.get_args(hint)
     key = next(note for note in notes if isinstance(note, Key))
     required = field.default is dataclasses.MISSING
-    default = None if required else field.default
-    rest = (key.safer, key.claim, key.reader, default, key.varies, key.reads)
-    return Member(field.name, kind_of(kind), key.rule, key.doc, required, *rest)
+    return Member(
+        field.name,
+        kind_of(kind),
+        key.rule,
+        key.doc,
+        required,
+        default=None if required else field.default,
+        safer=key.safer,
+        claim=key.claim,
+        reader=key.reader,
+        varies=key.varies,
+        reads=key.reads,
+    )
 
 
 def kind_of(hint: Any) -> Kind:

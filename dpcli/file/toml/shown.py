@@ -58,7 +58,20 @@ def listed(words: tuple[str, ...]) -> str:
 
 def shown(value: Any) -> str:
     """Return a TOML value for a message: `true`, `-1`, `"text"`, `"postgresql://..."`, `a list`, `a table`."""
-    return str(_SHOWN.get(type(value), str)(value))
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return _integer(value)
+        case float():
+            return repr(value)
+        case str():
+            return f'"{escaped(public(value))}"'
+        case list():
+            return "a list" if value else "an empty list"
+        case dict():
+            return "a table"
+    return str(value)
 
 
 def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -> str:
@@ -76,17 +89,3 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
 def _integer(value: int) -> str:
     # Python refuses to write integers of more than 4300 digits, and nobody would read one.
     return str(value) if value.bit_length() <= 128 else f"a whole number of {value.bit_length()} bits"
-
-
-def _text(value: str) -> str:
-    return f'"{escaped(public(value))}"'
-
-
-_SHOWN: dict[type, Any] = {
-    bool: lambda value: "true" if value else "false",
-    int: _integer,
-    float: repr,
-    str: _text,
-    list: lambda value: "a list" if value else "an empty list",
-    dict: lambda value: "a table",
-}
