@@ -1,4 +1,4 @@
-"""Requirements of some commands only: packages, each with the extra of dpcli that installs it, and locks on files."""
+"""Optional requirements: packages that an extra of dpcli installs, and locks on files."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _missing(package: str) -> str:
     return f"{package} is not installed: pip install 'dpcli[{EXTRAS[package]}]'"
 
 
-def require_posix(what: str) -> None:
+def require_posix(command: str) -> None:
     """Raise Unavailable if files cannot be locked, as ledgers and runs need; call it before anything is charged or written."""
     try:
         import fcntl  # noqa: F401
     except ImportError:
-        raise Unavailable(f"{what} needs a POSIX system, such as Linux: nothing locks files here (fcntl)") from None
+        raise Unavailable(f"{command} needs a POSIX system, such as Linux: nothing locks files here (fcntl)") from None

@@ -1,4 +1,4 @@
-"""Meaning and allowed values of the keys of a pipeline file.
+"""Annotations of dataclass fields that are keys of a file: meaning, allowed values, and how a change is judged.
 
 A field is written once, as `Annotated[float, Key("what it is", POSITIVE)]` on a frozen dataclass. The reader validates by it, and
 the JSON Schema, the manual page and `explain` are printed from it.
@@ -32,7 +32,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The only reader of a key, among the other keys of its table: in words, and as a test of the table."""
+    """The setting of a table without which a key is idle: in words, and as a test of the table."""
 
     text: str
     reads: Callable[[Any], bool]
@@ -40,7 +40,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A choice of the class that holds a table's keys, by one of these keys; the base of the classes states it as `selection`.
+    """A choice of the class of a table by one of its keys; the base of the classes states it as `selection`.
 
     registry: the class for each word. default: the word where the key is absent, None where it must be there.
     """
@@ -54,11 +54,11 @@ class Selection:
 class Key:
     """A key of the file: its meaning (one sentence, with its unit) and its rule, if it has one.
 
-    safer: the values that bind a file more than others do, where the key is a condition; any other change of it may weaken the file.
-    claim: True where it says what the data or the program are, so that nothing in the file makes it so, as noise is made.
-    reader: what alone reads the key, where another key of the table may make it idle.
-    reads: True where it says which data a command reads, private or declared public: other data may be other people.
-    varies: whether the runs of a sweep may differ in it; not what says whose data are protected, or what runs are compared by.
+    safer: the values that bind a file more, where the key is a condition; any other change may weaken the file.
+    claim: whether it is a fact about the data or the program that dpcli does not enforce.
+    reader: the setting without which the key is idle; None where it is always read.
+    reads: whether it names the data that a command reads: other data may be about other people.
+    varies: whether the runs of a sweep may differ in it.
     """
 
     doc: str
@@ -70,7 +70,7 @@ class Key:
     reads: bool = False
 
 
-def _percentage(x: float) -> str:
+def _percent_hint(x: float) -> str:
     return f"{x:g} % is {x / 100.0:g}" if 1 < x <= 100 else ""
 
 
@@ -78,7 +78,7 @@ POSITIVE = Constraint("a number > 0", lambda x: x > 0, (("exclusiveMinimum", 0),
 NON_NEGATIVE = Constraint("a number >= 0", lambda x: x >= 0, (("minimum", 0),))
 COUNT = Constraint("a whole number from 1 to 10^18", lambda x: 1 <= x <= 10**18, (("minimum", 1), ("maximum", 10**18)))
 AT_LEAST_TWO = Constraint("a whole number >= 2", lambda x: 2 <= x <= 10**18, (("minimum", 2),))
-RATE = Constraint("a number in (0, 1]", lambda x: 0 < x <= 1, (("exclusiveMinimum", 0), ("maximum", 1)), _percentage)
-RATE_OR_ZERO = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)), _percentage)
+RATE = Constraint("a number in (0, 1]", lambda x: 0 < x <= 1, (("exclusiveMinimum", 0), ("maximum", 1)), _percent_hint)
+RATE_OR_ZERO = Constraint("a number in [0, 1]", lambda x: 0 <= x <= 1, (("minimum", 0), ("maximum", 1)), _percent_hint)
 OPEN_UNIT = Constraint("a number in (0, 1)", lambda x: 0 < x < 1, (("exclusiveMinimum", 0), ("exclusiveMaximum", 1)))
 DELTA = Constraint("a number in [0, 1)", lambda x: 0 <= x < 1, (("minimum", 0), ("exclusiveMaximum", 1)))

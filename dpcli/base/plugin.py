@@ -1,4 +1,4 @@
-"""The names that a folder of dpcli, or another package, adds: each with the object that is loaded when it is needed."""
+"""Plugins: what a folder of dpcli, or another package, adds, by name, each with an object that is loaded when it is needed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ NONE: Targets = {}
 class Plugin(NamedTuple):
     """The names of one folder. Only a plugin.py names modules by text.
 
-    names: the features that it imports, without which it is not there either; sessions goes without saying.
+    names: the features that it imports, and cannot do without; sessions is implied.
     commands: with the short help of each.
-    sections: tables of the pipeline file that one command reads, and everybody checks.
+    sections: tables of the pipeline file that one command reads, and every command checks.
     released: tables that become mechanisms, by the function `entries`: (the file's values, findings to add to) -> entries.
-    judged_in_file: what a section says of the rest of the file: (its value, the file's tables, findings to add to).
-    judged_solved: the same when a parameter was solved for: (its value, the pipeline with the answer) -> problems.
-    files: other formats than the pipeline's: their keys, and what reads their bytes.
-    words: what selects the keys of a table, by the key that states it.
-    lists: names with a summary of their own, and what they are.
-    premised: classes besides these that state premises, by the words of the table.
+    judged_in_file: checks of a section against the rest of the file: (its value, the file's tables, findings to add to).
+    judged_solved: checks of a section after a parameter was solved for: (its value, the pipeline with the answer) -> problems.
+    files: other file formats: their keys, and the function that reads their bytes.
+    words: for a key that selects the keys of its table, the class for each word.
+    lists: names that dpcli explain lists, with a summary of each list.
+    premised: other classes that state premises, by their title in the table of premises.
     references: for the exam, by mechanism type: a tuple of Reference, releases that the type's keys allow, each small enough to enumerate.
     displayed: how a notebook shows a result, by the name of its class.
     taken_for_data: (path, pattern, folder) -> whether a path is among the data that a pattern names.

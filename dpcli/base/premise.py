@@ -1,4 +1,4 @@
-"""Premises of a number besides its theorem: stated by each class, printed by `dpcli explain threats`."""
+"""Premises of a guarantee besides its theorem: stated by each class, printed by `dpcli explain threats`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ AUTHOR = "the author of the file"
 
 
 class Premise(NamedTuple):
-    """A premise of a number.
+    """A premise of a guarantee.
 
-    holds: what must be true, a sentence. owner: who sees to it: commands that make it true or check it, or the person whose word is taken.
-    test: the test that breaks it on purpose, FILE::FUNCTION, and sees the number exceeded or the breach refused.
+    holds: a sentence that must be true. owner: the commands that enforce it, or the person whose word is taken. test: FILE::FUNCTION of the
+    test that breaks it on purpose, and sees the bound exceeded or the breach refused.
     """
 
     holds: str
@@ -26,17 +26,17 @@ Premises = tuple[Premise, ...]
 
 
 def of_mechanism(holds: str, test: str, commands: str = "") -> Premise:
-    """A premise of a mechanism, which these commands see to where they run it, and elsewhere the author of the file."""
+    """Return a premise of a mechanism, which these commands enforce, and elsewhere the author of the file."""
     return Premise(holds, _owner(commands), f"tests/premises/test_mechanisms.py::{test}")
 
 
 def of_sampling(holds: str, test: str, commands: str = "train") -> Premise:
-    """A premise of a sampling scheme, which these commands see to where they draw, and elsewhere the author of the file."""
+    """Return a premise of a sampling scheme, which these commands enforce, and elsewhere the author of the file."""
     return Premise(holds, _owner(commands), f"tests/premises/test_sampling.py::{test}")
 
 
 def moves(holds: str, commands: str = "") -> Premise:
-    """By how much one change moves what is released."""
+    """Return a premise about the sensitivity of a release."""
     return of_mechanism(holds, "test_a_change_that_moves_more_than_is_stated_loses_more", commands)
 
 

@@ -1,4 +1,4 @@
-"""The names that plugins add, of dpcli's folders and of other packages; each object is loaded when it is needed."""
+"""The merged plugins of dpcli's folders and of installed packages, as one table for each kind of name."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Numbers as they are printed: upper bounds up, lower bounds down, never to nearest."""
+"""Numbers as text: upper bounds rounded up, lower bounds rounded down."""
 
 from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
-DECIMALS = 4
-SIGNIFICANT = 5
+DECIMALS = 4  # places of a bound
+SIGNIFICANT = 5  # digits of a bound below 1, or in e-notation
 
 
 def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
@@ -28,24 +28,24 @@ def _rounded(x: float | Decimal, direction: str, decimals: int) -> str:
 
 
 def up(x: float | Decimal, decimals: int = DECIMALS) -> str:
-    """An upper bound, rounded up: `decimals` places, more where the number is small (five significant digits), e-notation at the ends."""
+    """Return an upper bound, rounded up: to `decimals` places, small ones to five significant digits, huge or tiny ones in e-notation."""
     return _rounded(x, ROUND_CEILING, decimals)
 
 
 def percent_used(share: float) -> str:
-    """A share of a whole in percent, rounded up to a tenth; one that was stated as 0.07 is 7.0 %."""
+    """Return a share in percent, rounded up to a tenth; a stated 0.07 is 7.0 %."""
     return f"{up(Decimal(repr(share)) * 100, 1)} %"
 
 
 def down(x: float | Decimal, decimals: int = DECIMALS) -> str:
-    """A lower bound, rounded down, in the same form."""
+    """Return a lower bound, rounded down, in the form of `up`."""
     return _rounded(x, ROUND_FLOOR, decimals)
 
 
 def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
-    """A number to read: so many significant digits, and all that are before the point; no e-notation but for what is huge or tiny.
+    """Return a number with this many significant digits, and all before the point; in e-notation where it is huge or tiny.
 
-    direction: of decimal: nearest, ROUND_FLOOR for the lower end of an interval, ROUND_CEILING for the upper.
+    direction: a rounding mode of decimal: ROUND_FLOOR for the lower end of an interval, ROUND_CEILING for the upper.
     """
     if not math.isfinite(x) or x == 0:
         return f"{x:g}"
@@ -59,5 +59,5 @@ def figures(x: float, digits: int = 6, direction: str = ROUND_HALF_EVEN) -> str:
 
 
 def percent(x: float) -> str:
-    """A share."""
+    """Return a share in percent, to the nearest tenth; "-" for NaN."""
     return "-" if math.isnan(x) else f"{100.0 * x:.1f} %"

@@ -1,7 +1,7 @@
-"""Numbers as they were stated: 0.1 is a tenth, and three times 0.1 is 0.3.
+"""Exact arithmetic on stated decimals: 0.1 is a tenth, and three times 0.1 is 0.3.
 
-A file, a flag or a policy states decimals, and a float holds the nearest binary number. What adds up costs therefore adds the numbers
-that the floats stand for, without rounding, and rounds once, upwards. Both differ from the float by half a unit in its last place at most.
+A file, a flag or a policy states decimals, and a float holds the nearest binary number. Costs are therefore added as the numbers that the
+floats stand for, without rounding, and rounded once, upwards.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-DIGITS = 15  # of a decimal: as many always survive the way through a float
-LARGEST_DENOMINATOR = 1_000_000  # of a quotient, such as sensitivity / scale
+DIGITS = 15  # that a decimal may have to survive the way through a float
+LARGEST_DENOMINATOR = 1_000_000  # of a stated quotient, such as sensitivity / scale
 
 
 @lru_cache(4096)
 def stated(x: float) -> Fraction:
     """Return the number that a finite float stands for.
 
-    A decimal of at most 15 digits; else a quotient of whole numbers up to a million below the line, where `x` is the float nearest to it;
-    else the binary number that the float is.
+    A decimal of at most 15 digits; else a fraction with a denominator of at most a million to which `x` is the nearest float; else the
+    exact binary number.
     """
     written = repr(float(x))  # of a NumPy number too
     if sum(character.isdigit() for character in written.partition("e")[0].replace(".", "").strip("-0")) <= DIGITS:

@@ -1,9 +1,8 @@
-"""Frozen dataclasses whose methods are written when one of them is first called.
+"""Frozen dataclasses whose methods are compiled when they are first called, for a faster start of each command.
 
-The standard library compiles six functions for each class while its module is imported: half a millisecond for each of the hundred classes
-that a command enters, and of many it makes none. Here `__init__`, `__repr__`, `__eq__` and `__hash__` wait until they are
-needed, and what refuses a change is compiled once for all classes. Everything else, and every other kind of dataclass, is the
-standard library's at once.
+The standard library compiles six functions for each class while its module is imported: half a millisecond for each of some hundred
+classes, many of which a command never uses. Here `__init__`, `__repr__`, `__eq__` and `__hash__` are compiled when they are first called,
+and the methods that refuse a change once for all classes. Any other kind of dataclass is the standard library's.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def _frozen(cls: Any, **options: bool) -> type:
 
 
 def _refusing(name: str, what: str, home: list[type]) -> Method:
-    """Refuses fields; another attribute may be that of a subclass that is no dataclass."""
+    """Return a method that refuses fields; other attributes may belong to a subclass that is no dataclass."""
 
     def method(self: object, attribute: str, *value: Any) -> None:
         if type(self) is home[0] or any(field.name == attribute for field in _fields(home[0])):
@@ -95,7 +94,7 @@ def _waiting(name: str, write: Callable[[type], Method], home: list[type]) -> Me
 
 
 def _init(cls: type) -> Method:
-    """Sets every field, in their order; those by keyword alone come last in the call."""
+    """Compile __init__, which sets every field in order; keyword-only fields come last in its signature."""
     fields = _fields(cls)
     known: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}
     lines = []

@@ -10,7 +10,7 @@ import re
 
 from dpcli.base.values import dataclass
 from dpcli.document.document import Document, Finding, Table, visible
-from dpcli.document.fingerprint import tidy
+from dpcli.document.fingerprint import repository_path
 
 LIMIT = 65_536  # characters that GitHub takes; kept in bytes, as of one character there may be four
 LONGEST = 1_000  # characters of one cell
@@ -109,5 +109,5 @@ def _row(cells: tuple[str, ...] | list[str]) -> str:
 
 
 def _of_finding(finding: Finding) -> str:
-    place = tidy(finding.path) + (f":{finding.line}" if finding.line else "")
+    place = repository_path(finding.path) + (f":{finding.line}" if finding.line else "")
     return f"- {finding.level} {code(place)} {code(finding.rule)}: {code(finding.message)}"

@@ -1,4 +1,4 @@
-"""Facts from which a disclosure is answered: the file, its account, what the account means, what the rules found."""
+"""The facts that a disclosure states: a pipeline, its account, the meaning of the account, and the findings of the rules."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
 class Facts:
     """A pipeline and everything that is known about it.
 
-    meaning: None where no finite epsilon is certified. unamplified: the account if the batches came in a shuffled or fixed order instead
-    of being drawn at random; None where nothing is drawn at random, or where that cannot be accounted. rows: what dpcli itself has read of
-    the window; "" where that is the word of the file.
+    meaning: None where no finite epsilon is certified. unamplified: the account if batches came in shuffled or fixed order; None where none
+    are drawn at random, or where that cannot be accounted. rows: the rows of the window that dpcli has read itself, "" where the file
+    states them.
     """
 
     account: Account

@@ -1,4 +1,4 @@
-"""Answers to the items of a disclosure: the file's own words, or what its mechanisms and the accounting imply."""
+"""Answers to the items of a disclosure: text of the file, or sentences made from its mechanisms and its account."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Batched
 from dpcli.plots.drawing import bound, few, few_up, parameter
 
-MOST = 8  # mechanisms that one line names
-LONG = 60  # characters of a key's value that one line holds
+MOST_LISTED = 8  # mechanisms that one line names
+LONGEST_VALUE = 60  # characters of a key's value in one line
 
 ADJACENCIES = {
     Adjacency.ADD_REMOVE: "add-remove: the data with and without one {unit}",
@@ -48,7 +48,7 @@ QUERIES = {
 
 
 def text_of(key: str) -> Callable[[Facts], str | None]:
-    """The text of one key of [disclosure], on one line."""
+    """Return the answer that quotes one key of [disclosure], on one line."""
 
     def answer(facts: Facts) -> str | None:
         value = getattr(facts.disclosure, key)
@@ -58,7 +58,7 @@ def text_of(key: str) -> Callable[[Facts], str | None]:
 
 
 def worded(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
-    """A word of [disclosure] with what it means."""
+    """Return the answer that explains the word of one key of [disclosure]."""
 
     def answer(facts: Facts) -> str | None:
         value = getattr(facts.disclosure, key)
@@ -78,7 +78,7 @@ def definition(facts: Facts) -> str:
 
 
 def guarantee(facts: Facts) -> str:
-    """The headline with everything that it depends on, and rho where the budget is stated so; a refusal where nothing is certified."""
+    """State epsilon with everything that it depends on, and rho where the budget is one; or that nothing can be certified."""
     rho = _rho(facts)
     if rho is None or rho.spent.reason:
         return stated_epsilon(facts.account)
@@ -91,24 +91,24 @@ def _rho(facts: Facts) -> RhoVerdict | None:
 
 
 def implied(rho: float, account: Account) -> str:
-    """The epsilon that rho-zCDP implies at the account's delta; "" where that is 0."""
+    """Return the epsilon that rho-zCDP implies at the account's delta, in words; "" where delta is 0."""
     return f"epsilon <= {bound(epsilon_of_rho(rho, account.delta))} at delta = {account.delta!r}" if account.delta else ""
 
 
 def at_most(account: Account) -> str:
-    """epsilon with delta alone, for a sentence below a headline that has the setting."""
+    """Return epsilon with delta alone, for sentences below a headline with the setting."""
     if account.winner is None:
         return f"no finite guarantee can be certified at delta = {account.delta!r}"
     return f"epsilon <= {bound(account.upper)} at delta = {account.delta!r}"
 
 
 def stated_epsilon(account: Account) -> str:
-    """epsilon with delta, unit, adjacency, sampling and accountant."""
+    """Return epsilon with delta, unit, adjacency, sampling and accountant."""
     return f"{at_most(account)} ({setting(account)})"
 
 
 def setting(account: Account) -> str:
-    """Unit, adjacency, sampling, and accountant where one applies."""
+    """Return unit, adjacency, sampling, and accountant where one applies."""
     privacy = account.pipeline.privacy
     name = f"; accountant: {account.winner.accountant.name}" if account.winner else ""
     return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}{name}"
@@ -249,15 +249,15 @@ def _shared(entry: Entry, facts: Facts) -> str:
 
 def without_amplification(facts: Facts) -> str:
     """State what would hold if nothing were drawn at random."""
+    if facts.unamplified is None and _relies_on_sampling(facts):
+        return "without random sampling nothing is certified"
     if facts.unamplified is None:
-        return (
-            "the number does not rely on random sampling" if not _relies(facts) else "without random sampling nothing is certified"
-        )
+        return "the number does not rely on random sampling"
     order = "if the batches came in a shuffled or fixed order, in which an absent record leaves its place empty"
     return f"{order}: {stated_epsilon(facts.unamplified)}"
 
 
-def _relies(facts: Facts) -> bool:
+def _relies_on_sampling(facts: Facts) -> bool:
     return any(amplified(entry) for entry in facts.pipeline.mechanisms)
 
 
@@ -318,11 +318,11 @@ def _default(entry: Entry, name: str) -> Any:
 
 def _short(value: Any, name: str = "") -> str:
     text = _plain(value, name)
-    return text if len(text) <= LONG else text[: LONG - 3] + "..."
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 
 def _plain(value: Any, name: str = "") -> str:
-    """A value of a key as the file would have it, tables and lists included; long numbers rounded on the safe side."""
+    """Return the value of a key as the file would state it; long numbers are rounded on the safe side."""
     if dataclasses.is_dataclass(value):
         stated = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return "{ " + ", ".join(f"{key} = {_plain(item, key)}" for key, item in stated if item is not None) + " }"
@@ -337,8 +337,8 @@ def _plain(value: Any, name: str = "") -> str:
 
 def listing(words: list[str], between: str = ", ") -> str:
     """Join the first few, and say how many more there are."""
-    more = [f"and {len(words) - MOST:,} more"] if len(words) > MOST else []
-    return between.join([*words[:MOST], *more]) or "none"
+    more = [f"and {len(words) - MOST_LISTED:,} more"] if len(words) > MOST_LISTED else []
+    return between.join([*words[:MOST_LISTED], *more]) or "none"
 
 
 NOISE = {

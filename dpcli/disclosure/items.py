@@ -1,4 +1,4 @@
-"""The items of a disclosure, each with who asks for it, which keys of the file state it, and how it is answered.
+"""The items of a disclosure statement and of a registry entry: the question, its source, the keys that state it, and its answer.
 
 Sources: [A] Ponomareva et al. 2023, How to DP-fy ML, arXiv:2303.00654, section 5.3.3 (1 setting, 2 definition: a data accesses, b output,
 c unit, d adjacency; 3 accounting: a type, b assumptions, c formal statement; 4 transparency). [B] Near, Darais, Lefkovitz & Howarth 2025,
@@ -37,7 +37,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """Items that belong together."""
+    """Items of a form under one title."""
 
     title: str
     items: tuple[Item, ...]
@@ -45,7 +45,7 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An item with what the file answers."""
+    """An item with the answer of a file, None where it is silent."""
 
     item: Item
     text: str | None
@@ -60,8 +60,8 @@ class Answer:
         return self.text if self.text is not None else f"{NOT_STATED} ({' or '.join(self.item.keys)})"
 
 
-def _stated(key: str, question: str, asked_by: str, answer: Callable[[Facts], str | None] | None = None) -> Item:
-    """An item that one key of [disclosure] states: by its text, where no other answer is given."""
+def _item_of_key(key: str, question: str, asked_by: str, answer: Callable[[Facts], str | None] | None = None) -> Item:
+    """Return the item that one key of [disclosure] states; `answer` is its text where None."""
     return Item(key.replace("_", "-"), question, asked_by, (f"disclosure.{key}",), answer or text_of(key))
 
 
@@ -69,16 +69,16 @@ STATEMENT = (
     Chapter(
         "setting",
         (
-            _stated("privacy_model", "Who is trusted with the raw data?", "A 1; B threat models", answers.privacy_model),
-            _stated(
+            _item_of_key("privacy_model", "Who is trusted with the raw data?", "A 1; B threat models", answers.privacy_model),
+            _item_of_key(
                 "query_model",
                 "Are the questions fixed, or do analysts put their own?",
                 "B query models",
                 worded("query_model", QUERIES),
             ),
-            _stated("controller", "Who answers for the data?", "B threat models"),
-            _stated("data", "Whose data are they?", "B unit of privacy"),
-            _stated("purpose", "What is the release for?", "B data collection exposure"),
+            _item_of_key("controller", "Who answers for the data?", "B threat models"),
+            _item_of_key("data", "Whose data are they?", "B unit of privacy"),
+            _item_of_key("purpose", "What is the release for?", "B data collection exposure"),
         ),
     ),
     Chapter(
@@ -98,14 +98,14 @@ STATEMENT = (
             Item("adjacency", "Which two datasets are compared?", "A 2d; B variants", (), answers.adjacency),
             Item("mechanisms", "Which mechanisms, with which noise?", "A 3b; B basic mechanisms", (), answers.mechanisms),
             Item("sensitivity", "What is the noise measured against?", "B basic mechanisms", (), answers.sensitivity),
-            _stated("clipping", "How is the bound on contributions enforced?", "A 2c; B summation queries", answers.clipping),
+            _item_of_key("clipping", "How is the bound on contributions enforced?", "A 2c; B summation queries", answers.clipping),
         ),
     ),
     Chapter(
         "what the number covers",
         (
             Item("counted", "Which uses of the data are counted?", "A 2a", (), answers.counted),
-            _stated("data_accesses", "Which uses of the data are not counted?", "A 2a"),
+            _item_of_key("data_accesses", "Which uses of the data are not counted?", "A 2a"),
             Item(
                 "tuning",
                 "Does it cover the choice of hyperparameters?",
@@ -116,8 +116,8 @@ STATEMENT = (
             Item("releases", "What leaves the private side?", "A 2b", ("privacy.releases",), answers.releases),
             Item("composition", "How do several releases add up?", "A 3b; B properties", (), answers.composition),
             Item("budget", "Which cap holds?", "B privacy parameter", ("budget.epsilon", "budget.rho"), answers.budget),
-            _stated("other_releases", "What else is published from these data?", "B mixing with other releases"),
-            _stated("invariants", "What is released exactly, or taken as public?", "B mixing with other releases"),
+            _item_of_key("other_releases", "What else is published from these data?", "B mixing with other releases"),
+            _item_of_key("invariants", "What is released exactly, or taken as public?", "B mixing with other releases"),
         ),
     ),
     Chapter(
@@ -126,7 +126,7 @@ STATEMENT = (
             Item("accountant", "Which accountant, by which theorem?", "A 3a", (), answers.accountant),
             Item("assumptions", "Which sampling was assumed?", "A 3b", (), answers.assumptions),
             Item("without-amplification", "What if batches are not drawn at random?", "A 3b", (), answers.without_amplification),
-            _stated("sampler", "Does the program sample as assumed?", "A 3b", answers.sampler),
+            _item_of_key("sampler", "Does the program sample as assumed?", "A 3b", answers.sampler),
             Item("checks", "Which known failures does the file show?", "B algorithms and correctness", (), answers.checks),
             Item("source-file", "Which file was accounted?", "A 4", (), answers.source_file),
         ),
@@ -134,23 +134,23 @@ STATEMENT = (
     Chapter(
         "implementation",
         (
-            _stated("implementation", "Which library adds the noise?", "A 4; B mechanism implementation"),
-            _stated("randomness", "Where do random numbers come from?", "B mechanism implementation"),
-            _stated("floating_point", "How does the noise survive finite precision?", "B floating-point arithmetic"),
-            _stated("side_channels", "What else could an observer see?", "B timing channels, backend issues"),
-            _stated("code", "Where can the code be read?", "A 4"),
-            _stated("verification", "Who tested, audited or reviewed it?", "A 4; B mechanism implementation"),
+            _item_of_key("implementation", "Which library adds the noise?", "A 4; B mechanism implementation"),
+            _item_of_key("randomness", "Where do random numbers come from?", "B mechanism implementation"),
+            _item_of_key("floating_point", "How does the noise survive finite precision?", "B floating-point arithmetic"),
+            _item_of_key("side_channels", "What else could an observer see?", "B timing channels, backend issues"),
+            _item_of_key("code", "Where can the code be read?", "A 4"),
+            _item_of_key("verification", "Who tested, audited or reviewed it?", "A 4; B mechanism implementation"),
         ),
     ),
     Chapter(
         "care of the data, and use",
         (
-            _stated("access", "Who can reach the raw data?", "B access control"),
-            _stated("security", "How are raw data protected, stored and in use?", "B data security"),
-            _stated("collection", "How were the data collected?", "B data collection exposure"),
-            _stated("retention", "How long are the data kept?", "B data collection exposure"),
-            _stated("utility", "How accurate is the release?", "B utility and accuracy"),
-            _stated("bias", "What does the noise do to small groups?", "B bias"),
+            _item_of_key("access", "Who can reach the raw data?", "B access control"),
+            _item_of_key("security", "How are raw data protected, stored and in use?", "B data security"),
+            _item_of_key("collection", "How were the data collected?", "B data collection exposure"),
+            _item_of_key("retention", "How long are the data kept?", "B data collection exposure"),
+            _item_of_key("utility", "How accurate is the release?", "B utility and accuracy"),
+            _item_of_key("bias", "What does the noise do to small groups?", "B bias"),
         ),
     ),
 )
@@ -163,12 +163,12 @@ REGISTRY = (
     Chapter(
         "tier 1: the deployment",
         (
-            _stated("controller", "Who (data curator)", "C; D 1"),
-            _stated("contact", "Contact", "D 1"),
-            _stated("purpose", "Intended use", "C; D 1"),
-            _stated("product", "Data product", "C; D 1"),
-            _stated("data", "Data", "D 1"),
-            _stated("published", "Date of publication", "D 1"),
+            _item_of_key("controller", "Who (data curator)", "C; D 1"),
+            _item_of_key("contact", "Contact", "D 1"),
+            _item_of_key("purpose", "Intended use", "C; D 1"),
+            _item_of_key("product", "Data product", "C; D 1"),
+            _item_of_key("data", "Data", "D 1"),
+            _item_of_key("published", "Date of publication", "D 1"),
         ),
     ),
     Chapter(
@@ -186,8 +186,8 @@ REGISTRY = (
                 answers.contributions,
             ),
             Item("adjacency", "Neighbouring datasets", "D 3", (), answers.adjacency),
-            _stated("privacy_model", "Deployment model", "C; D 2", answers.privacy_model),
-            _stated("query_model", "Release or service", "D 2", worded("query_model", QUERIES)),
+            _item_of_key("privacy_model", "Deployment model", "C; D 2", answers.privacy_model),
+            _item_of_key("query_model", "Release or service", "D 2", worded("query_model", QUERIES)),
         ),
     ),
     Chapter(
@@ -195,16 +195,16 @@ REGISTRY = (
         (
             Item("mechanisms", "Mechanisms", "C; D 3", (), answers.mechanisms),
             Item("dataset-size", "Data domain: number of records", "D 3", ("privacy.dataset_size",), answers.dataset_size),
-            _stated("invariants", "Unprotected quantities", "D 3"),
+            _item_of_key("invariants", "Unprotected quantities", "D 3"),
             Item("composition", "Composition", "C; D 3", (), answers.composition),
             Item("budget", "Budget", "C; D 3", ("budget.epsilon", "budget.rho"), answers.budget),
             Item("accountant", "Accountant", "D 3", (), answers.accountant),
             Item("releases", "Released", "D 3", ("privacy.releases",), answers.releases),
-            _stated("implementation", "Implementation", "C; D 3"),
-            _stated("code", "Code", "D 3"),
-            _stated("access", "Access to raw data", "D 3"),
-            _stated("security", "Security", "D 3"),
-            _stated("justification", "Why these parameters", "C; D 3"),
+            _item_of_key("implementation", "Implementation", "C; D 3"),
+            _item_of_key("code", "Code", "D 3"),
+            _item_of_key("access", "Access to raw data", "D 3"),
+            _item_of_key("security", "Security", "D 3"),
+            _item_of_key("justification", "Why these parameters", "C; D 3"),
         ),
     ),
 )

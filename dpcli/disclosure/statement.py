@@ -1,4 +1,4 @@
-"""A whole disclosure: the answers by chapter, and the plain words."""
+"""A disclosure statement: the answers by chapter, and passages in plain words about what is promised and what is not."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from dpcli.analysis.meaning import Belief, GroupMeaning, Meaning
 from dpcli.disclosure.disclosed_facts import Facts, amplified
 from dpcli.disclosure.item_answers import at_most, charged, listing, stated_epsilon, window
 from dpcli.disclosure.items import ASKED_BY, NOT_STATED, REGISTRY, REGISTRY_ASKED_BY, STATEMENT, Answer, Chapter
+from dpcli.document.document import Passage
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import bound, few, percent_up
 
-ALARM = 0.01  # the false positive rate that the sentence speaks of
-LARGEST = 30.0  # an epsilon that no longer limits any attack worth the name: odds may change by e^30
-USELESS = 0.999  # from this true positive rate on, the bound rules out next to nothing
+ALARM = 0.01  # false positive rate at which the attack is described
+LARGEST = 30.0  # epsilon from which a guarantee is called no protection: odds may change by e^30
+USELESS = 0.999  # true positive rate from which the bound is said to rule out next to nothing
 
 SECRETS = {
     Adjacency.ADD_REMOVE: "whether one {unit} is in the data",
@@ -30,44 +31,33 @@ HITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlainPassage:
-    """A heading and what stands below it: sentences, then points."""
-
-    title: str
-    paragraphs: tuple[str, ...]
-    points: tuple[str, ...] = ()
-
-
-def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ...]:
-    """Write what is promised, what an attacker can still do, what it rests on, what it leaves out, and what is still to be asked."""
-    promised = (_promise(facts), _nothing(facts)) if facts.meaning is None else (_promise(facts), _attack(facts, facts.meaning))
-    rest = () if facts.meaning is None else (_several(facts, facts.meaning), _rests_on(facts))
+def plain(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
+    """Return what is promised, what an attacker can still do, what it rests on, what it leaves out, and what is still to be asked."""
+    promised = (_promise(facts), _no_bound(facts)) if facts.meaning is None else (_promise(facts), _attack(facts, facts.meaning))
+    rest = () if facts.meaning is None else (_groups(facts, facts.meaning), _rests_on(facts))
     return (*_refused(facts), *promised, *rest, _left_out(facts), *_to_ask(facts, answers))
 
 
-def _refused(facts: Facts) -> tuple[PlainPassage, ...]:
-    """Before anything else: a rule that calls the file unsound."""
+def _refused(facts: Facts) -> tuple[Passage, ...]:
+    """Return the rules that call the file unsound, which come first."""
     if not facts.unsound:
         return ()
     broken = tuple(f"{one.rule}: {one.key + ': ' if one.key else ''}{one.message}" for one in facts.unsound)
     return (
-        PlainPassage(
-            "NOT SOUND", ("Do not rely on the number below: the file breaks a rule without which it does not hold.",), broken
-        ),
+        Passage("NOT SOUND", ("Do not rely on the number below: the file breaks a rule without which it does not hold.",), broken),
     )
 
 
-def _promise(facts: Facts) -> PlainPassage:
+def _promise(facts: Facts) -> Passage:
     if facts.meaning is None:
-        return PlainPassage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
+        return Passage("What is promised", ("Nothing: " + stated_epsilon(facts.account) + ".",))
     slack = (
         ""
         if facts.account.delta == 0.0
         else f" Delta ({facts.account.delta!r}) is added on top of every probability that this limit bounds; it should be far smaller than "
         f"one over the number of records{_of_records(facts)}."
     )
-    return PlainPassage(
+    return Passage(
         "What is promised",
         (
             f"There is a limit on how much the release can depend on any one {facts.unit}: {at_most(facts.account)}.",
@@ -95,32 +85,32 @@ def _budget(facts: Facts) -> tuple[str, ...]:
     return (f"{words[budget.verdict]}: {budget.words()}.",)
 
 
-def _nothing(facts: Facts) -> PlainPassage:
-    return PlainPassage(
+def _no_bound(facts: Facts) -> Passage:
+    return Passage(
         "What an attacker can still find out",
         (f"Possibly everything about one {facts.unit}: no bound is known. Treat the release like the raw data.",),
     )
 
 
-def _attack(facts: Facts, meaning: Meaning) -> PlainPassage:
+def _attack(facts: Facts, meaning: Meaning) -> Passage:
     secret, hit, miss = (
         words.format(unit=facts.unit) for words in (SECRETS[facts.privacy.adjacency], *HITS[facts.privacy.adjacency])
     )
     caught = 1.0 - float(trade_off(meaning.curve, [ALARM])[0])
     verdict = " This limit rules out next to nothing." if caught >= USELESS else ""
-    return PlainPassage(
+    return Passage(
         "What an attacker can still find out",
         (
             f"Suppose that an attacker sees the release, already knows everything else about the data, and asks {secret}.",
             f"If they accept false alarms in {few(100.0 * ALARM)} % of the cases where {miss}, they recognise at most "
             f"{percent_up(caught)} of the cases where {hit}; without the release, {few(100.0 * ALARM)} %.{verdict}",
-            *(_sure(belief, meaning) for belief in meaning.beliefs),
-            _guess(min(meaning.beliefs, key=lambda belief: belief.blind)),
+            *(_posterior_sentence(belief, meaning) for belief in meaning.beliefs),
+            _guess_sentence(min(meaning.beliefs, key=lambda belief: belief.blind)),
         ),
     )
 
 
-def _sure(belief: Belief, meaning: Meaning) -> str:
+def _posterior_sentence(belief: Belief, meaning: Meaning) -> str:
     surely = "" if meaning.exception == 0.0 else f", except with a probability of at most {meaning.exception!r}"
     after = (
         "nothing limits how sure they may be afterwards"
@@ -130,19 +120,19 @@ def _sure(belief: Belief, meaning: Meaning) -> str:
     return f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, {after}."
 
 
-def _guess(belief: Belief) -> str:
+def _guess_sentence(belief: Belief) -> str:
     return (
         f"If they were {few(100.0 * belief.prior)} % sure of it beforehand, at most {percent_up(belief.success)} of their guesses are "
         f"right; without the release, {few(100.0 * belief.blind)} %."
     )
 
 
-def _several(facts: Facts, meaning: Meaning) -> PlainPassage:
+def _groups(facts: Facts, meaning: Meaning) -> Passage:
     groups = [f"{group.size} {facts.unit}s together: {_limit(group)}" for group in meaning.groups if group.size > 1]
-    return PlainPassage(
+    return Passage(
         "One person, several records",
         (
-            _whom(facts),
+            _unit_sentence(facts),
             f"Groups of {facts.unit}s get less protection. {'; '.join(groups)} (at the same delta, adjacency and sampling; each by the "
             "accountant that bounds it best).",
         ),
@@ -155,7 +145,7 @@ def _limit(group: GroupMeaning) -> str:
     return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST else "")
 
 
-def _whom(facts: Facts) -> str:
+def _unit_sentence(facts: Facts) -> str:
     unit, most = facts.privacy.unit, facts.privacy.max_contributions
     if unit is None:
         return (
@@ -168,9 +158,9 @@ def _whom(facts: Facts) -> str:
     return f"The limit is about one {unit} with all of at most {most:,} records; the program must enforce that bound."
 
 
-def _rests_on(facts: Facts) -> PlainPassage:
+def _rests_on(facts: Facts) -> Passage:
     drawn = [entry.name for entry in facts.pipeline.mechanisms if amplified(entry)]
-    return PlainPassage(
+    return Passage(
         "What the number rests on",
         (
             f"It counts {listing(charged(facts))}, with the noise that the file states. The random numbers must stay secret.",
@@ -191,50 +181,50 @@ def _drawn(names: list[str], facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _left_out(facts: Facts) -> PlainPassage:
-    return PlainPassage(
+def _left_out(facts: Facts) -> Passage:
+    return Passage(
         "What it does not cover",
         ("The limit is silent on these:",),
         (
             "What the release shows about people in general, and so about those who are not in the data as well.",
-            _others(facts),
+            _other_releases(facts),
             "Anybody who can reach the raw data, or what the run leaves behind.",
             "Mistakes in the program: the number is about the file, and the program was not checked.",
         ),
     )
 
 
-def _others(facts: Facts) -> str:
-    """The fact that matters most to whoever adds up, in the words of the file where it has some."""
+def _other_releases(facts: Facts) -> str:
+    """Name other releases of the same data, in the words of the file where it has some."""
     stated = facts.pipeline.disclosure.other_releases
     known = f" ({' '.join(stated.split())})" if stated else ""
     return f"Other releases from the same data{known}: their costs add up."
 
 
-def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[PlainPassage, ...]:
-    """The open ends: what the file does not state, and what the rules warn of."""
+def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
+    """Return the items that the file does not state, and the warnings of the rules."""
     silent = [answer.item.question for answer in answers if not answer.stated]
     warnings = [f"{one.rule}: {one.message}" for one in facts.diagnostics if one.severity != "error"]
     if not silent and not warnings:
         return ()
     silence = f"The file is silent on {len(silent)} of {len(answers)} items" if silent else "The file states every item"
     more = f"; {len(warnings)} warning{'s' if len(warnings) > 1 else ''} by dpcli lint" if warnings else ""
-    return (PlainPassage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)
+    return (Passage("What is still to be asked", (f"{silence}{more}:",), (*warnings, *silent)),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A disclosure about one pipeline.
 
-    chapters: title and answers, in the order of the form. asked_by: what its letters stand for. passages: the plain words, if the form
-    has any.
+    chapters: title and answers, in the order of the form. asked_by: the documents that its letters stand for. passages: plain words, if the
+    form has any.
     """
 
     title: str
     facts: Facts
     chapters: tuple[tuple[str, tuple[Answer, ...]], ...]
     asked_by: tuple[str, ...]
-    passages: tuple[PlainPassage, ...] = ()
+    passages: tuple[Passage, ...] = ()
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -247,14 +237,14 @@ class Statement:
 
 
 def disclosure(facts: Facts) -> Statement:
-    """The disclosure statement."""
+    """Return the disclosure statement."""
     chapters = _answered(STATEMENT, facts)
     answers = tuple(answer for _, chapter in chapters for answer in chapter)
     return Statement("Disclosure statement", facts, chapters, ASKED_BY, plain(facts, answers))
 
 
 def registry_entry(facts: Facts) -> Statement:
-    """The entry for a registry of deployments."""
+    """Return the entry for a registry of deployments."""
     return Statement("Registry entry", facts, _answered(REGISTRY, facts), REGISTRY_ASKED_BY)
 
 

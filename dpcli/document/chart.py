@@ -1,4 +1,4 @@
-"""A picture as a value: what is drawn, not how."""
+"""A chart as a value: axes, lines, bands, bars, markers and grids, before any format draws it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Points = tuple[tuple[float, float], ...]
 
 
 class Tone(enum.Enum):
-    """The meaning of a colour; a renderer has one for each, and never needs it to tell two things apart."""
+    """The role of a colour. A format has a colour for each role, and never tells two things apart by colour alone."""
 
     MAIN = 0
     SECOND = 1
@@ -42,7 +42,7 @@ class Axis:
 
     @property
     def title(self) -> str:
-        """The label with its unit, and with the scale where it is not the plain one."""
+        """The label with its unit, and with the scale where it is logarithmic."""
         words = ", ".join(word for word in (self.unit, "log scale" if self.scale == "log" else "") if word)
         return f"{self.label} ({words})" if words else self.label
 
@@ -96,7 +96,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """Points of no name of their own; a note says what they are."""
+    """Points without names; a note says what they are."""
 
     label: str
     points: Points
@@ -105,7 +105,7 @@ class Cloud:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A horizontal bar up to `value`, at a position of the categories, with the number as it is to be printed."""
+    """A horizontal bar up to `value`, at the position of its category, labelled with the value as it is printed."""
 
     name: str
     label: str
@@ -162,7 +162,7 @@ class Grid:
         return 1 + max([*(square.row for square in self.squares), *(heading.row for heading in self.headings)])
 
     def step(self, value: float) -> int:
-        """The last step that a value has reached."""
+        """Return the index of the last step that a value has reached."""
         return max(i for i, (least, _) in enumerate(self.steps) if i == 0 or value >= least)
 
     def marked(self, square: Square) -> bool:
@@ -172,7 +172,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture.
+    """A chart.
 
     kind: its name on the command line. subtitle: unit, adjacency, delta and sampling: no epsilon without them.
     notes: what a reader has to know and cannot see, one sentence each.
@@ -198,7 +198,7 @@ class Chart:
                 raise InternalError(f"a {self.kind} plot holds the point ({x!r}, {y!r}): this is a bug in dpcli, and no picture")
 
     def places(self) -> Iterator[tuple[float, float]]:
-        """Every point of the picture."""
+        """Yield every point of the picture."""
         for points in (*(line.points for line in self.lines), *(part for band in self.bands for part in (band.lower, band.upper))):
             yield from points
         yield from ((marker.x, marker.y) for marker in self.markers)
@@ -209,7 +209,7 @@ class Chart:
 
 
 def log_span(values: Iterable[float], room: float = 1.0) -> tuple[float, float]:
-    """(low, high) of a log axis around positive values, widened by a factor `room`; at least a factor of 4 apart."""
+    """Return (low, high) of a log axis around positive values, widened by a factor `room`; at least a factor of 4 apart."""
     result = list(values)
     low, high = min(result) / room, max(result) * room
     widen = max(1.0, math.sqrt(4.0 * low / high))

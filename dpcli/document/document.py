@@ -1,4 +1,4 @@
-"""A result before any format: tables, sentences, findings and the machine form; and what a report that CI judges must hold."""
+"""Documents: a result as tables, sentences, findings and JSON data before any format, and the checks of a report that CI reads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells are text already rounded in the right direction. numeric: columns set flush right; flagged: rows to be noticed.
+    """A table of text, its numbers already rounded in the safe direction.
 
-    folded: shown closed where a format can do that.
+    numeric: columns set flush right. flagged: rows to be noticed. folded: whether a format that can shows it closed.
     """
 
     title: str
@@ -57,7 +57,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """The reason why a finding does not count. external: granted outside the file."""
+    """The reason why a finding does not count. external: whether it was granted outside of the file."""
 
     justification: str
     external: bool
@@ -87,7 +87,7 @@ class Finding:
 class Check:
     """A check that passed or failed, for junit.
 
-    waived: it failed, and somebody answers for that. error: it could not be judged at all.
+    waived: whether it failed and an exception was granted. error: whether it could not be judged at all.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Document:
 
 
 def jsonable(value: Any) -> Any:
-    """The value with infinities as the strings "inf" and "-inf" and NaN as null, which JSON has no numbers for."""
+    """Return the value with infinities as the strings "inf" and "-inf" and NaN as null, as JSON has no numbers for them."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
     if isinstance(value, str):  # a path may hold bytes that are no text
@@ -149,7 +149,7 @@ def jsonable(value: Any) -> Any:
 
 
 def visible(text: str) -> str:
-    """Text from a file with control characters (ANSI escapes among them) shown as escapes."""
+    """Return text from a file with control characters (ANSI escapes among them) shown as escapes."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -160,21 +160,23 @@ def safe(text: str) -> str:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """A value as JSON in letters as they are, but for what a terminal acts on or nobody sees: that is escaped."""
+    """Return a value as JSON; only characters that a terminal acts on, or that nobody sees, are escaped."""
     import json
 
-    return re.sub(_ACTS, lambda match: json.dumps(match[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False))
+    return re.sub(
+        _UNPRINTED, lambda match: json.dumps(match[0])[1:-1], json.dumps(jsonable(value), indent=indent, ensure_ascii=False)
+    )
 
 
-# Controls, directions, joiners and tags: in JSON they stand inside strings alone. Compiled where there is JSON to write.
-_ACTS = "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+# Controls, directions, joiners and tags, which JSON has inside strings alone. A text: compiled only where JSON is written.
+_UNPRINTED = "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 
 
 Item = TypeVar("Item", covariant=True)
 
 
 class Walked(Sequence[Item]):
-    """A sequence that is read anew by every walk; an item by its number costs the walk up to it."""
+    """A sequence too long to hold: each walk reads it anew, and an item by its index costs the walk up to it."""
 
     def __init__(self, count: int, walk: Callable[[], Iterator[Item]]) -> None:
         self._count, self._walk = count, walk
@@ -198,31 +200,31 @@ class Walked(Sequence[Item]):
         return next(islice(self._walk(), wanted, None))
 
 
-NOTHING = "nothing was checked, and an empty report would read as a pass: state a [budget], or use dpcli gate --max-epsilon"
+NOTHING_CHECKED = "nothing was checked, and an empty report would read as a pass: state a [budget], or use dpcli gate --max-epsilon"
 
 
 def judged(document: Document, name: str, path: str = "") -> Document:
-    """The document with a failing check and a finding where its exit code is not 0 and none of its own says so.
+    """Return the document with a failed check and a finding added where its exit code is not 0 but none of its own says why.
 
-    name: of the command. path: of the file that it read. Raises InputError where nothing was checked and nothing went wrong.
+    name: of the command. path: of the file that it read. Raises InputError where the exit code is 0 and nothing was checked.
     """
     if document.exit_code == 0:
         if not document.checks:
-            raise InputError(NOTHING)
+            raise InputError(NOTHING_CHECKED)
         return document
     why = reason(document)
-    failed = any(not check.passed and not check.waived for check in document.checks)
-    result = any(finding.level == "error" and finding.suppression is None for finding in document.findings)
+    has_failed_check = any(not check.passed and not check.waived for check in document.checks)
+    has_error = any(finding.level == "error" and finding.suppression is None for finding in document.findings)
     return replace(
         document,
         verdict=document.verdict if document.verdict in ("fail", "unknown") else "fail",
-        checks=document.checks if failed else (*document.checks, Check(name, False, why, error=True)),
-        findings=document.findings if result else (*document.findings, _finding(name, path, why, document.place)),
+        checks=document.checks if has_failed_check else (*document.checks, Check(name, False, why, error=True)),
+        findings=document.findings if has_error else (*document.findings, _finding(name, path, why, document.place)),
     )
 
 
 def stopped(name: str, path: str, message: str, exit_code: int, findings: tuple[Finding, ...] = ()) -> Document:
-    """A command that ended without a result, as a document of one error. found: its places in the file, where they are known."""
+    """Return the document of a command that ended without a result. findings: its errors in the file, where their places are known."""
     errors = [one for one in findings if one.level == "error"]
     why = _at(errors[0]) + _more(len(errors)) if errors else " ".join(message.split())
     return Document(

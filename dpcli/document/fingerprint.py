@@ -1,4 +1,4 @@
-"""Fingerprints by which a finding is the same one later: file, rule and key, without line and numbers."""
+"""Fingerprints of findings, by file, rule and key, so that CI recognizes a finding whose line or numbers have changed."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from dpcli.git.command import in_repository
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
-    """Return one fingerprint per finding, all different: a second one of the same file, rule and key is counted."""
+    """Return one fingerprint per finding, all different: findings of one file, rule and key are numbered."""
     seen: dict[tuple[str, str, str], int] = {}
     result = []
     for finding in findings:
-        what = (tidy(finding.path), finding.rule, finding.key)
-        seen[what] = seen.get(what, 0) + 1
-        text = "\0".join((*what, str(seen[what])))
+        identity = (repository_path(finding.path), finding.rule, finding.key)
+        seen[identity] = seen.get(identity, 0) + 1
+        text = "\0".join((*identity, str(seen[identity])))
         result.append(hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest())
     return result
 
 
-def tidy(path: str) -> str:
-    """A path as CI systems compare it: from the root of the repository, forward slashes, no "./"."""
+def repository_path(path: str) -> str:
+    """Return a path as CI systems compare it: from the root of the repository, with forward slashes and no "./"."""
     return posixpath.normpath(in_repository(path).replace("\\", "/"))
 
 
 def uri(path: str) -> str:
-    """The path as a URI reference."""
-    return quote(tidy(path), safe="/", errors="surrogateescape")
+    """Return the path as a URI reference."""
+    return quote(repository_path(path), safe="/", errors="surrogateescape")

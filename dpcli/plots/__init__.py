@@ -1,1 +1,1 @@
-"""Pictures, computed: one kind per file, each a function from a question to a chart."""
+"""Charts of pipelines: one kind per file, each a function from a question to a chart."""

@@ -1,6 +1,8 @@
-"""accountants: what each of them says about one pipeline, side by side."""
+"""accountants: epsilon of one pipeline by each accountant, side by side."""
 
 from __future__ import annotations
+
+import math
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.account_rows import AccountRow
@@ -8,11 +10,11 @@ from dpcli.document.chart import Axis, Bar, Chart, Tone
 from dpcli.plots.drawing import bound, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
 
-WIDE = 30.0  # ratio of the largest to the smallest from which a linear axis would hide the small ones
+WIDE = 30.0  # ratio of the largest to the smallest epsilon from which the axis is logarithmic
 
 
 def chart(question: Question) -> Chart:
-    """Horizontal bars of epsilon, the smallest bound on top and approximations (~) last; who says nothing is in the notes.
+    """Return bars of epsilon, the smallest bound on top and approximations (~) last; accountants without one are in the notes.
 
     Raises InputError, CannotCertify.
     """
@@ -21,7 +23,7 @@ def chart(question: Question) -> Chart:
     values = sorted(row.upper for row in rows)
     positive = [value for value in values if value > 0.0]
     wide = len(positive) == len(values) and values[-1] > WIDE * values[0]
-    low = 10.0 ** _floor_log10(values[0] / 2.0) if wide else 0.0
+    low = 10.0 ** math.floor(math.log10(values[0] / 2.0)) if wide else 0.0
     return Chart(
         kind="accountants",
         title="epsilon by accountant",
@@ -49,15 +51,9 @@ def _approximate(account: Account) -> tuple[str, ...]:
 
 
 def _silent(account: Account) -> tuple[str, ...]:
-    """The accountants without a number, by their reason."""
+    """Return notes on the accountants without a number, by their reason."""
     reasons: dict[str, list[str]] = {}
     for row in account.rows:
         if row.bound is None:
             reasons.setdefault(row.reason or "it says nothing", []).append(row.accountant.name)
     return tuple(f"no bar for {', '.join(names)}: {reason}" for reason, names in reasons.items())
-
-
-def _floor_log10(value: float) -> int:
-    import math
-
-    return math.floor(math.log10(value))

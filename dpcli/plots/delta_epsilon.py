@@ -12,13 +12,13 @@ from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
 
 POINTS = 49
-REACH = (1e-3, 0.5)  # lowest delta relative to the file's, highest
-SMALLEST = 1e-300
+REACH = (1e-3, 0.5)  # lowest delta, relative to the file's; highest delta
+SMALLEST = 1e-300  # delta at which the axis may begin
 GUARANTEES = "each point computed is an (epsilon, delta) guarantee, and so is all above it; the line between them is for the eye"
 
 
 def chart(question: Question) -> Chart:
-    """epsilon at many deltas, drawn with epsilon across: each point is a guarantee. Raises InputError, CannotCertify."""
+    """Return epsilon at many deltas, drawn with epsilon across: each point is a guarantee. Raises InputError, CannotCertify."""
     account = question.headline()
     low = max(min(REACH[0] * (account.delta or 1e-6), 1e-9), SMALLEST)
     deltas = sorted({*np.geomspace(low, REACH[1], POINTS).tolist(), *([account.delta] if account.delta > low else [])})
@@ -32,7 +32,7 @@ def chart(question: Question) -> Chart:
         y=Axis("delta", low, 1.0, scale="log"),
         lines=tuple(_line(curve) for curve in result),
         bands=tuple(band for curve in result for band in curve.bands(_across)),
-        markers=_own_point(account),
+        markers=own_point(account),
         notes=(
             *([GUARANTEES] if any(curve.sound for curve in result) else []),
             *certificates(result),
@@ -43,7 +43,7 @@ def chart(question: Question) -> Chart:
 
 
 def _line(curve: EpsilonCurve) -> Line:
-    """Without the deltas at which epsilon is 0 already, where there are enough others: they hold, but a smaller one does too."""
+    """Return the line of a curve without the deltas at which epsilon is 0, where others are left: a smaller delta holds too."""
     line = curve.line(_across)
     some = tuple(point for point in line.points if point[0] > 0.0)
     return replace(line, points=some if len(some) > 1 else line.points)
@@ -53,7 +53,8 @@ def _across(delta: float, epsilon: float) -> tuple[float, float]:
     return epsilon, delta
 
 
-def _own_point(account: Account) -> tuple[Marker, ...]:
+def own_point(account: Account) -> tuple[Marker, ...]:
+    """Return the account's own guarantee as a marker; none where delta is 0 or epsilon infinite, which the axes cannot show."""
     if not account.delta or not math.isfinite(account.upper):
         return ()
     return (Marker(f"{epsilon_at_most(account)} at delta = {account.delta!r}", account.upper, account.delta),)

@@ -1,4 +1,4 @@
-"""A chart by the name of its kind, and the words that charts share: statement, certificates, numbers."""
+"""Draws a chart by the name of its kind, and formats the numbers and settings that charts and reports show."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dpcli.numerics.work import limited
 from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")
-DIGITS = 6  # of a number that nobody stated so
+DIGITS = 6  # of a number that is rounded
 MORE_IS_SAFER = frozenset({"noise_multiplier", "sigma", "scale", "threshold_sigma", "temperature", "orders"})  # keys of mechanisms
 
 
 def checked_kind(kind: str) -> str:
-    """The kind itself. Raises InputError, with what was probably meant, where there is no such."""
+    """Return the kind. Raises InputError, with a suggestion, where there is no such kind."""
     if kind not in PLOTS:
         meant = did_you_mean(kind, PLOTS)
         raise InputError(f"expected a kind of plot among {', '.join(PLOTS)}, found {kind!r}{'; ' + meant if meant else ''}")
@@ -34,7 +34,7 @@ def checked_kind(kind: str) -> str:
 
 @limited
 def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()) -> Chart:
-    """The chart of a kind; what the rules call unsound about the file is in its notes.
+    """Return the chart of a kind; findings that make the file unsound are in its notes.
 
     Raises InputError: an unknown kind, or a pipeline that has nothing of the kind to vary. CannotCertify: no finite epsilon.
     """
@@ -45,19 +45,19 @@ def draw(kind: str, question: Question, diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def noted(chart: Chart, diagnostics: tuple[Diagnostic, ...]) -> Chart:
-    """The chart with what the rules call unsound in its notes."""
+    """Return the chart with findings that make the file unsound in its notes."""
     unsound = tuple(f"NOT SOUND: {d.rule}: {d.message}" for d in diagnostics if d.severity == "error")
     return replace(chart, notes=(*unsound, *chart.notes))
 
 
 def name_of(account: Account) -> str:
-    """The pipeline's name, else its path."""
+    """Return the pipeline's name, else its path."""
     path = account.pipeline.path
     return account.pipeline.name or ("standard input" if path == "-" else path) or "the pipeline"
 
 
 def setting(account: Account) -> str:
-    """Unit, adjacency, delta and sampling."""
+    """Return unit, adjacency, delta and sampling in words."""
     privacy = account.pipeline.privacy
     parts = [
         f"per {privacy.unit or 'record'}",
@@ -69,23 +69,23 @@ def setting(account: Account) -> str:
 
 
 def epsilon_at_most(account: Account) -> str:
-    """The headline as a marker says it."""
+    """Return the headline as the label of a marker."""
     assert account.winner is not None
     return f"epsilon <= {up(account.upper)} ({account.winner.accountant.name})"
 
 
 def bound(value: float) -> str:
-    """An upper bound, rounded up."""
+    """Return an upper bound, rounded up."""
     return up(value)
 
 
 def percent_up(share: float) -> str:
-    """A share of at most this, in percent, rounded up."""
+    """Return a share in percent, rounded up."""
     return f"{min(math.ceil(share * 1e4) / 1e2, 100.0):.2f} %"
 
 
 def few(value: float) -> str:
-    """A stated number in few digits; not a bound."""
+    """Return a stated number, which is no bound, in few digits."""
     return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
@@ -95,7 +95,7 @@ def few_up(value: float) -> str:
 
 
 def parameter(name: str, value: float) -> str:
-    """A number of a mechanism's key to read: as it is stated, or of more digits than six those, noise rounded down and all else up."""
+    """Return the value of a mechanism's key: as stated, or rounded to six digits, noise down and all else up."""
     if len(Decimal(repr(value)).as_tuple().digits) <= DIGITS:
         return repr(value)
     return figures(value, DIGITS, ROUND_FLOOR if name in MORE_IS_SAFER else ROUND_CEILING)

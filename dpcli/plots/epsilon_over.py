@@ -12,14 +12,14 @@ from dpcli.file.pipeline.model import Entry
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
 from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves, replaced
 
-ROOM = 1.08
-NEAR = 1e-2  # relative
+ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
+NEAR = 1e-2  # relative difference up to which the line agrees with the headline
 
 
 def chart(
     kind: str, title: str, label: str, question: Question, entry: Entry, key: str, own: float, values: Sequence[float]
 ) -> Chart:
-    """The picture of epsilon at `values` of entry's key, which is `here` in the file; both axes in logs, where composition is straight."""
+    """Return epsilon at `values` of entry's key, which is `own` in the file; on log axes, where composition is a straight line."""
     account = question.headline()
     delta = account.delta
     result = curves(question, account, values, lambda value: (replaced(question, entry, key, value), delta))
@@ -46,13 +46,13 @@ def _upright(x: float, y: float) -> tuple[float, float]:
 
 
 def _positive(curve: EpsilonCurve) -> Line:
-    """Without the points at epsilon 0, which a log axis cannot show."""
+    """Return the line of a curve without points at epsilon 0, which a log axis cannot show."""
     line = curve.line(_upright)
     return Line(line.label, tuple((x, y) for x, y in line.points if y > 0.0), line.tone, line.dashed)
 
 
 def _own_point(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: str, own: float) -> tuple[Marker, ...]:
-    """The headline at the file's own value, unless the lines say otherwise there: then the value is not what the file runs at."""
+    """Return the headline at the file's own value; none where the lines differ from it, as the file then does not run at that value."""
     drawn = min((e.upper for curve in epsilon_curves for value, e in curve.epsilons if value == own), default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
@@ -61,7 +61,7 @@ def _own_point(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], key: 
 
 
 def _budget(account: Account, xs: tuple[float, float], low: float, high: float) -> tuple[Line, ...]:
-    """The file's cap, where it is for the same delta and within the picture."""
+    """Return the file's cap on epsilon, where it is for the same delta and within the picture."""
     cap = account.budget.epsilon if account.budget is not None else None
     if cap is None or cap.delta != account.delta or not low <= cap.cap <= high:
         return ()

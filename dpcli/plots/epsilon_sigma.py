@@ -12,7 +12,7 @@ REACH = (0.4, 6.0)  # times the file's own noise
 
 
 def chart(question: Question) -> Chart:
-    """Around the file's own noise multiplier, sigma or scale, whichever it states. Raises InputError, CannotCertify."""
+    """Return epsilon around the file's own noise multiplier, sigma or scale. Raises InputError, CannotCertify."""
     entry, key = varied(question, "noise")
     own = float(getattr(entry.spec, key))
     values = sorted({*(own * np.geomspace(*REACH, POINTS)).tolist(), own})

@@ -1,4 +1,4 @@
-"""Epsilon at many values of a parameter, by groups of accountants, and the lines and certified bands made of it."""
+"""Epsilon at many values of a parameter, by groups of accountants, as lines and certified bands of a chart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.document.chart import SERIES, Band, Line, Points, Tone
 from dpcli.file.pipeline.model import Entry, Pipeline
 
-NARROW = 2e-3  # certified bounds this close (relative): no accountant can say much less, and the others need not be asked
+NARROW = 2e-3  # relative gap of certified bounds from which no other accountant is tried
 MOST = 3  # reasons that an error names
 
 Progress = Callable[[int, int], None]
@@ -29,7 +29,7 @@ def quiet(done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A pipeline, and how it is to be accounted.
+    """A pipeline to draw, and how to account for it.
 
     accountants: a line for each of these; for all of them together where there are none.
     delta: the file's where None. mechanism: the one that is varied, where several could be.
@@ -43,10 +43,9 @@ class Question:
     progress: Progress = quiet
 
     def headline(self) -> Account:
-        """The pipeline as it stands.
+        """Return the account of the pipeline.
 
-        Raises CannotCertify where no finite epsilon can be given, or where an accountant that was named has none: none is left out
-        without a word.
+        Raises CannotCertify where there is no finite epsilon, or where an accountant that was named has none.
         """
         result = account(self.pipeline, self.accountants or None, self.delta, group_size=self.group_size)
         if result.winner is None and not any(row.bound is not None for row in result.rows):
@@ -59,13 +58,13 @@ class Question:
         return result
 
     def groups(self, rows: Sequence[AccountRow]) -> tuple[tuple[str, ...], ...]:
-        """The accountants of each line: one each where they were named, else all the sound ones, the most promising first."""
+        """Return the accountants of each line: one each where they were named, else all sound ones, the most promising first."""
         if self.accountants:
             return tuple((name,) for name in dict.fromkeys(self.accountants))
         return (tuple(row.accountant.name for row in sorted(rows, key=_promise) if row.accountant.sound),)
 
     def each(self, values: Sequence[float]) -> Iterator[float]:
-        """The values, with progress reported."""
+        """Yield the values, and report progress."""
         for done, value in enumerate(values):
             self.progress(done, len(values))
             yield value
@@ -82,7 +81,7 @@ class Epsilon:
 
 
 def smallest(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: int = 1) -> Epsilon | None:
-    """The smallest upper bound of the accountants asked in order, until one certifies both sides closely; None where none applies."""
+    """Return the smallest upper bound of the accountants, tried in order until one is NARROW; None where none applies."""
     best: Epsilon | None = None
     lowest = 0.0
     for name, bound in _bounds(pipeline, names, delta, group_size):
@@ -113,35 +112,35 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
 
 
 def _promise(row: AccountRow) -> tuple[int, float]:
-    """Certified on both sides first, then by the bound; those that say nothing here may still do so elsewhere."""
+    """Return the sort key of an accountant: bounds certified on both sides first, then by size; accountants without a bound last."""
     order = list(ACCOUNTANTS).index(row.accountant.name)
     if row.bound is None:
         return 2, order
     return (1, row.bound.upper) if row.bound.lower is None else (0, row.bound.upper)
 
 
-Found = tuple[tuple[float, Epsilon], ...]
+Epsilons = tuple[tuple[float, Epsilon], ...]  # by increasing value
 Setting = Callable[[float], tuple[Pipeline, float]]  # the pipeline and the delta at a value
 
-PROBE = 8  # every so many values all accountants are asked; between two such, those that won at either
+PROBE = 8  # at every eighth value all accountants are tried; between two of these, the winners at either
 
 
 @dataclass(frozen=True, slots=True)
 class EpsilonCurve:
-    """epsilon of one group of accountants at increasing values."""
+    """epsilon by one group of accountants at increasing values."""
 
     names: tuple[str, ...]
     label: str
-    epsilons: Found
+    epsilons: Epsilons
     sound: bool
     tone: Tone
 
     def line(self, place: Callable[[float, float], tuple[float, float]]) -> Line:
-        """The upper bounds; `place` says which of (value, epsilon) goes on which axis."""
+        """Return the upper bounds as a line. place: (value, epsilon) -> (x, y)."""
         return Line(self.label, tuple(place(x, e.upper) for x, e in self.epsilons), self.tone, dashed=not self.sound)
 
     def bands(self, place: Callable[[float, float], tuple[float, float]]) -> tuple[Band, ...]:
-        """Between the certified bounds, where there are such."""
+        """Return the band between certified bounds, where there are any."""
         both = [(x, e.lower, e.upper) for x, e in self.epsilons if e.lower is not None]
         if len(both) < 2:
             return ()
@@ -150,7 +149,7 @@ class EpsilonCurve:
 
 
 def curves(question: Question, account: Account, values: Sequence[float], at: Setting) -> tuple[EpsilonCurve, ...]:
-    """A curve for each group of accountants, through the values at which it finds a finite epsilon.
+    """Return a curve for each group of accountants, through the values at which it has a finite epsilon.
 
     Raises CannotCertify where that is nowhere, or at one value only.
     """
@@ -174,8 +173,8 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Se
     )
 
 
-def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float], at: Setting) -> Found:
-    """The smallest epsilon at each value: fewer accountants asked in between is still an upper bound, and a tenth of the time."""
+def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float], at: Setting) -> Epsilons:
+    """Return the smallest epsilon at each value; fewer accountants between probes still give an upper bound, in a tenth of the time."""
     known: dict[float, Epsilon | None] = {}
     probes = {*values[::PROBE], values[-1]}
     order = [*sorted(probes), *(value for value in values if value not in probes)]
@@ -188,7 +187,7 @@ def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float
 
 
 def _near(known: dict[float, Epsilon | None], probes: set[float], value: float) -> tuple[str, ...]:
-    """The winners at the probes on both sides of a value; none where it is a probe itself, or one of them has no winner."""
+    """Return the winners at the probes on both sides of a value; none where it is a probe, or one of them has no winner."""
     if value in probes:
         return ()
     ends = known.get(max(p for p in probes if p < value)), known.get(min(p for p in probes if p > value))
@@ -196,12 +195,12 @@ def _near(known: dict[float, Epsilon | None], probes: set[float], value: float) 
 
 
 def _part(question: Question, i: int, of: int) -> Progress:
-    """Progress of the i-th of several lines."""
+    """Return the progress of the i-th of several lines."""
     return lambda done, total: question.progress(i * total + done, of * total)
 
 
 def line_label(names: tuple[str, ...], epsilons: Iterable[Epsilon]) -> str:
-    """The accountant that was asked for, or those that gave the smallest bounds along the line."""
+    """Return the accountant of a line, or those that give the smallest bounds along it."""
     if len(names) == 1:
         return names[0]
     winners = list(dict.fromkeys(epsilon.accountant for epsilon in epsilons))
@@ -224,7 +223,7 @@ def certificate(epsilons: Iterable[Epsilon]) -> str:
 
 
 def loosely(gap: float) -> str:
-    """Return one digit, rounded up."""
+    """Return a gap to one digit, rounded up."""
     return f"{Context(prec=1, rounding=ROUND_CEILING).plus(Decimal(gap)):.0e}" if gap > 0.0 else "0"
 
 
@@ -237,7 +236,7 @@ def certificates(epsilon_curves: tuple[EpsilonCurve, ...]) -> tuple[str, ...]:
 
 
 def varied(question: Question, parameter: Parameter) -> tuple[Entry, str]:
-    """The mechanism whose parameter is varied, and its key. Raises InputError where there is none, or several and none was named."""
+    """Return the mechanism whose parameter is varied, and its key. Raises InputError where none has it, or several and none is named."""
     entries = question.pipeline.mechanisms
     known = [(entry, key) for entry in entries if (key := parameter_key(entry, parameter)) is not None]
     names = ", ".join(entry.name for entry, _ in known) or "none"
@@ -253,5 +252,5 @@ def varied(question: Question, parameter: Parameter) -> tuple[Entry, str]:
 
 
 def replaced(question: Question, entry: Entry, key: str, value: float) -> Pipeline:
-    """The pipeline with `value` for one key of one mechanism."""
+    """Return the pipeline with `value` for one key of one mechanism."""
     return substitute(question.pipeline, ((entry.name, key),), value)

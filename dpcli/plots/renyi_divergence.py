@@ -1,4 +1,4 @@
-"""rdp: the Renyi divergence over orders, and the epsilon that each order would give."""
+"""rdp: the Renyi divergence by order, and the epsilon that each order gives."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dpcli.plots.drawing import bound, name_of, setting
 from dpcli.plots.epsilons import Question
 
 POINTS = 61
-REACH = (0.02, 12.0)  # orders less 1, relative to the winning one's
-TALL = 12.0  # what is above this many times the best epsilon is cut off
+REACH = (0.02, 12.0)  # of order - 1, relative to the best order's
+TALL = 12.0  # height of the picture, in multiples of the best epsilon
 
 
 def chart(question: Question) -> Chart:
-    """D_a of the whole composition, the conversion of each order alone, and the best of them. Raises InputError, CannotCertify."""
+    """Return the divergence of the composition by order, the epsilon of each order, and the best. Raises InputError, CannotCertify."""
     if question.accountants:
         raise InputError("--accountant cannot be combined with rdp, which shows that accountant alone")
     result = account(question.pipeline, ("rdp",), question.delta, group_size=question.group_size)
@@ -55,7 +55,7 @@ def chart(question: Question) -> Chart:
 
 
 def _within(curve: RenyiCurve, best: float, most: float) -> Array:
-    """Orders around the best, up to where the divergence leaves the picture; it may do so within a few per cent of an order."""
+    """Return orders around the best, up to where the divergence leaves the picture, more densely there, where it may rise steeply."""
     reach = 1.0 + (best - 1.0) * np.geomspace(*REACH, 4 * POINTS)
     highest: float = reach[curve.at(reach) <= most].max(initial=best)
     cliff = 1.0 + (highest - 1.0) * np.linspace(0.75, 1.0, POINTS // 2)

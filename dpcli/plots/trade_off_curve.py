@@ -1,4 +1,4 @@
-"""trade-off: what an attacker's errors must at least be, false negatives against false positives."""
+"""trade-off: lower bounds on an attacker's errors, false negatives against false positives."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from dpcli.plots.epsilons import Question, curves, loosely
 
 WHOLE = "trade-off curve"
 POINTS = 40
-FAINT, PLAIN = (
-    (1e-8, 1e-2, 13),
-    (0.02, 0.8, 27),
-)  # deltas for accountants one by one, in logs and evenly: all of them bend the curve
-TIGHT = 1e-3  # certified bounds on delta this close are worth a word
+SMALL_DELTAS = (1e-8, 1e-2, 13)  # (lowest, highest, number), evenly spaced in logs
+LARGE_DELTAS = (0.02, 0.8, 27)  # (lowest, highest, number), evenly spaced: these bend the curve too
+TIGHT = 1e-3  # gap of certified bounds on delta up to which the notes state it
 READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the curve
 
 
 def chart(question: Question) -> Chart:
-    """The curve of all guarantees together, that of the headline alone, and no information. Raises InputError, CannotCertify."""
+    """Return the curve of all guarantees together, that of the headline alone, and no information. Raises InputError, CannotCertify."""
     account = question.headline()
     result = _named(question, account) if question.accountants else ((WHOLE, _complete(question, account)),)
     return picture(account, result, question.accountants)
 
 
 def picture(account: Account, profile_curves: tuple[tuple[str, ProfileCurve], ...], accountants: tuple[str, ...] = ()) -> Chart:
-    """Named curves that are known already. accountants: those that were asked for one by one."""
+    """Return the chart of named curves. accountants: those that were asked for one by one."""
     unsound = {row.accountant.name for row in account.rows if not row.accountant.sound}
     lines = tuple(
         Line(label, _points(curve), SERIES[i % len(SERIES)], label in unsound) for i, (label, curve) in enumerate(profile_curves)
@@ -60,14 +58,14 @@ def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
 
 
 def _complete(question: Question, account: Account) -> ProfileCurve:
-    """The privacy profile, closely spaced where e^epsilon still bends the curve."""
+    """Return the privacy profile, closely spaced up to epsilon = 8, where e^epsilon bends the curve."""
     reach = 1.25 * min(row.upper for row in account.rows) + 1e-3
     epsilons = sorted({*np.linspace(0.0, min(reach, 8.0), POINTS).tolist(), *np.linspace(0.0, reach, 9).tolist()})
     return _with_headline(profile(question.pipeline, epsilons, question.group_size, account.delta or 1e-6), account)
 
 
 def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
-    """The headline is a pair as well, and may lie between the others."""
+    """Return the curve with the headline as one more pair (epsilon, delta)."""
     if account.winner is None:
         return curve
     at = int(np.searchsorted(curve.epsilons, account.upper))
@@ -76,8 +74,8 @@ def _with_headline(curve: ProfileCurve, account: Account) -> ProfileCurve:
 
 
 def _named(question: Question, account: Account) -> tuple[tuple[str, ProfileCurve], ...]:
-    """The pairs of each accountant that was asked for."""
-    deltas = sorted({*np.geomspace(*FAINT).tolist(), *np.linspace(*PLAIN).tolist(), account.delta, 0.0})
+    """Return the curve of each accountant that was asked for."""
+    deltas = sorted({*np.geomspace(*SMALL_DELTAS).tolist(), *np.linspace(*LARGE_DELTAS).tolist(), account.delta, 0.0})
     result = curves(question, account, deltas, lambda delta: (question.pipeline, delta))
     return tuple((one.label, _of_pairs([(e.upper, delta) for delta, e in one.epsilons])) for one in result)
 
@@ -88,7 +86,7 @@ def _of_pairs(pairs: list[tuple[float, float]]) -> ProfileCurve:
 
 
 def _points(curve: ProfileCurve) -> Points:
-    """The curve at its corners, between which it is straight."""
+    """Return the curve at its corners, between which it is straight."""
     alphas = corners(zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True))
     return tuple(zip(alphas, trade_off(curve, alphas).tolist(), strict=True))
 
@@ -98,7 +96,7 @@ def _read(curve: ProfileCurve) -> tuple[tuple[float, float], ...]:
 
 
 def _headline(account: Account) -> tuple[Line, ...]:
-    """The straight lines of the headline alone."""
+    """Return the curve of the headline alone, which is made of straight lines."""
     if account.winner is None or not math.isfinite(account.upper):
         return ()
     alphas = corners([(account.upper, account.delta)])

@@ -1,4 +1,4 @@
-"""Integers by key: the one question that every measure puts to an engine, and the exact answer, before any noise."""
+"""Aggregations: sums of integers by key, which an engine computes exactly for a measure, before any noise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Steps:
         return max(abs(self.minimum - self.squared), abs(self.maximum - self.squared)) ** 2
 
     def count_of(self, value: float) -> int:
-        """The integer of a clamped value before it is squared, as the engines compute it."""
+        """Return the integer of a clamped value before it is squared, as the engines compute it."""
         import math
 
         clamped = min(max(value, self.minimum * self.step), self.maximum * self.step)
@@ -67,7 +67,7 @@ class GroupKey:
 
     @property
     def declared(self) -> tuple[KeyValue, ...] | None:
-        """Every value that there can be, in order; None where only the data know."""
+        """Every value that the part can have, in order; None where only the data tell."""
         return tuple(range(len(self.bins) - 1)) if self.bins is not None else self.domain
 
 
@@ -132,3 +132,8 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
             raise InternalError("an engine answered with a key that was not asked for")
         totals[key] = Total(units, many, tuple(sums))
     return totals
+
+
+def quoted(name: str) -> str:
+    """Quote the name of a table or a column for SQL, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'

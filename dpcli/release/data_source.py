@@ -1,4 +1,4 @@
-"""The [source] table: where the data are, whose row is whose, and what the columns may hold."""
+"""The [source] table: where the data are, which column names the unit of a row, and what columns may hold."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.limits import read_bytes
 from dpcli.release.answers.intervals import on_grid
 
-NUMERIC = ("integer", "decimal")
-KEYED = ("text", "integer", "boolean")  # whose values are keys of an answer
-WORDS = frozenset({"text"})
-LARGEST = 2**53  # steps from 0 that a double still counts one by one
-MOST = 1_000_000  # values of a declared domain
-OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMERIC)
-OF_TEXT = Reader('type = "text"', lambda column: column.type in WORDS)
+NUMBER_TYPES = ("integer", "decimal")
+KEY_TYPES = ("text", "integer", "boolean")  # of columns whose values may be keys of an answer
+MOST_STEPS = 2**53  # from 0: up to there a double counts one by one
+MOST_KEYS = 1_000_000  # that one column may declare
+OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
+OF_TEXT = Reader('type = "text"', lambda column: column.type == "text")
 OF_PATH = Reader("path", lambda source: source.path is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the table, or one that is computed from others by `expression`. What it may hold is declared, never read off the data."""
+    """A column of the table, or one that `expression` computes from others. What it may hold is declared, never taken from the data."""
 
     type: Annotated[
         Literal["text", "integer", "decimal", "boolean", "date"],
@@ -58,13 +57,13 @@ class Column:
 
     @property
     def declares_keys(self) -> bool:
-        """Tell whether every key of the column is known without the data, and there are few enough to list them."""
+        """Tell whether all keys of the column are known without the data, and few enough to list."""
         stated = self.domain is not None or self.domain_file is not None
-        return self.type == "boolean" or stated or 0 < len(self.whole_numbers) <= MOST
+        return self.type == "boolean" or stated or 0 < len(self.whole_numbers) <= MOST_KEYS
 
     @property
     def whole_numbers(self) -> range:
-        """The integers from min to max, of a bounded column of integers."""
+        """The integers from min to max; none where the column is not of bounded integers."""
         if self.type != "integer" or self.min is None or self.max is None or self.unit_step != 1.0:
             return range(0)
         return range(math.ceil(self.min), math.floor(self.max) + 1)
@@ -79,7 +78,7 @@ class Column:
             yield ("max",), f"a number above min = {self.min:g}", f"{self.max:g}"
         for name in ("min", "max"):
             value, step = getattr(self, name), self.unit_step
-            if value is not None and step is not None and abs(value) / step > LARGEST:
+            if value is not None and step is not None and abs(value) / step > MOST_STEPS:
                 yield (name,), f"at most 2^53 steps of {step:g} from 0", f"{value!r}"
         if self.missing is not None and not self.bounded:
             yield ("missing",), "min and max with it", "none"
@@ -198,7 +197,7 @@ class Stepped:
     step: float
 
     def value(self, number: int) -> float:
-        """A whole number of steps in units of the column, as it is written."""
+        """Return a whole number of steps in units of the column."""
         return number if self.step == 1.0 else on_grid(number, self.step)
 
     @property
@@ -207,10 +206,10 @@ class Stepped:
         return (self.least + self.most) // 2
 
 
-def domain_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
+def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
     """Return every key that a column may have, in the declared order: its domain, false and true, or the whole numbers from min to max.
 
-    None where nothing declares them. Raises InputError where a domain file cannot be read or says the same twice.
+    None where nothing declares them. Raises InputError where a domain file cannot be read or repeats a value.
     """
     if not column.declares_keys:
         return None
@@ -219,14 +218,14 @@ def domain_of(column: Column, name: str, folder: str) -> tuple[str | int | bool,
     if column.type == "integer":
         return tuple(column.whole_numbers)
     if column.domain_file is not None:
-        return values_in(column.domain_file, f"source.columns.{name}.domain_file", folder, MOST)
+        return values_in(column.domain_file, f"source.columns.{name}.domain_file", folder, MOST_KEYS)
     return column.domain
 
 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
     """Read the lines of a UTF-8 file, in its order, without their ends; a path that is not absolute starts at `folder`.
 
-    Raises InputError where it cannot be read, is empty, says the same twice or has more than `most` lines. The file is public.
+    Raises InputError where it cannot be read, is empty, repeats a value or has more than `most` lines. The file is public.
     """
     try:
         text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")
@@ -246,30 +245,30 @@ def folder_of(path: str) -> str:
 
 
 def stepped(source: Source, name: str) -> Stepped:
-    """The range of a column that `number_problems` has nothing against; 2^53 steps either way where none is declared."""
+    """Return the range of a column without number_problems; 2^53 steps either way where none is declared."""
     column = source.columns[name]
     step = column.unit_step
     assert step is not None
-    least = -LARGEST if column.min is None else column.steps(column.min)
-    return Stepped(name, least, LARGEST if column.max is None else column.steps(column.max), step)
+    least = -MOST_STEPS if column.min is None else column.steps(column.min)
+    return Stepped(name, least, MOST_STEPS if column.max is None else column.steps(column.max), step)
 
 
-def furthest_of(values: Stepped) -> int:
-    """The largest distance from the middle, in steps."""
+def largest_distance_from_middle(values: Stepped) -> int:
+    """Return the largest distance from the middle, in steps."""
     return max(values.most - values.middle, values.middle - values.least)
 
 
 def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
-    """Yield what keeps a column from being counted in whole steps."""
+    """Yield the problem of a column whose values are no whole numbers of steps."""
     column = source.columns.get(name)
-    if column is not None and column.type not in NUMERIC:
+    if column is not None and column.type not in NUMBER_TYPES:
         yield (key,), "a column of numbers", f'"{name}", which is {column.type}'
     elif column is not None and column.unit_step is None:
         yield (key,), f"step in [source.columns.{name}]: values are exact, in whole steps", f'"{name}", which declares none'
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
-    """Yield what keeps a column from being added up. rows: of one unit in a key."""
+    """Yield the problem of a column that cannot be added up. rows: of one unit in a key."""
     column = source.columns.get(name)
     lacking = tuple(number_problems(source, key, name))
     yield from lacking

@@ -1,10 +1,10 @@
-"""Noisy answers about a table."""
+"""The release feature: noisy answers to queries about a table."""
 
 from __future__ import annotations
 
 from dpcli.base.plugin import Plugin
 
-# What a query asks for: each a class whose fields are the keys that it reads.
+# By the word of `measure`: a class whose fields are the keys of the query.
 MEASURES: dict[str, str] = {
     "count": "dpcli.release.measures.counting:CountQuery",
     "sum": "dpcli.release.measures.averages:SumQuery",

@@ -1,4 +1,4 @@
-"""The keys that every [[query]] shares, and what each kind of measure says of itself."""
+"""The [[query]] table: keys that every measure shares, and the methods that a measure implements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answers.intervals import expected_error
-from dpcli.release.data_source import KEYED, Column
+from dpcli.release.data_source import KEY_TYPES, Column
 from dpcli.release.plugin import MEASURES
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ CONFIDENCE = OPEN_UNIT
 COSTS = ("epsilon", "rho", "weight", "error")
 SOME_ROWS = 1000  # for an error in proportion to 1 / rows, where their number is not public
 
-OF_KEYS = Reader("by", lambda query: query.keyed or bool(getattr(query, "by", ())))
+OF_KEYS = Reader("by", lambda query: query.keyed or bool(query.by))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorTarget:
-    """Noise that is as large as the answer allows."""
+    """A bound on the noise, from which the cost follows."""
 
     within: Annotated[float, Key("the noise stays below this, in units of the answer", POSITIVE)]
     confidence: Annotated[float, Key("with this probability", CONFIDENCE)] = 0.95
@@ -41,9 +41,9 @@ class ErrorTarget:
 
 @dataclass(frozen=True, slots=True)
 class QuerySetting:
-    """The source that a query is asked of, and what its cost may be.
+    """The source of a query, and its cost.
 
-    cost: what epsilon, rho or weight come to; None where error decides. dataset_size: of rows, where that is declared public.
+    cost: from epsilon, rho or weight; None where error decides. folder: of the file. dataset_size: number of rows, where it is public.
     """
 
     source: Source
@@ -57,9 +57,9 @@ class QuerySetting:
 class QueryRelease:
     """A mechanism of a query.
 
-    suffix: of the query's name, "" for the only one. type, keys: of the [[mechanism]] table that prices it. steps: how often it runs.
-    why: how its sensitivity comes about, a line for each step. law: of the noise that is added, None where a value is chosen. unit: of the
-    answer per whole number that it is added to.
+    suffix: appended to the query's name; "" where it has one mechanism. type, keys: of the [[mechanism]] table that prices it. steps: how
+    often it runs. why: the steps of reasoning that give its sensitivity. law: of additive noise, None where a value is chosen. unit: of the
+    answer per whole number that noise is added to.
     """
 
     suffix: str
@@ -81,7 +81,7 @@ class Query:
     selection: ClassVar[Selection] = Selection("measure", MEASURES)
     # Tables that between them state every key of the measure, but for name and measure.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    keyed: ClassVar[bool] = False  # its answer is by key even without by: bins, or the values of a column
+    keyed: ClassVar[bool] = False  # the answer has keys even without `by`: bins, or the values of a column
     counts_rows: ClassVar[bool] = True  # a unit's rows add up, so that their number matters
     undeclared: ClassVar[str] = ""  # how it is asked about values that nobody declares, for messages; "" where it cannot be
 
@@ -119,7 +119,7 @@ class Query:
             yield ("epsilon",), f"one of {', '.join(possible)}", " and ".join(stated) or "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        """Yield what the query lacks for this source."""
+        """Yield the keys that are wrong or missing for this source."""
         for place, name in self.columns():
             if name not in source.columns:
                 yield place, "a column of [source.columns]", f'"{name}"'
@@ -130,45 +130,50 @@ class Query:
 
         if source.unit is None and self.max_groups not in (None, 1):
             yield ("max_groups",), "no number where each row is a unit of its own", str(self.max_groups)
-        elif source.unit is not None and (self.keyed or bool(getattr(self, "by", None))) and self.max_groups is None:
+        elif source.unit is not None and (self.keyed or bool(self.by)) and self.max_groups is None:
             yield ("max_groups",), f'the most keys that one "{source.unit}" may count in', "none"
 
     def columns(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Yield the columns that the query names, each with the key that does."""
-        yield from ((("by", position), name) for position, name in enumerate(getattr(self, "by", ())))
+        """Yield (key, column) for each column that the query names."""
+        yield from ((("by", position), name) for position, name in enumerate(self.by))
         if getattr(self, "column", None) is not None:
             yield ("column",), self.column  # type: ignore[attr-defined]
 
     @property
+    def by(self) -> tuple[str, ...]:
+        """The columns whose values are the keys of the answer; a measure that has them states them as a key."""
+        return ()
+
+    @property
     def rows(self) -> int:
-        """Rows of one unit in a key at most."""
+        """The most rows of one unit in a key."""
         return self.max_rows or 1
 
     @property
     def groups(self) -> int:
-        """Keys that one unit counts in at most."""
+        """The most keys that one unit counts in."""
         return self.max_groups or 1
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        """The mechanisms that answer it. Raises InputError where there is none."""
+        """Return the mechanisms that answer the query. Raises InputError where there is none."""
         raise NotImplementedError
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
-        """Return what an engine computes for the query: whole numbers by key."""
+        """Return what an engine computes for the query: sums of whole numbers by key."""
         raise NotImplementedError
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        """Answer, with noise from the operating system. totals: exact; nothing of them leaves but through noise."""
+        """Return the answer, with noise from the operating system. totals: exact; they leave through noise alone."""
         raise NotImplementedError
 
     def expected_error(self, setting: QuerySetting) -> str:
-        """Say how far an answer will be off, at its confidence, as far as that is known without the data."""
+        """Say how large the error will be, at the query's confidence, as far as that is known without the data."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyQuery(Query):
-    """A measure that is a sum over rows with noise on it, for each key."""
+    """A measure that adds noise to sums over rows, for each key."""
 
     by: Annotated[tuple[str, ...], Key("columns whose values are the keys that are answered one by one")] = ()
     error: Annotated[
@@ -185,11 +190,11 @@ class NoisyQuery(Query):
 
     @property
     def shows_keys(self) -> bool:
-        """Tell whether keys are taken from the data, and shown where many hold them."""
+        """Tell whether keys are taken from the data, and shown where many units hold them."""
         return False
 
-    def rows_told(self, setting: QuerySetting) -> tuple[int, str]:
-        """Return the number of rows of a key for which an error is told that depends on it, as the true one is private; and say so."""
+    def assumed_rows(self, setting: QuerySetting) -> tuple[int, str]:
+        """Return a number of rows to state an error for, as the true number is private, and the words that name it."""
         of_key, declared = "in a key" if self.by else "", None if self.where else setting.dataset_size
         if declared is None:
             return SOME_ROWS, f"for {SOME_ROWS:,} rows {of_key}".rstrip()
@@ -198,8 +203,8 @@ class NoisyQuery(Query):
         rows = max(1, declared // math.prod(len(key.domain or (None,)) for key in self.aggregation(setting).keys))
         return rows, f"for {rows:,} rows {of_key}, an even share of the declared {declared:,}"
 
-    def below_zero(self, source: Source) -> bool:
-        """Tell whether the truth may be negative."""
+    def may_be_negative(self, source: Source) -> bool:
+        """Tell whether the exact answer may be negative."""
         return False
 
     def expected_error(self, setting: QuerySetting) -> str:
@@ -207,7 +212,7 @@ class NoisyQuery(Query):
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
-        if "non-negative" in self.postprocess and self.below_zero(source):
+        if "non-negative" in self.postprocess and self.may_be_negative(source):
             yield ("postprocess",), "non-negative for what is never below 0 in truth", "an answer that may be"
         for position, name in enumerate(self.by):
             if name in source.columns and self.shows_keys:
@@ -218,7 +223,7 @@ class NoisyQuery(Query):
 
 
 def error_text(release: QueryRelease, confidence: float) -> str:
-    """Say how far the noise goes."""
+    """Say how large the noise is."""
     assert release.law is not None
     error = expected_error(release.law, confidence, release.unit)
     return f"within {figures(error, 6, ROUND_CEILING)} of the bounded truth, with probability {confidence:.6g}"
@@ -228,6 +233,10 @@ DECLARED = 'values that are declared: domain = [...] in [source.columns], or dom
 
 
 def shown_problems(column: Column, name: str, place: tuple[str | int, ...]) -> Iterator[Problem]:
-    """Yield what keeps values from being keys that the data show."""
-    if column.type not in KEYED:
-        yield place, f"a column of type {', '.join(KEYED[:-1])} or {KEYED[-1]} as a key", f'"{name}", which is {column.type}'
+    """Yield the problem of a column whose type cannot be a key that the data show."""
+    if column.type not in KEY_TYPES:
+        yield (
+            place,
+            f"a column of type {', '.join(KEY_TYPES[:-1])} or {KEY_TYPES[-1]} as a key",
+            f'"{name}", which is {column.type}',
+        )

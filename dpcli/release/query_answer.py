@@ -1,4 +1,4 @@
-"""Answers to queries: values with their intervals, kept in the folder of a release whole or not at all, and never replaced."""
+"""Answers to queries with their intervals, and the file that stores them, which is never overwritten."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpcli.base.errors import InputError, LedgerError
+from dpcli.release.aggregate import KeyValue
 from dpcli.sessions.folder import replaced
 
-KeyValue = str | int | bool
 Value = float | int | str | bool | None
 ANSWERS = "answers.json"
 STATEMENT = "statement.md"
@@ -20,8 +20,10 @@ STATEMENT = "statement.md"
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """A value. key: the values of the columns in `by`. lower, upper: of its interval, None where it has none; infinite where nothing
-    bounds it."""
+    """A value of an answer.
+
+    key: the values of the columns in `by`. lower, upper: of its interval; None where it has none, infinite where nothing bounds it.
+    """
 
     key: tuple[KeyValue, ...]
     value: Value
@@ -33,8 +35,8 @@ class AnswerRow:
 class QueryAnswer:
     """The noisy answer to one query.
 
-    by: names of the key's columns. confidence: of each interval. covers: what the interval speaks of, and what not. postprocessed: what
-    was done to the noisy numbers.
+    by: names of the key's columns. confidence: of each interval. covers: which errors the interval covers. postprocessed: what was done to
+    the noisy numbers.
     """
 
     query: str
@@ -48,7 +50,7 @@ class QueryAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The answers of one run. fingerprint: of what was asked. data: where the data were, where that is a path."""
+    """The answers of one run. fingerprint: of the release. data: path of the data, "" for a database."""
 
     run: str
     fingerprint: str
@@ -57,7 +59,7 @@ class Stored:
 
 
 def store(folder: str, stored: Stored) -> None:
-    """Keep the answers, durably. Raises LedgerError where there are some, or the disk takes none: the charge stays."""
+    """Write the answers durably. Raises LedgerError where answers exist, or the disk fails: the charge stays."""
     path = os.path.join(folder, ANSWERS)
     if os.path.lexists(path):
         raise LedgerError(f"{path}: holds answers already: they are not replaced")
@@ -72,7 +74,7 @@ def store(folder: str, stored: Stored) -> None:
 
 
 def stored_in(folder: str) -> Stored | None:
-    """The answers that are there, None where there are none. Raises InputError where they were changed."""
+    """Return the stored answers, None where there are none. Raises InputError where they were changed."""
     path = os.path.join(folder, ANSWERS)
     if not os.path.lexists(path):
         return None
@@ -92,12 +94,12 @@ def stored_in(folder: str) -> Stored | None:
 
 
 def as_json(answer: QueryAnswer) -> dict[str, Any]:
-    """JSON values; infinities as text."""
+    """Return the answer as JSON values, infinities as text."""
     return {**asdict(answer), "rows": [{name: _jsonable(value) for name, value in asdict(row).items()} for row in answer.rows]}
 
 
 def of_json(content: Mapping[str, Any]) -> QueryAnswer:
-    """Read what `as_json` wrote. Raises TypeError, KeyError or ValueError where it did not."""
+    """Return the answer that `as_json` wrote. Raises TypeError, KeyError or ValueError for any other content."""
     rows = tuple(
         AnswerRow(tuple(row["key"]), row["value"], _number(row["lower"]), _number(row["upper"])) for row in content["rows"]
     )

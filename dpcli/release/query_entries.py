@@ -1,4 +1,4 @@
-"""From [source] and [[query]] to the mechanisms that they come to: what every command prices, and the ledger remembers."""
+"""Queries as mechanisms of the pipeline, which every command prices and a ledger records; and the cost of each query."""
 
 from __future__ import annotations
 
@@ -25,30 +25,27 @@ BOUNDS = (("max_rows",), ("max_groups",))
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuery:
-    """A query, what it is asked of, and its mechanisms."""
+class PricedQuery:
+    """A query with its setting and its mechanisms."""
 
     query: Query
     setting: QuerySetting
     releases: tuple[QueryRelease, ...]
 
     def name_of(self, release: QueryRelease) -> str:
-        """The name of the entry that prices one of them."""
+        """Return the name of the entry that prices a mechanism."""
         return f"{self.query.name}.{release.suffix}" if release.suffix else self.query.name
 
 
 def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
-    """The entries of the queries, in their order, each with the place of its query.
-
-    None where something is wrong, which is then among the findings.
-    """
+    """Return the entries of the queries in their order, each with the index of its query; none where a finding was added."""
     before = len(findings)
     for key, expected, wrong in _problems(values):
         findings.add("DP005", key, expected, wrong)
     if len(findings) > before:
         return ()
     try:
-        performed = asked_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
+        performed = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
         priced = tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
@@ -63,23 +60,23 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
     return priced if len(findings) == before else ()
 
 
-def asked_queries(
+def priced_queries(
     source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
-) -> tuple[AskedQuery, ...]:
-    """Every query with its mechanisms. Raises InputError where one cannot be priced."""
+) -> tuple[PricedQuery, ...]:
+    """Return every query with its mechanisms. Raises InputError where one cannot be priced."""
     queries = [within_keys(query, source) for query in queries]
-    shares = weighted(queries, source, privacy, budget)
+    shares = query_costs(queries, source, privacy, budget)
     return tuple(
-        _asked_query(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))
+        _priced_query(query, QuerySetting(source, privacy.adjacency, cost, folder, privacy.dataset_size))
         for query, cost in zip(queries, shares, strict=True)
     )
 
 
-def _asked_query(query: Query, setting: QuerySetting) -> AskedQuery:
-    return AskedQuery(query, setting, query.releases(setting))
+def _priced_query(query: Query, setting: QuerySetting) -> PricedQuery:
+    return PricedQuery(query, setting, query.releases(setting))
 
 
-def _entries(one: AskedQuery) -> Iterator[Entry]:
+def _entries(one: PricedQuery) -> Iterator[Entry]:
     for release in one.releases:
         kind = load(MECHANISMS[release.type])
         whose = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # a query bounds what a unit does, not a row
@@ -88,7 +85,7 @@ def _entries(one: AskedQuery) -> Iterator[Entry]:
 
 
 def _read(query: str, table: Mapping[str, Any]) -> Entry:
-    """A [[mechanism]] table, by the rules of the file: what they refuse, a ledger could not read again."""
+    """Read a [[mechanism]] table by the rules of the file, by which a ledger reads it again."""
     findings = Findings()
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
     problems = [(fault.key, fault.expected, fault.actual) for fault in findings.items]
@@ -126,17 +123,17 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         )
 
 
-def weighted(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[QueryCost | None]:
-    """The cost of each query; None where its error decides.
+def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[QueryCost | None]:
+    """Yield the cost of each query, None where its error decides.
 
-    What is left of the budget is shared in rho where there is a delta, else in pure epsilon. Everything is priced again afterwards: what
-    holds is the account of the file. Raises InputError where there is no budget to share, or nothing is left of it.
+    Weights share what the other queries leave of the budget: in rho where there is a delta, else in pure epsilon. The account of the file
+    prices the result again, and decides. Raises InputError where there is no budget, or nothing is left of it.
     """
     stated = {place: query.weight for place, query in enumerate(queries) if query.weight is not None}
     _, power = math.frexp(max(stated.values(), default=0.0))
     parts = {place: math.ldexp(weight, -power) for place, weight in stated.items()}  # the sum of weights may be no double
     total = math.fsum(parts.values())
-    left = _left(queries, source, privacy, budget) if parts else None
+    left = _cost_left(queries, source, privacy, budget) if parts else None
     for place, query in enumerate(queries):
         if place in parts and left is not None:
             yield left.share(parts[place] / total * (1.0 - 1e-12))
@@ -146,8 +143,8 @@ def weighted(queries: Sequence[Query], source: Source, privacy: Privacy, budget:
             yield None if query.rho is None else QueryCost(rho=query.rho)
 
 
-def _left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
-    """Return what the queries with a weight may cost together."""
+def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
+    """Return the cost that the queries with a weight share."""
     if budget is None:
         raise InputError("weight: no [budget] to share: state its epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):
@@ -172,7 +169,7 @@ def _left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Bu
 
 
 def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
-    """Return what the queries' own deltas leave of delta; None where there is none."""
+    """Return delta less the deltas of queries; None where there is no delta."""
     if not delta:
         return None
     left = delta - math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
@@ -186,9 +183,9 @@ def _rho(cost: QueryCost) -> float:
 
 
 def rho_within(epsilon: float, delta: float) -> float:
-    """The largest rho that is found to have at most this epsilon at delta, rounded down.
+    """Return the largest rho with at most this epsilon at delta, rounded down.
 
-    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13, turned round by bisection.
+    Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13, inverted by bisection.
     """
     from dpcli.numerics.closed.conversion import zcdp_epsilon
 

@@ -1,4 +1,4 @@
-"""The plan of a release, settled before any data are touched."""
+"""The plan of a release: its file, its queries with their mechanisms, and the rows it may read, before any data are touched."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.limits import read_bytes
 from dpcli.ledger.blocks.rows import RowWindow, told_rows
-from dpcli.release.data_source import Source, domain_of, folder_of
+from dpcli.release.data_source import Source, declared_keys_of, folder_of
 from dpcli.release.query_answer import ANSWERS, STATEMENT, QueryAnswer
-from dpcli.release.query_entries import AskedQuery, asked_queries
+from dpcli.release.query_entries import PricedQuery, priced_queries
 from dpcli.sessions.charged import RUN
 from dpcli.sessions.folder import LOCK
 from dpcli.sessions.priced import PricedFile, fingerprint, priced_file
@@ -32,17 +32,20 @@ WITHOUT_LEDGER = "expected --ledger with it, which knows which rows are in a blo
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan(PricedFile):
-    """pipeline: the whole file, its queries as mechanisms. window: the rows that may be read, all where None."""
+    """A priced file with queries, its pipeline holding them as mechanisms.
+
+    window: the rows that may be read, all where None.
+    """
 
     source: Source
-    queries: tuple[AskedQuery, ...]
+    queries: tuple[PricedQuery, ...]
     window: RowWindow | None = None
 
     def reading(self, ledger: Ledger | None) -> Self:
-        """Plan over the rows of the window alone, as the ledger's blocks are cut.
+        """Return the plan with its window as a condition on rows, by the blocks of the ledger.
 
-        Raises InputError where it states a window and dpcli cannot tell which rows are in it: they would all be read. And where what is
-        bounded is not what the file claims to protect, as far as names tell.
+        Raises InputError where dpcli cannot tell which rows are in the window, or where the unit that is bounded is not the one that the
+        file claims to protect, as far as names tell.
         """
         from dpcli.sessions.window import require_bounded
 
@@ -58,12 +61,12 @@ class ReleasePlan(PricedFile):
 
     @property
     def folder(self) -> str:
-        """The folder of its answers."""
+        """The folder of the answers."""
         return self.folder_at(self.source.output)
 
     @property
     def data(self) -> str:
-        """The path of the data, or of a pattern its folder: absolute, without links; "" of a database."""
+        """The path of the data, or the folder of a pattern: absolute, without links; "" for a database."""
         path = self.source.path
         if path is None:
             return ""
@@ -73,7 +76,7 @@ class ReleasePlan(PricedFile):
     def fingerprint(self) -> str:
         """Return the digest of everything that the answers depend on but the data: another fingerprint is another release."""
         keys = {
-            name: domain_of(column, name, folder_of(self.path))
+            name: declared_keys_of(column, name, folder_of(self.path))
             for name, column in self.source.columns.items()
             if column.domain_file
         }
@@ -87,7 +90,7 @@ class ReleasePlan(PricedFile):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOutcome:
-    """fresh: whether the answers were drawn now; else they are those that were drawn when the release was charged."""
+    """Answers, and whether they are fresh: drawn now, or stored when the release was charged before."""
 
     plan: ReleasePlan
     folder: str
@@ -97,7 +100,7 @@ class ReleaseOutcome:
 
 
 def plan_of(path: str) -> ReleasePlan:
-    """The plan of a file with [source] and [[query]].
+    """Return the plan of a file with [source] and [[query]].
 
     Raises InputError where it cannot be read or asks for what cannot be done, CannotCertify where nobody can say what it costs.
     """
@@ -106,7 +109,7 @@ def plan_of(path: str) -> ReleasePlan:
     if source is None or not queries:
         raise InputError(f"{path}: no [source] or no [[query]]; dpcli init release writes a file with both")
     pipeline = parse(data, path)
-    performed = asked_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
+    performed = priced_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
     others = len(pipeline.mechanisms) - sum(len(one.releases) for one in performed)
     if others:
         raise InputError(
@@ -119,11 +122,11 @@ def plan_of(path: str) -> ReleasePlan:
 
 
 def reads_expressions() -> bool:
-    """Tell whether what parses SQL is installed."""
+    """Tell whether the parser of SQL is installed."""
     return importlib.util.find_spec("sqlglot") is not None
 
 
-def require_expressions(source: Source, queries: Sequence[AskedQuery], path: str) -> None:
+def require_expressions(source: Source, queries: Sequence[PricedQuery], path: str) -> None:
     """Raise InputError where a `where` or an `expression` of the file is refused; Unavailable where nothing reads it."""
     from dpcli.release.expressions.sql_grammar import Expressions
 
@@ -174,12 +177,12 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 
 def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return what is kept in the folder of the release; folders that are made for it are no files either."""
-    return (*(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)), *_made(plan.folder))
+    """Return the paths that no output may overwrite: files of the release, and the folders that will be made for it."""
+    return (*(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)), *_missing_folders(plan.folder))
 
 
-def _made(folder: str) -> Iterator[str]:
-    """The folder and those above it, as far as they are not there yet."""
+def _missing_folders(folder: str) -> Iterator[str]:
+    """Yield the folder and those above it that do not exist yet."""
     while not os.path.lexists(folder):
         yield folder
         folder = os.path.dirname(folder)

@@ -1,4 +1,4 @@
-"""A release in its order: account, reserve, start, compute, store, commit. Only what is stored is ever shown."""
+"""The order of a release: reserve and start the charge, compute the answers, store them, commit. Only stored answers are shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 KEY_BYTES = 32  # of the hash by which contributions are chosen
-Report = Callable[[int, int], None]  # queries done, of how many
+Report = Callable[[int, int], None]
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
 UNREADABLE = (
     "expected a table that can be read to its end (in a csv: in each line as many cells as in the first, quotes that end, UTF-8), found "
@@ -37,11 +37,12 @@ ANOTHER = "another name, or source.output, is another release and another charge
 def release(
     plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, report: Report = lambda done, all_: None
 ) -> ReleaseOutcome:
-    """Answer the queries once; the answers that are stored, where they were before.
+    """Answer the queries once; where answers are stored already, return those.
 
     Args:
         ledger: charged in full before the data are touched. Where its dataset is cut into blocks, only rows of the window are read.
-        key: of the charge, in place of one that is made up.
+        key: of the charge; random where None.
+        report: called with the queries done, and their number.
 
     Raises:
         InputError: what the file asks for cannot be done. Denied: its budget or the ledger says no. LedgerError: ledger or folder cannot be
@@ -55,32 +56,32 @@ def release(
         if stored is None or ledger is not None:
             require_same_books(plan.folder, session.charged, ledger, "release")
         if stored is not None:
-            _require_same(stored, session, plan)
-            _state(plan, stored.answers)
+            _require_stored_by(stored, session, plan)
+            _write_statement(plan, stored.answers)
             commit(session, ledger)
             return ReleaseOutcome(plan, plan.folder, stored.run, stored.answers, fresh=False)
         if session.counted:
-            _require_waiting(session, plan, ledger)
+            _require_unstarted(session, plan, ledger)
         quietly(lambda: require_ready(plan), plan.path, "nothing was charged")
         _start(session, plan, ledger)
         try:
-            answers = quietly(lambda: _answered(plan, report), plan.folder, f"this release {LOST}")
+            answers = quietly(lambda: _compute_answers(plan, report), plan.folder, f"this release {LOST}")
             store(plan.folder, Stored(session.run, session.fingerprint, answers, plan.data))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{plan.folder}: {INTERRUPTED}") from None
-        _state(plan, answers)
+        _write_statement(plan, answers)
         commit(session, ledger)
     return ReleaseOutcome(plan, plan.folder, session.run, answers, fresh=True)
 
 
 def charged_before(plan: ReleasePlan) -> str:
-    """The run that this very release was begun under, in its folder; "" where it was not."""
+    """Return the run under which this release was begun in its folder, "" where it was not."""
     session = session_there(plan.folder)
     return session.run if session is not None and session.fingerprint == plan.fingerprint() else ""
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
-    """The release that is in the folder, or a new one there."""
+    """Return the session of the release in the folder, or a new one."""
     session, place = session_there(plan.folder), plan.folder
     if session is None:
         session = session_in(plan.folder, plan.fingerprint(), False, ledger)
@@ -103,7 +104,7 @@ def _and_window(plan: ReleasePlan) -> str:
     return "" if plan.window is None else ", and its window"
 
 
-def _require_same(stored: Stored, session: Session, plan: ReleasePlan) -> None:
+def _require_stored_by(stored: Stored, session: Session, plan: ReleasePlan) -> None:
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
     if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else they were moved, and the file with them
@@ -113,8 +114,8 @@ def _require_same(stored: Stored, session: Session, plan: ReleasePlan) -> None:
         )
 
 
-def _state(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
-    """Leave the statement beside the answers, unless it is there."""
+def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
+    """Write the statement beside the answers, unless it exists."""
     from dpcli.release.documents.release import statement
 
     path = os.path.join(plan.folder, STATEMENT)
@@ -128,10 +129,10 @@ def _state(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
         ) from None
 
 
-def _require_waiting(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
-    """The charge was made and nothing was drawn on it: from its start on the data may have been touched.
+def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
+    """Raise LedgerError unless the charge was made and not started: from its start on the data may have been touched.
 
-    Raises LedgerError. The folder knows that the ledger was told: one that does not know is another, or was put back to an earlier state.
+    The folder notes that the ledger was charged. A ledger without that charge is another one, or was restored from an earlier state.
     """
     run = None if ledger is None else ledger.state().runs.get(session.run)
     if ledger is not None and run is None:
@@ -144,10 +145,9 @@ def _require_waiting(session: Session, plan: ReleasePlan, ledger: Ledger | None)
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
-    """Charge it, and be the one that may draw on it.
+    """Charge the release and start it, which only one process can.
 
-    The folder knows of it before the ledger does, and the ledger before any data are touched. A start is granted once: whoever finds it
-    made by somebody else draws nothing.
+    The folder records the charge before the ledger does, and the ledger before any data are touched.
     """
     if ledger is None:
         session.write()
@@ -163,7 +163,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     try:
         ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
     except UNCHARGED:
-        if known is None and not session.counted:  # nothing was charged: the folder is as good as new
+        if known is None and not session.counted:  # nothing was charged: another release may use the folder
             os.remove(os.path.join(plan.folder, RUN))
         raise
     replace(session, counted=True).write()
@@ -171,8 +171,8 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
         raise Denied(f'dataset "{ledger.dataset}": "{session.run}" was started by another process: it answers, in its own folder')
 
 
-def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
-    """Every answer, in memory. What goes wrong here has been charged, and says nothing of the data."""
+def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
+    """Compute every answer in memory. The charge is made by now, and no error tells anything about the data."""
     from dpcli.release.engines.open_source import opened
 
     answers = []
@@ -180,48 +180,48 @@ def _answered(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
         for number, one in enumerate(plan.queries):
             question = one.query.aggregation(one.setting)
             answer = one.query.answer(one.setting, _totals(engine, question, plan.path))
-            answers.append(in_declared_order(answer, question.keys, getattr(one.query, "by", ())))
+            answers.append(in_declared_order(answer, question.keys, one.query.by))
             report(number + 1, len(plan.queries))
     return tuple(answers)
 
 
 def _totals(engine: SqlEngine, question: Aggregation, path: str) -> Totals:
-    """Exact totals. Raises InputError in the same words whatever an engine found, which read private rows.
+    """Return exact totals. Raises InputError in the same words whatever went wrong, as the engine has read private rows.
 
-    The charge stands. To give it back, or to look before it is made, would be to say for nothing whether all rows can be read.
+    The charge stands: to refund it, or to test before it, would tell for free whether all rows can be read.
     """
     try:
         return engine.totals(question, secrets.token_bytes(KEY_BYTES))
     except InputError:
         failure = InputError(f"{path}: source: {UNREADABLE}")
-    raise failure  # here, as otherwise it would hold the engine's error
+    raise failure  # outside of except, else it would hold the engine's error
 
 
 def require_ready(plan: ReleasePlan) -> None:
-    """Raise InputError where an expression is refused, the source cannot be opened, or lacks a column that is asked for; Unavailable where
-    a package is missing. No row is read.
+    """Raise InputError where an expression is refused or the source cannot be opened or lacks a column; Unavailable where a package is
+    missing. No row is read.
     """
     from dpcli.release.aggregate import totals_of
     from dpcli.release.engines.open_source import require_source
-    from dpcli.release.noise.samplers import contributed
+    from dpcli.release.noise.samplers import require_samplers
 
-    contributed()
+    require_samplers()
     require_expressions(plan.source, plan.queries, plan.path)
     questions = [one.query.aggregation(one.setting) for one in plan.queries]
     require_source(plan.source, plan.path, questions, plan.window)
-    for one, question in zip(plan.queries, questions, strict=True):  # an empty table is answered first
+    for one, question in zip(plan.queries, questions, strict=True):  # whatever fails without data fails here, before the charge
         one.query.answer(one.setting, totals_of((), question))
-        one.query.expected_error(one.setting)  # which the statement tells after the charge
+        one.query.expected_error(one.setting)
 
 
 def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
-    """Call, and let no error of a library quote the data.
+    """Call `done` so that no error of a library quotes the data.
 
     Args:
         place: for messages. charge: what became of the charge, a clause.
 
-    Raises DpcliError as it does; LedgerError, with the system's words, where the machine lacks something; for all else InternalError, which
-    names type and line, and holds nothing of the error.
+    Raises DpcliError as `done` does; LedgerError with the system's words for an OSError; for any other error InternalError, which names its
+    type and line and holds nothing else of it.
     """
     try:
         return done()

@@ -1,4 +1,4 @@
-"""Noise on a vector of whole numbers: which mechanism answers it at a query's cost."""
+"""Sensitivity of a vector of whole numbers, and the noise on it at a query's cost."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Sensitivity:
 
     @property
     def l2(self) -> float:
-        """Rounded up; exact where it is whole."""
+        """L2 sensitivity, rounded up; exact where it is whole."""
         root = math.isqrt(self.squared_l2)
         exact = root * root == self.squared_l2 and root < 2**53
         return float(root) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
 
 
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:
-    """L1 and L2 distance of the vectors of two neighbouring datasets, at most.
+    """Return the largest L1 and L2 distance between the vectors of two neighbouring datasets.
 
     Under add-remove and zero-out a unit's rows come or go: L1 = groups x size, L2 = sqrt(groups) x size. Under replace-one the old version
     goes and a new one comes. Where both stand in one coordinate it moves by the span, which is at most twice the size; where they stand in
@@ -91,14 +91,14 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
 
 
 def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta: float) -> int:
-    """The smallest threshold >= 1 whose delta is at most `delta`; the threshold of `spec` does not matter."""
+    """Return the smallest threshold >= 1 whose delta is at most `delta`; that of `spec` does not matter."""
     return smallest_whole(lambda threshold: replace(spec, threshold=threshold).resolve(neighbours).delta_floor() <= delta, 1)
 
 
 def noisy_vector(
     query: NoisyQuery, setting: QuerySetting, contribution: Contribution, suffix: str = "", part: float = 1.0, unit: float = 1.0
 ) -> QueryRelease:
-    """Discrete Laplace or Gaussian noise for one number of each key.
+    """Return discrete Laplace or Gaussian noise for one number of each key.
 
     Args:
         contribution: what one unit adds, in whole numbers. part: of the query's cost. unit: of the answer per whole number.
@@ -109,7 +109,7 @@ def noisy_vector(
 def noisy_moved(
     query: NoisyQuery, setting: QuerySetting, moved: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
 ) -> QueryRelease:
-    """Add noise to a vector that is known to move by this much."""
+    """Return the noise on a vector of this sensitivity."""
     law = _law(query, setting.cost, moved, part, unit)
     if isinstance(law, DiscreteLaplaceLaw):
         noise = f"discrete Laplace noise of scale {figures(law.scale, 6, ROUND_FLOOR)} on an L1 sensitivity of {moved.l1:,}"
@@ -123,7 +123,7 @@ def noisy_moved(
 
 
 def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float) -> QueryRelease:
-    """Noisy counts of the keys that the data hold, where they exceed the least threshold that costs no more than delta."""
+    """Return the stability histogram of the keys that the data hold, at the least threshold whose delta is at most `delta`."""
     moved = sensitivity(setting.adjacency, contribution)
     law = _law(query, setting.cost, moved, 1.0, 1.0)
     spread = {"scale": law.spread} if isinstance(law, DiscreteLaplaceLaw) else {"sigma": law.spread}
@@ -152,7 +152,7 @@ def _law(query: NoisyQuery, cost: QueryCost | None, moved: Sensitivity, part: fl
 
 
 def _within(query: NoisyQuery, unit: float) -> NoiseLaw:
-    """The law that keeps the query's promise of an error."""
+    """Return the law that meets the query's error target."""
     from dpcli.release.answers.intervals import spread_within, whole_steps
 
     assert query.error is not None

@@ -83,7 +83,7 @@ def stated() -> Iterator[str]:
         if path.name != "schemas.py":
             values = (node.value for node in nodes(path) if isinstance(node, ast.Constant))
             yield from (text for text in values if isinstance(text, str) and re.fullmatch(r"dpcli/[a-z-]+/v\d+", text))
-    yield from (f"dpcli/{name}/v1" for _, name in FORMS.values())
+    yield from (f"dpcli/{name}/v1" for name in FORMS)
 
 
 def test_a_package_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

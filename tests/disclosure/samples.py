@@ -13,6 +13,7 @@ from dpcli.disclosure.statement import Statement, disclosure, registry_entry
 from dpcli.file.pipeline.read import parse
 from dpcli.lint.run import judge
 from tests.command import ROOT
+from tests.inline import text_of
 
 FULL: Mapping[str, Any] = tomllib.loads((ROOT / "examples" / "disclosure.toml").read_text())
 # The same without its first entry, which makes the sum of both dear: it states as much.
@@ -29,20 +30,7 @@ noise_multiplier = 4.0
 
 
 def toml(tables: Mapping[str, Any]) -> str:
-    """The tables as TOML: enough of a writer for these files, in which every value is short."""
-    import json
-
-    def value(given: Any) -> str:
-        if isinstance(given, Mapping):
-            return "{ " + ", ".join(f"{key} = {value(item)}" for key, item in given.items()) + " }"
-        return str(given) if not isinstance(given, str | bool) else json.dumps(given)
-
-    top = [f"{key} = {value(item)}" for key, item in tables.items() if not isinstance(item, Mapping | list)]
-    for name, table in tables.items():
-        for part in table if isinstance(table, list) else [table] if isinstance(table, Mapping) else []:
-            top += [f"[[{name}]]" if isinstance(table, list) else f"[{name}]"]
-            top += [f"{key} = {value(item)}" for key, item in part.items()]
-    return "\n".join(top) + "\n"
+    return text_of(dict(tables)).decode()
 
 
 def without(tables: Mapping[str, Any], table: str, *keys: str) -> dict[str, Any]:

@@ -269,12 +269,11 @@ def test_numbers_are_the_accounts_own_rounded_up(tables: Mapping[str, Any], samp
     assert upper <= shown.pop() <= upper + Decimal("0.0001")
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("statement.txt", (EXAMPLE, "-f", "text")),
-        ("registry.md", (EXAMPLE, "--registry", "-f", "markdown")),
+        pytest.param("statement.txt", (EXAMPLE, "-f", "text"), marks=pytest.mark.long),
+        pytest.param("registry.md", (EXAMPLE, "--registry", "-f", "markdown"), marks=pytest.mark.long),
         ("silent.md", ("examples/survey-count.toml", "-f", "markdown")),
     ],
 )

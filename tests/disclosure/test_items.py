@@ -93,7 +93,7 @@ def test_the_number_of_records_is_an_item_of_the_registry() -> None:
 @of_each("key", DISCLOSED)
 def test_a_key_alone_states_exactly_its_items(key: str) -> None:
     bare = silent(MINIMAL)
-    with_it = silent(MINIMAL + toml({"disclosure": {key: FULL["disclosure"][key]}}))
+    with_it = silent(toml({"disclosure": {key: FULL["disclosure"][key]}}) + MINIMAL)
     assert tuple(before - after for before, after in zip(bare, with_it, strict=True)) == (
         naming(f"disclosure.{key}", "report"),
         naming(f"disclosure.{key}", "registry"),

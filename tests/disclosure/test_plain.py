@@ -11,7 +11,8 @@ from dpcli.analysis.account import account
 from dpcli.analysis.curve import profile, trade_off
 from dpcli.disclosure.disclosed_facts import Facts
 from dpcli.disclosure.documents.disclosure import document
-from dpcli.disclosure.statement import ALARM, PlainPassage
+from dpcli.disclosure.statement import ALARM
+from dpcli.document.document import Passage
 from tests.command import ROOT
 
 from .samples import MINIMAL, SAMPLED, facts, statements, toml, without
@@ -20,7 +21,7 @@ FILES = ["mnist", "analytics", "dp-ftrl", "survey-count"]
 ULP = 1e-9  # bounds on one curve computed on different grids of epsilons
 
 
-def words(found: tuple[PlainPassage, ...]) -> str:
+def words(found: tuple[Passage, ...]) -> str:
     return "\n".join(line for one in found for line in (one.title, *one.paragraphs, *one.points))
 
 

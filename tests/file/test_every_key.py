@@ -23,7 +23,7 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Day, Either, Flag, Kind, Listed, Named, Number, Opaque, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
 from dpcli.file.keys.tables import plain as plain_value
-from dpcli.file.keys.words import OneOf, Remark, Text
+from dpcli.file.keys.words import OneOf, Text
 from dpcli.file.pipeline.canonical import TOP, MechanismTable
 from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.key_places import json_schema, policy_schema
@@ -177,7 +177,7 @@ def out_of_range(member: Member) -> tuple[Any, ...]:
         return tuple([value] for value in out_of_range(Member(member.name, kind.item, member.rule)))
     if isinstance(kind, OneOf):
         return ("zzz",)
-    if member.rule is not None and isinstance(kind, Text | Remark):
+    if member.rule is not None and isinstance(kind, Text):
         return tuple(text for text in TEXTS if not member.rule.holds(text))[:1]
     if member.rule is None or not isinstance(kind, Number | WholeNumber):
         return ()

@@ -16,7 +16,7 @@ REASONED = {
     ("gate/documents/gate.py", "file.now - file.base.epsilon"): "by how much two answers differ",
     ("predict/documents/generate.py", "rho * generate.tokens"): "rho adds up, token by token",
     ("ledger/documents/ledger_balance.py", "0.05 * state.epsilon"): "from where on a line is worth its place",
-    ("disclosure/documents/disclosure.py", "FAINT * (account.delta or 1e-06)"): "where an axis begins",
+    ("disclosure/documents/disclosure.py", "SMALLEST_DELTA * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/delta_epsilon.py", "REACH[0] * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/renyi_divergence.py", "TALL * epsilon"): "where an axis ends",
     ("plots/renyi_divergence.py", "math.log(result.delta)"): "an argument of the conversion, which has delta so",

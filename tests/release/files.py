@@ -7,7 +7,6 @@ from typing import Any
 
 from dpcli.base.lazy import load
 from dpcli.release.plugin import MEASURES
-from tests.inline import toml
 
 COLUMNS = {
     "visitor": {"type": "text"},
@@ -39,8 +38,3 @@ def document(*tables: Mapping[str, Any], adjacency: str = "add-remove", by_unit:
         "query": asked,
         **more,
     }
-
-
-def file_of(tables: Mapping[str, Any]) -> bytes:
-    """As bytes."""
-    return toml(tables).encode()

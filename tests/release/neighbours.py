@@ -13,8 +13,8 @@ from dpcli.release.aggregate import Totals
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw
 from dpcli.release.noise.selection import SparseVectorLaws
 from dpcli.release.query import QueryRelease
-from dpcli.release.query_entries import AskedQuery
-from dpcli.release.stability.propose_test import StabilityTest, Stable
+from dpcli.release.query_entries import PricedQuery
+from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
 from dpcli.release.stability.stable_statistics import CountedNumbers, released_mean
 
 Step = tuple[str, Any, Any]  # what is drawn, the exact numbers, and the scale of the noise
@@ -58,7 +58,7 @@ class Seen:
         self.steps.append(("numbers", (numbers, width), others[-1]))
         return released_mean(numbers, width, *others)
 
-    def released(self, test: StabilityTest, found: Stable[Any], draw: Any) -> Any:
+    def released(self, test: StabilityTest, found: StableAnswer[Any], draw: Any) -> Any:
         self.steps.append(("test", found, (test.epsilon, test.delta)))
         return found.answer
 
@@ -68,7 +68,7 @@ def watched() -> Iterator[Seen]:
     """Noise is nothing, and what it would have been added to is noted."""
     seen = Seen()
     places = {
-        "numbers.noised": seen.noised,
+        "noisy_answers.noised": seen.noised,
         "measures.counting.noised": seen.noised,
         "measures.averages.noised": seen.noised,
         "measures.weighted_counts.noisy": seen.noisy,
@@ -76,7 +76,7 @@ def watched() -> Iterator[Seen]:
         "noise.selection.exponential": seen.choose,
         "noise.selection.permute_and_flip": seen.flip,
         "noise.selection.above_threshold": seen.above,
-        "numbers.laplace_draw": seen.draw,
+        "noisy_answers.laplace_draw": seen.draw,
         "measures.stable.released_mean": seen.clustered,
         "measures.stable.laplace_draw": seen.draw,
         "measures.stable.gaussian_draw": seen.draw,
@@ -88,14 +88,14 @@ def watched() -> Iterator[Seen]:
         yield seen
 
 
-def seen_of(one: AskedQuery, totals: Totals) -> list[Step]:
+def seen_of(one: PricedQuery, totals: Totals) -> list[Step]:
     """What an answer to these totals would be drawn from."""
     with watched() as seen:
         one.query.answer(one.setting, totals)
     return seen.steps
 
 
-def too_far(one: AskedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[str]:
+def too_far(one: PricedQuery, old: Sequence[Step], new: Sequence[Step]) -> list[str]:
     """What of it moved further than the mechanisms of the query are priced for; and laws that are not those that are priced."""
     found: list[str] = []
     releases = list(one.releases)
@@ -164,7 +164,7 @@ def _vector(release: QueryRelease, before: Any, after: Any, law: NoiseLaw) -> It
         yield f"squared L2 {squared}, priced as {dict(keys)}"
 
 
-def _test(one: AskedQuery, before: Stable[Any], after: Stable[Any], law: tuple[float, float]) -> Iterator[str]:
+def _test(one: PricedQuery, before: StableAnswer[Any], after: StableAnswer[Any], law: tuple[float, float]) -> Iterator[str]:
     test, *noise = one.releases
     if law != (test.keys["epsilon"], test.keys["delta"]) or test.type != "propose-test-release":
         yield f"a test at {law}, priced as {dict(test.keys)}"
@@ -178,7 +178,7 @@ def _test(one: AskedQuery, before: Stable[Any], after: Stable[Any], law: tuple[f
         yield f"answers {before.answer} and {after.answer} with distances {before.distance} and {after.distance}"
 
 
-def _clustered(one: AskedQuery, before: Any, after: Any, count: int | None) -> Iterator[str]:
+def _clustered(one: PricedQuery, before: Any, after: Any, count: int | None) -> Iterator[str]:
     """Where both have one fullest bin: the sum of what is clamped to three bins, and the number of rows."""
     _, noise = one.releases
     fullest = [_fullest(*each) for each in (before, after)]

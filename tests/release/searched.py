@@ -13,7 +13,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.engines.source_table import ActualColumn, ActualTable
-from dpcli.release.query_entries import AskedQuery, asked_queries
+from dpcli.release.query_entries import PricedQuery, priced_queries
 from tests.inline import text_of
 from tests.release.questions_drawn import TYPES, columns, question
 
@@ -32,7 +32,7 @@ def put(engine: DuckDB, kinds: Mapping[str, tuple[str, str]], rows: Iterable[Ite
     engine.actual = ActualTable(f"{item} AS raw({names})", fields, "test")
 
 
-def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[AskedQuery, Source, bool] | None:
+def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[PricedQuery, Source, bool] | None:
     """A question, and whether units have several rows; None where the file is refused."""
     by_unit, adjacency = draw.random() < 0.6, draw.choice(list(Adjacency))
     whose = {"unit": "visitor", "max_contributions": 10} if by_unit else {"unit": "example"}
@@ -50,5 +50,5 @@ def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[AskedQuery, 
     except InvalidFile:
         return None
     opened_at = section(data, "file.toml", "source")
-    (one,) = asked_queries(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
+    (one,) = priced_queries(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
     return one, opened_at, by_unit

@@ -14,7 +14,7 @@ from dpcli.base.errors import DpcliError
 from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, Total, Totals, totals_of
 from dpcli.release.query_answer import as_json
-from dpcli.release.query_entries import AskedQuery, asked_queries
+from dpcli.release.query_entries import PricedQuery, priced_queries
 from tests.cases import of_each
 from tests.inline import text_of
 from tests.release.files import document, queries
@@ -32,13 +32,13 @@ def stated(table: Mapping[str, Any], confidence: float, cost: float, share: floa
     return {**table, "confidence": confidence, **{key: value for key, value in kinds.items() if key in table}}
 
 
-def accepted(table: Mapping[str, Any]) -> AskedQuery | None:
+def accepted(table: Mapping[str, Any]) -> PricedQuery | None:
     """The question, where nothing is said against it before the charge."""
     data = text_of(document(table, budget={"epsilon": 1e6}))
     try:
         pipeline = parse(data, "file.toml")
         source, query = section(data, "file.toml", "source"), section(data, "file.toml", "query")
-        (one,) = asked_queries(source, query, pipeline.privacy, pipeline.budget)
+        (one,) = priced_queries(source, query, pipeline.privacy, pipeline.budget)
         one.query.expected_error(one.setting)
         one.query.answer(one.setting, totals_of((), one.query.aggregation(one.setting)))
     except DpcliError:

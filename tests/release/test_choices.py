@@ -10,7 +10,7 @@ import pytest
 from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Total
 from dpcli.release.noise import selection
-from dpcli.release.query_entries import asked_queries
+from dpcli.release.query_entries import priced_queries
 from tests.inline import text_of
 from tests.release.files import COLUMNS, document, queries
 
@@ -22,7 +22,7 @@ def chosen(table: Mapping[str, Any]) -> list[Any]:
     data = text_of(document(table))
     pipeline = parse(data, "file.toml")
     source, query = section(data, "file.toml", "source"), section(data, "file.toml", "query")
-    found = asked_queries(source, query, pipeline.privacy, pipeline.budget)
+    found = priced_queries(source, query, pipeline.privacy, pipeline.budget)
     return [one for one in found if {release.type for release in one.releases} <= CHOOSING]
 
 

@@ -13,8 +13,8 @@ from dpcli.analysis.account import account
 from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Total
 from dpcli.release.noise.samplers import draws
-from dpcli.release.numbers import law_of
-from dpcli.release.query_entries import asked_queries
+from dpcli.release.noisy_answers import law_of
+from dpcli.release.query_entries import priced_queries
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
@@ -113,7 +113,7 @@ def test_a_key_that_one_unit_holds_is_shown_with_probability_delta_at_most(noise
     query = {"name": "q", "measure": "count", "of": "units", "by": ["name"], "keys": "threshold", "max_groups": 1}
     data = text_of(with_delta(document({**query, "epsilon": 0.5, "delta": delta, "noise": noise}), 0.5))
     pipeline = parse(data, "file")
-    (one,) = asked_queries(section(data, "file", "source"), section(data, "file", "query"), pipeline.privacy, pipeline.budget)
+    (one,) = priced_queries(section(data, "file", "source"), section(data, "file", "query"), pipeline.privacy, pipeline.budget)
     (release,) = one.releases
     runs = 100_000
     shown = sum(1 + draw > release.keys["threshold"] for draw in draws(runs, law_of(release))) / runs
@@ -127,7 +127,7 @@ def test_an_interval_that_holds_less_often_where_it_is_shown_says_so() -> None:
     query = {"name": "q", "measure": "count", "of": "units", "by": ["name"], "keys": "threshold", "max_groups": 1}
     data = text_of(with_delta(document({**query, "epsilon": 1.0, "delta": 0.01}), 0.5))
     pipeline = parse(data, "file")
-    (one,) = asked_queries(section(data, "file", "source"), section(data, "file", "query"), pipeline.privacy, pipeline.budget)
+    (one,) = priced_queries(section(data, "file", "source"), section(data, "file", "query"), pipeline.privacy, pipeline.budget)
     answers = [one.query.answer(one.setting, {("Ann",): Total(1, 1, ())}) for _ in range(2000)]
     shown = [row for answer in answers for row in answer.rows]
     held = sum(1 for row in shown if row.lower is not None and row.lower <= 1)

@@ -19,7 +19,7 @@ from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.aggregate import MOST_ROWS
-from dpcli.release.query_entries import asked_queries
+from dpcli.release.query_entries import priced_queries
 from dpcli.release.release_plan import ReleasePlan
 from dpcli.release.vectors import Contribution, sensitivity
 from tests.cases import of_each
@@ -69,7 +69,7 @@ def test_of_a_unit_with_one_row_the_bounds_need_not_be_stated(table: Mapping[str
     assert entries_of({**silent, **bounds}, one) == entries_of(silent, one)
     data = text_of(document(silent, privacy=one))
     source, (query,) = section(data, "file.toml", "source"), section(data, "file.toml", "query")
-    aggregation = query.aggregation(asked_queries(source, [query], parse(data, "file.toml").privacy, Budget(50.0))[0].setting)
+    aggregation = query.aggregation(priced_queries(source, [query], parse(data, "file.toml").privacy, Budget(50.0))[0].setting)
     units = table["measure"] == "count" and table.get("of") == "units"  # each counts once, whatever rows it has
     most = MOST_ROWS if units else 1
     assert (aggregation.max_rows, aggregation.max_groups) == (most, 1)
@@ -135,7 +135,7 @@ def fingerprint(adjacency: str, by_unit: bool, table: Any) -> str:
     source, query = section(data, "file.toml", "source"), section(data, "file.toml", "query")
     account: Any = None  # no part of it
     return ReleasePlan(
-        "file.toml", pipeline, account, source, asked_queries(source, query, pipeline.privacy, pipeline.budget)
+        "file.toml", pipeline, account, source, priced_queries(source, query, pipeline.privacy, pipeline.budget)
     ).fingerprint()
 
 

@@ -15,11 +15,12 @@ from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.file.pipeline.canonical import pipeline_from, tables_of
-from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query import COSTS
+from dpcli.release.query_entries import priced_queries
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
@@ -85,17 +86,17 @@ def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path
 @pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
 @of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")
 def test_an_error_that_depends_on_the_rows_is_told_for_those_that_are_declared(
-    turn: int, place: int, table: Mapping[str, Any], tmp_path: Path
+    turn: int, place: int, table: Mapping[str, Any]
 ) -> None:
     """In proportion to 1 / rows, of which there are 1,000 where nothing is declared."""
     size = (200, 40_000)[(place + turn) % 2]
 
     def said(**declared: int) -> str:
-        path, tables = tmp_path / "file.toml", document(table)
-        path.write_bytes(text_of({**tables, "privacy": {**tables["privacy"], **declared}}))
-        planned = dpcli("release", "--dry-run", str(path), "-f", "json")
-        assert planned.code == 0, planned.err
-        return str(json.loads(planned.out)["queries"][0]["expected_error"])
+        tables = document(table)
+        text = text_of({**tables, "privacy": {**tables["privacy"], **declared}})
+        pipeline, *asked = parse(text, "f.toml"), section(text, "f.toml", "source"), section(text, "f.toml", "query")
+        (one,) = priced_queries(*asked, pipeline.privacy, pipeline.budget)
+        return one.query.expected_error(one.setting)
 
     before, after = said(), said(dataset_size=size)
     pattern = r"(?:about|at least) ([0-9.]+) for (the declared )?([0-9,]+) rows"

@@ -80,7 +80,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "reserve": (Ledger, "reserve"),
     "start": (Ledger, "start"),
     "compute": (Table, "totals"),
-    "answers": (running, "_answered"),
+    "answers": (running, "_compute_answers"),
     "store": (running, "store"),
     "statement": (running, "replaced"),
     "commit": (running, "commit"),

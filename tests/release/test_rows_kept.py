@@ -22,7 +22,7 @@ from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.open_source import opened
 from dpcli.release.engines.sql_engine import SqlEngine
 from dpcli.release.plugin import MEASURES
-from dpcli.release.query_entries import AskedQuery, asked_queries
+from dpcli.release.query_entries import PricedQuery, priced_queries
 from tests.inline import text_of
 from tests.release.brute import Asked, integer_of, part_of
 from tests.release.files import COLUMNS, document, queries
@@ -40,13 +40,13 @@ MEANINGS = {f'"{name}"': lambda row, name=name: row.get(name) for name in TYPES}
 }
 
 
-def questions() -> Iterator[AskedQuery]:
+def questions() -> Iterator[PricedQuery]:
     """Every example of every measure, with one row of a unit."""
     for _, table in queries():
         bound = {key: 1 for key in ("max_groups", "max_rows") if key in table}
         data = text_of(document({**table, **bound}))
         privacy, source = parse(data, "file.toml"), section(data, "file.toml", "source")
-        yield from asked_queries(source, section(data, "file.toml", "query"), privacy.privacy, privacy.budget)
+        yield from priced_queries(source, section(data, "file.toml", "query"), privacy.privacy, privacy.budget)
 
 
 @contextmanager
@@ -61,14 +61,14 @@ def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, requ
         yield engine
 
 
-def others_kept(asked_queries: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int] | None:
+def others_kept(priced_queries: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int] | None:
     """How many rows are the other one, and how many there are; None where the two are the same to a query."""
-    meant = Asked(asked_queries, MEANINGS)
-    common, other = (tuple(part_of(meant, key, row) for key in asked_queries.keys) for row in (COMMON, OTHER))
+    meant = Asked(priced_queries, MEANINGS)
+    common, other = (tuple(part_of(meant, key, row) for key in priced_queries.keys) for row in (COMMON, OTHER))
     kept = {key: total.units if of_units else total.rows for key, total in totals.items()}
     if common != other:
         return kept.get(other, 0), sum(kept.values())
-    for place, steps in enumerate(asked_queries.values):
+    for place, steps in enumerate(priced_queries.values):
         low, high = (integer_of(meant, steps, row) for row in (COMMON, OTHER))
         if low != high:
             assert low is not None and high is not None
@@ -178,7 +178,7 @@ def test_the_mean_of_a_skewed_table_is_in_its_interval(table: str, rows: int, tm
     data = text_of(document(query, budget={"epsilon": 1e6}))
     source: Source = section(data, "file.toml", "source")
     privacy = parse(data, "file.toml")
-    (one,) = asked_queries(source, section(data, "file.toml", "query"), privacy.privacy, privacy.budget)
+    (one,) = priced_queries(source, section(data, "file.toml", "query"), privacy.privacy, privacy.budget)
     settled = Source(columns=source.columns, path="rows.csv", unit="visitor")
     with opened(settled, str(tmp_path / "file.toml")) as engine:
         (answer,) = one.query.answer(one.setting, engine.totals(one.query.aggregation(one.setting), random.randbytes(32))).rows

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dpcli.release.engines.duckdb_engine import NAME, spill
+from dpcli.release.engines.duckdb_engine import NAME, spill_folder
 from tests.cases import of_each
 
 HELD = """
 import time
-from dpcli.release.engines.duckdb_engine import spill
-made = spill()
+from dpcli.release.engines.duckdb_engine import spill_folder
+made = spill_folder()
 print(made.path, flush=True)
 time.sleep(600)
 """
@@ -82,7 +82,7 @@ def test_a_start_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path: 
             file.write_text("raw")
         dead.kill()
         dead.wait(60)
-        own = spill()
+        own = spill_folder()
         try:
             assert [file.exists() for file in rows].count(True) == 1
             assert (tmp_path / "elsewhere").is_dir() and (tmp_path / f"{NAME}a-file").exists()

@@ -12,7 +12,7 @@ import pytest
 
 from dpcli.release.aggregate import Total
 from dpcli.release.documents.stability import document
-from dpcli.release.query_entries import AskedQuery
+from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import ReleasePlan, plan_of
 from dpcli.release.stability.mode_comparison import comparison_of
 from tests.cases import of_each
@@ -31,7 +31,7 @@ def plan(folder: Path, *tables: Mapping[str, Any], **privacy: Any) -> ReleasePla
     return plan_of(str(folder / "file.toml"))
 
 
-def one(folder: Path, table: Mapping[str, Any], **privacy: Any) -> AskedQuery:
+def one(folder: Path, table: Mapping[str, Any], **privacy: Any) -> PricedQuery:
     return plan(folder, table, **privacy).queries[0]
 
 

@@ -18,7 +18,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.plugin import MEASURES
-from dpcli.release.query_entries import AskedQuery
+from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import RowWindow, plan_of, row_window
 from tests.release.neighbours import seen_of, too_far
 from tests.release.questions_drawn import TYPES, Row, table
@@ -58,7 +58,7 @@ def over(engine: DuckDB, source: Source, only: RowWindow) -> DuckDB:
     return replace(engine, table=source_table(source, "file.toml", only))
 
 
-def moved(engine: DuckDB, one: AskedQuery, by: str, pair: Sequence[Sequence[Row]], secret: bytes = SECRET) -> list[str]:
+def moved(engine: DuckDB, one: PricedQuery, by: str, pair: Sequence[Sequence[Row]], secret: bytes = SECRET) -> list[str]:
     """What moves further between two tables than is priced."""
     seen = []
     for rows in pair:
@@ -162,7 +162,7 @@ def visits(day: date, reasons: Sequence[str | None]) -> list[tuple[date, str]]:
     return [(day, reason) for reason in reasons if reason is not None]
 
 
-def counts(engine: DuckDB, one: AskedQuery, rows: Sequence[tuple[date, str]], secret: bytes) -> list[int]:
+def counts(engine: DuckDB, one: PricedQuery, rows: Sequence[tuple[date, str]], secret: bytes) -> list[int]:
     """Of the rows by reason, in a fixed order."""
     kinds = {"patient": ("text", "VARCHAR"), "day": ("date", "DATE"), "reason": ("text", "VARCHAR")}
     put(engine, kinds, [("'p'", cast(day, "DATE"), f"'{reason}'") for day, reason in rows])

@@ -1,4 +1,4 @@
-"""A disclosure as a document: the plain words, every item, and the tables behind the numbers."""
+"""The document of dpcli report: plain words, every item, the tables behind the numbers, and pictures."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dpcli.disclosure.disclosed_facts import Facts, gather
 from dpcli.disclosure.documents import meaning as meaning_report
 from dpcli.disclosure.items import Answer
 from dpcli.disclosure.statement import Statement, disclosure, registry_entry
-from dpcli.document.chart import Axis, Bar, Chart, Line, Marker, Tone
-from dpcli.document.document import Document, Passage, Table, reason
+from dpcli.document.chart import Axis, Bar, Chart, Line, Tone
+from dpcli.document.document import Document, Table, reason
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.lint.run import checked_load
 from dpcli.numerics.work import limited
-from dpcli.plots.delta_epsilon import GUARANTEES
-from dpcli.plots.drawing import draw, epsilon_at_most, name_of, noted, setting
+from dpcli.plots.delta_epsilon import GUARANTEES, own_point
+from dpcli.plots.drawing import draw, name_of, noted, setting
 from dpcli.plots.epsilons import Question
 from dpcli.plots.trade_off_curve import WHOLE, picture
 
@@ -30,7 +30,7 @@ TRUST = "who is trusted with what, and which premises each number rests on: dpcl
 def document(
     statement: Statement, pictures: Iterable[Chart] = (), strict: bool = False, date: str | None = None, name: str = "report"
 ) -> Document:
-    """Everything that `dpcli report` says about one pipeline.
+    """Return everything that `dpcli report` says about one pipeline.
 
     strict: exit code 1 where an item is not stated. date: printed in the title; none otherwise, so that the bytes depend on the file alone.
     name: of the machine form's schema.
@@ -44,7 +44,7 @@ def document(
         data=_data(statement, code, date, name),
         verdict="fail" if facts.unsound else report.verdict,
         title=f"{statement.title}: {name_of(facts.account)}" + (f", {date}" if date else ""),
-        passages=tuple(Passage(one.title, one.paragraphs, one.points) for one in statement.passages),
+        passages=statement.passages,
         pictures=tuple(pictures),
         tables=(*_items(statement), *((*report.tables, *behind) if statement.passages else ())),
         notes=(_count(statement), TRUST),
@@ -72,7 +72,7 @@ def _count(statement: Statement) -> str:
 
 
 def _data(statement: Statement, code: int, date: str | None, name: str) -> Mapping[str, Any]:
-    """The machine form; numbers unrounded."""
+    """Return the JSON data; numbers unrounded."""
     facts = statement.facts
     without = facts.unamplified
     report = account_report.data(facts.account, facts.diagnostics)
@@ -103,12 +103,12 @@ def _record(answer: Answer) -> dict[str, Any]:
     }
 
 
-FAINT = 1e-3  # of the file's delta: below that, no delta matters
-MOST = 20  # bars
+SMALLEST_DELTA = 1e-3  # of the file's delta: where the picture of the privacy profile ends
+MOST_BARS = 20  # of the picture of shares
 
 
 def charts(facts: Facts) -> tuple[Chart, ...]:
-    """Nothing where nothing is certified: then there is nothing to draw."""
+    """Return the pictures; none where no finite epsilon is certified."""
     if facts.meaning is None:
         return ()
     curve = facts.meaning.curve  # the one that the sentences and tables quote
@@ -123,15 +123,12 @@ def _question(facts: Facts) -> Question:
 
 
 def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
-    """delta by epsilon, down to deltas that no longer matter; none where the whole curve is below those."""
-    low = max(FAINT * (account.delta or 1e-6), 1e-300)
+    """Return the picture of delta by epsilon, down to SMALLEST_DELTA; none where the whole curve is below that."""
+    low = max(SMALLEST_DELTA * (account.delta or 1e-6), 1e-300)
     pairs = zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True)
     points = tuple((epsilon, min(delta, 1.0)) for epsilon, delta in pairs if delta >= low)
     if len(points) < 2:
         return ()
-    markers = (
-        (Marker(f"{epsilon_at_most(account)} at delta = {account.delta!r}", account.upper, account.delta),) if account.delta else ()
-    )
     return (
         Chart(
             kind="delta-epsilon",
@@ -140,19 +137,19 @@ def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
             x=Axis("epsilon", 0.0, 1.05 * max(account.upper, points[-1][0])),
             y=Axis("delta", low, 1.0, scale="log"),
             lines=(Line("smallest bound of all accountants", points, Tone.MAIN),),
-            markers=markers,
+            markers=own_point(account),
             notes=(GUARANTEES,),
         ),
     )
 
 
 def _shares(account: Account) -> tuple[Chart, ...]:
-    """Bars of the shares of the total; none where there is one mechanism only, or where the accountant has no shares."""
+    """Return the picture of each mechanism's share of the cost; none with one mechanism, or without shares."""
     shares = sorted(zip(account.shares, (charge.name for charge in account.charges), strict=True), reverse=True)
     if len(shares) < 2 or any(math.isnan(share) for share, _ in shares) or account.winner is None:
         return ()
-    rest = sum(share for share, _ in shares[MOST:])
-    shown = [*shares[:MOST], *([(rest, f"{len(shares) - MOST:,} others")] if len(shares) > MOST else [])]
+    rest = sum(share for share, _ in shares[MOST_BARS:])
+    shown = [*shares[:MOST_BARS], *([(rest, f"{len(shares) - MOST_BARS:,} others")] if len(shares) > MOST_BARS else [])]
     names = tuple(name for _, name in reversed(shown))
     bars = tuple(
         Bar(name, f"{100.0 * share:.1f} %", float(len(shown) - 1 - i), 100.0 * share, Tone.MAIN)
@@ -171,13 +168,13 @@ def _shares(account: Account) -> tuple[Chart, ...]:
     )
 
 
-FORMS = {False: (disclosure, "report"), True: (registry_entry, "registry")}
+FORMS = {"report": disclosure, "registry": registry_entry}  # by the name of the JSON schema
 
 
 @limited
 def draft(path: str, delta: float | None, registry: bool, illustrated: bool) -> tuple[Statement, tuple[Chart, ...], str]:
-    """The form that is asked for, its pictures, and the name of its machine form. Raises InvalidFile, InputError."""
+    """Return the statement or registry entry, its pictures, and the name of its JSON schema. Raises InvalidFile, InputError."""
     pipeline, diagnostics = checked_load(path, delta)
     facts = gather(pipeline, delta, diagnostics)
-    form, name = FORMS[registry]
-    return form(facts), charts(facts) if illustrated and not registry else (), name
+    name = "registry" if registry else "report"
+    return FORMS[name](facts), charts(facts) if illustrated and not registry else (), name

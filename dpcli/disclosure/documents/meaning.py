@@ -1,4 +1,4 @@
-"""The meaning of a guarantee, as a document."""
+"""The document of dpcli explain FILE: attacks, beliefs and groups under the guarantee, and what it does not cover."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.neighbours import Adjacency
 
-LARGEST = 30.0  # e^30 is more than anybody reads
+LARGEST = 30.0  # exponent from which e^x is not written out
 SHOWN = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the machine form has more
 
 
 def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...] = ()) -> Document:
-    """Everything that `dpcli explain FILE` says; exit code 3 without a finite epsilon, 1 where a rule calls the file unsound."""
+    """Return everything that `dpcli explain FILE` says; exit code 3 without a finite epsilon, 1 where a rule calls the file unsound."""
     code = 3 if meaning is None else int(any(d.severity == "error" for d in diagnostics))
     findings = tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
     return Document(
@@ -40,7 +40,7 @@ def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagn
 
 
 def _sheet(account: Account, meaning: Meaning | None) -> Sheet:
-    """The best attacks: a row per false positive rate."""
+    """Return the bounds on attacks as rows of data, one for each false positive rate."""
     privacy = account.pipeline.privacy
     setting = (account.upper, account.delta, privacy.unit or "record", privacy.adjacency.value)
     rates = () if meaning is None else zip(meaning.alphas, meaning.false_negatives, strict=True)
@@ -50,7 +50,7 @@ def _sheet(account: Account, meaning: Meaning | None) -> Sheet:
 
 
 def data(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...], code: int) -> dict[str, Any]:
-    """The machine form dpcli/meaning/v1; numbers unrounded."""
+    """Return the JSON data, dpcli/meaning/v1; numbers unrounded."""
     report = account_report.data(account, diagnostics)
     return {
         "schema": "dpcli/meaning/v1",

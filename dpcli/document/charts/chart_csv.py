@@ -1,4 +1,4 @@
-"""csv: every point, one row each: the series, x, y; numbers unrounded."""
+"""csv: the points of a chart, one row each with series, x and y; numbers unrounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcli.document.document import safe
 
 
 def render(chart: Chart, **_: object) -> str:
-    """RFC 4180 with a header line that names the axes; bands as two series, bars by the names of the categories, squares by theirs."""
+    """Return RFC 4180 with a header line that names the axes; a band is two series, bars and squares have a row for each name."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     if chart.grid is not None:

@@ -1,4 +1,4 @@
-"""Colours that tell lines apart on light and dark paper, also for those who see few of them (after Okabe & Ito 2008), and legibly so."""
+"""The palettes of charts for light and dark paper and for terminals, readable with colour blindness (after Okabe & Ito 2008)."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ TERMINAL: dict[Tone, str] = {
 
 
 def name(tone: Tone | str) -> str:
-    """The class of a colour in a style sheet."""
+    """Return the class of a colour in a style sheet."""
     return tone if isinstance(tone, str) else tone.name.lower()

@@ -1,4 +1,4 @@
-"""A picture in words, for those who do not see it."""
+"""The description of a chart in words, for screen readers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dpcli.document.chart import Chart, Grid, Line
 from dpcli.document.document import visible
 
-MOST = 5  # values that are told one by one
+MOST = 5  # values of a grid that are named
 
 
 def describe(chart: Chart) -> str:
-    """Subtitle, axes, where each line starts and ends, what is marked, and the notes."""
+    """Return subtitle, axes, ends of each line, labels of markers, bars and spans, and notes as sentences."""
     if chart.grid is not None:
         return visible(". ".join((chart.subtitle, *_grid(chart.grid), *chart.notes)) + ".")
     parts = [
@@ -28,7 +28,7 @@ def describe(chart: Chart) -> str:
 
 
 def _grid(grid: Grid) -> Iterator[str]:
-    """Count the squares of each kind, and name the greatest values."""
+    """Yield the count of squares of each kind, and the greatest values."""
     valued = [square for square in grid.squares if square.value is not None]
     reached = Counter(grid.step(square.value or 0.0) for square in valued)
     counts = [(words, reached[i]) for i, (_, words) in enumerate(grid.steps)]

@@ -1,4 +1,4 @@
-"""Words and round numbers in a picture, placed so that none covers another or a line."""
+"""Layout of labels in a chart: text widths, places that cover no other label or line, and ticks of axes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from dpcli.document.chart import Axis, Chart, Line
 
 Point = tuple[float, float]
 
-NARROW, WIDE = frozenset("ijlft.,:;'|!()[] "), frozenset("mwMW@%")
-
-
-AIR = 3.0  # between a label and a line
-BOLD = 1.12  # how much wider bold words are
-APART = 0.05  # of the height, between names at the ends of lines
+NARROW, WIDE = frozenset("ijlft.,:;'|!()[] "), frozenset("mwMW@%")  # characters
+AIR = 3.0  # pixels between a label and a line
+BOLD = 1.12  # width of bold words relative to plain ones
+APART = 0.05  # least distance between the ends of lines named there, as a share of the height
 
 
 def text_width(text: str, size: float) -> float:
-    """Width of a line of text, estimated from above for the common sans-serif faces."""
+    """Return the width of a line of text, an upper estimate for the common sans-serif faces."""
     units = sum(0.40 if c in NARROW else 0.98 if c in WIDE else 0.72 if c.isupper() else 0.64 for c in text)
     return units * size
 
 
 def wrap(text: str, size: float, width: float) -> list[str]:
-    """Lines of at most `width`, broken between words; a longer word is cut."""
+    """Break a text between words into lines of at most `width`; a longer word is cut."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -53,7 +51,7 @@ class Box:
         return self.left <= point[0] <= self.right and self.top <= point[1] <= self.bottom
 
     def distance(self, point: Point) -> float:
-        """0 inside."""
+        """Return the distance of a point from the box, 0 inside."""
         across = max(self.left - point[0], 0.0, point[0] - self.right)
         return math.hypot(across, max(self.top - point[1], 0.0, point[1] - self.bottom))
 
@@ -72,7 +70,7 @@ class Box:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions at least `gap` apart within [low, high], in the same order and near those that were wanted."""
+    """Return positions at least `gap` apart within [low, high], in the order of the wanted ones and near them."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed: list[float] = []
     for i in order:
@@ -96,9 +94,9 @@ def place(
     ink: Sequence[Point],
     own: Sequence[Point] = (),
 ) -> tuple[Box, Point]:
-    """The best of many boxes around some anchors, and the anchor it belongs to.
+    """Return the best box for a label around some anchors, and its anchor.
 
-    Within the frame, over no other box, nearer to its `own` ink than to other, over as little ink as can be, and near its anchor.
+    In this order: within the frame and over no other box; nearer to its `own` ink than to other ink; over little ink; near its anchor.
     """
     choices = [(box, anchor) for anchor in anchors for box in _around(anchor, width, height)]
     mine = set(own)
@@ -119,14 +117,14 @@ Choice = tuple[Box, Point]
 
 
 def _least(choices: list[Choice], cost: Callable[[Box, Point], float]) -> list[Choice]:
-    """The cheapest of the choices, in their order."""
+    """Return the choices of least cost, in their order."""
     costs = [cost(*choice) for choice in choices]
     least = min(costs)
     return [choice for choice, value in zip(choices, costs, strict=True) if value == least]
 
 
 def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
-    """Boxes on all sides of a point, nearer and farther."""
+    """Yield boxes on all sides of a point, at several distances."""
     x, y = anchor
     for away in (8.0, 16.0, 28.0, 44.0, 70.0, 110.0):
         for left in (x + away, x - away - width, x - 0.5 * width, x - 0.25 * width, x - 0.75 * width):
@@ -136,7 +134,7 @@ def _around(anchor: Point, width: float, height: float) -> Iterator[Box]:
 
 
 def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
-    """Points at most `step` apart along a polyline: what counts as ink."""
+    """Return points at most `step` apart along a polyline, which count as ink."""
     result: list[Point] = []
     for (x0, y0), (x1, y1) in pairwise(points):
         parts = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / step))
@@ -145,7 +143,7 @@ def dense(points: Sequence[Point], step: float = 3.0) -> list[Point]:
 
 
 def along(points: Sequence[Point]) -> list[Point]:
-    """Some points along a path, where its name could stand."""
+    """Return some points of a path to place its name at."""
     return [points[round(share * (len(points) - 1))] for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8)]
 
 
@@ -160,7 +158,7 @@ def inside(point: Point, polygon: Sequence[Point]) -> bool:
 
 
 def named_at_end(chart: Chart) -> tuple[Line, ...]:
-    """The lines that end at the right edge, clear of its foot and of each other's ends: their names go there, others next to the line."""
+    """Return the lines that can be named at the right edge: they end there, apart from its foot and from each other."""
     ends = [line for line in chart.lines if chart.x.share(line.points[-1][0]) > 0.97]
     heights = [0.0, *(chart.y.share(line.points[-1][1]) for line in ends)]
     return tuple(
@@ -168,13 +166,13 @@ def named_at_end(chart: Chart) -> tuple[Line, ...]:
     )
 
 
-Block = tuple[str, ...]  # lines of words
-TRIED = 20  # places across, and down
+Block = tuple[str, ...]  # lines of a label
+TRIED = 20  # places for a label across, and as many down
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Lines of words, and the box that they fill."""
+    """The lines of a label, and the box that they fill."""
 
     block: Block
     box: Box
@@ -209,7 +207,7 @@ def place_within(
 
 
 def _blocks(label: str) -> list[Block]:
-    """The words on one line, on two, ... on a line each."""
+    """Return the words on one line, on two, and so on up to a line each."""
     words = label.split()
     result = []
     for lines in range(1, len(words) + 1):
@@ -219,7 +217,7 @@ def _blocks(label: str) -> list[Block]:
 
 
 def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, frame: Box) -> list[Box]:
-    """Boxes on a grid over the region's part of the frame."""
+    """Return boxes on a grid over the region's part of the frame."""
     xs, ys = zip(*polygon, strict=True)
     left, right = max(min(xs), frame.left), min(max(xs), frame.right) - width
     top, bottom = max(min(ys), frame.top), min(max(ys), frame.bottom) - height
@@ -227,7 +225,7 @@ def _boxes(polygon: Sequence[Point], width: float, height: float, step: Point, f
 
 
 def _multiples(low: float, high: float, step: float) -> list[float]:
-    """Whole multiples of `step` in [low, high], at most about `TRIED` of them."""
+    """Return whole multiples of `step` in [low, high], at most about `TRIED` of them."""
     first, last = -int(-low // step), int(high // step)
     return [i * step for i in range(first, last + 1, max(1, (last - first) // TRIED))]
 
@@ -265,7 +263,7 @@ Tick = tuple[float, str]
 
 
 def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
-    """Up to `most` (at least 2) values of the axis with their words; those of the categories where it has such."""
+    """Return up to `most` (at least 2) ticks of an axis as (value, words); those of its categories where it has any."""
     if axis.categories:
         return tuple((float(i), name) for i, name in enumerate(axis.categories))
     values = _log(axis, most) if axis.scale == "log" else _linear(axis, most)
@@ -274,7 +272,7 @@ def ticks(axis: Axis, most: int) -> tuple[Tick, ...]:
 
 
 def _linear(axis: Axis, most: int) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
+    """Return multiples of 1, 2 or 5 times a power of ten."""
     least = (axis.high - axis.low) / max(most - 1, 1)
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * factor for factor in (1.0, 2.0, 5.0, 10.0) if power * factor >= least * (1.0 - 1e-9))
@@ -283,7 +281,7 @@ def _linear(axis: Axis, most: int) -> list[float]:
 
 
 def _log(axis: Axis, most: int) -> list[float]:
-    """Return as many of 1, 2 and 5 of each decade as there is room for, then every so many decades."""
+    """Return round numbers of each decade, as many as there is room for, else every few decades."""
     first, last = math.floor(math.log10(axis.low) + 1e-9), math.ceil(math.log10(axis.high) - 1e-9)
     for factors in ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
         result = _inside(axis, [float(f"{factor}e{k}") for k in range(first, last + 1) for factor in factors])
@@ -298,7 +296,7 @@ def _inside(axis: Axis, values: list[float]) -> list[float]:
 
 
 def _places(value: float) -> int:
-    """Decimals that a round number needs."""
+    """Return how many decimals a round number needs."""
     text = f"{value:.12f}".rstrip("0")
     return len(text.partition(".")[2])
 
@@ -308,7 +306,7 @@ def _words(value: float, places: int) -> str:
 
 
 def _log_words(value: float) -> str:
-    """Plain where that is short, else a power of ten."""
+    """Return a number in plain digits where that is short, else as a power of ten."""
     if 1e-3 <= value < 1e6:
         return f"{value:,.{_places(value)}f}"
     digits, _, exponent = f"{value:e}".partition("e")

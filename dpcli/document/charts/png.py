@@ -1,4 +1,4 @@
-"""png: the same layout as svg, painted by matplotlib, which is imported for this alone."""
+"""png: a chart as an image, painted by matplotlib from the layout that svg has too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def render(chart: Chart, **_: object) -> bytes:
-    """Raises InputError where matplotlib is not installed."""
+    """Return a PNG image. Raises InputError where matplotlib is not installed."""
     try:
         figure_type, halo = load("matplotlib.figure:Figure"), load("matplotlib.patheffects:withStroke")
     except ImportError:

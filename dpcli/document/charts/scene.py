@@ -1,4 +1,4 @@
-"""A chart laid out: polylines, polygons, dots and texts in units of a pixel, y downwards; what svg and png paint."""
+"""The layout of a chart or grid as a scene of polylines, polygons, dots and texts in pixels, y downwards, which svg and png paint."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ from dpcli.document.charts.shapes import (
 )
 from dpcli.document.document import visible
 
-FINE = 11.0  # size of the words at the edge of a grid
-WIDEST, NAMED = 20.0, (124.0, 52.0)  # from one square to the next, at most; across and down where names are in them
-GAP = 0.14  # of that, between two
-BESIDE = 46.0  # room for a heading that begins at the last column
-STRIP = 22.0  # of a square with words in it that is hatched
-HATCH = 4.0  # between two lines of a hatching
-DARK = 3  # the first step that is darker than the words on it
+FINE = 11.0  # pixels: size of the words at the edge of a grid
+WIDEST = 20.0  # pixels from one square to the next, at most
+NAMED = (124.0, 52.0)  # pixels from one square to the next, across and down, where squares have words in them
+GAP = 0.14  # between two squares, as a share of their distance
+BESIDE = 46.0  # pixels for a heading that begins at the last column
+STRIP = 22.0  # pixels that are hatched of a square with words in it
+HATCH = 4.0  # pixels between two lines of a hatching
+DARK = 3  # the first step of colour on which words are white
 
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """The places of squares. left, top: of the first; across, down: from one to the next."""
+    """The grid of squares. left, top: of the first square. across, down: from one square to the next."""
 
     left: float
     top: float
@@ -60,13 +61,13 @@ class Mesh:
     down: float
 
     def box(self, column: float, row: float) -> Box:
-        """The inside of one."""
+        """Return the box of a square, without the gap to the next."""
         x, y, gap = self.left + column * self.across, self.top + row * self.down, GAP * min(self.across, self.down, WIDEST)
         return Box(x, y, x + self.across - gap, y + self.down - gap)
 
 
 def grid_scene(chart: Chart, grid: Grid) -> Scene:
-    """Title above, legend and notes below."""
+    """Lay out a grid with its title above, and legend and notes below."""
     inner = WIDTH - 2.0 * MARGIN
     subtitle, notes = wrap(visible(chart.subtitle), TEXT, inner), [wrap(visible(note), SMALL, inner) for note in chart.notes]
     mesh = _mesh(grid, MARGIN + TITLE + 6.0 + LEADING * TEXT * len(subtitle) + 26.0, inner)
@@ -75,7 +76,7 @@ def grid_scene(chart: Chart, grid: Grid) -> Scene:
     head(result, visible(chart.title), subtitle)
     _headings(result, grid, mesh)
     for square in grid.squares:
-        _square(result, grid, square, mesh.box(square.column, square.row), square_said(square))
+        _square(result, grid, square, mesh.box(square.column, square.row), square_words(square))
         if grid.named:
             _name(result, grid, square, mesh.box(square.column, square.row))
     below = _legend(result, grid, below, inner) + 30.0
@@ -84,8 +85,8 @@ def grid_scene(chart: Chart, grid: Grid) -> Scene:
     return result
 
 
-def square_said(square: Square) -> str:
-    """A square in words."""
+def square_words(square: Square) -> str:
+    """Return a square in words."""
     return f"{square.label}: {square.printed}"
 
 
@@ -165,7 +166,7 @@ def _cut(text: str, room: float) -> str:
 
 
 def _legend(scene: Scene, grid: Grid, top: float, inner: float) -> float:
-    """Every kind of square that there is, with its words; returns the foot of it."""
+    """Draw a sample of each kind of square with its words; return the lower edge."""
     side, x, y = 13.0, MARGIN, top
     for square, words in _kinds(grid):
         wide = side + 6.0 + text_width(words, SMALL) + 16.0
@@ -179,7 +180,7 @@ def _legend(scene: Scene, grid: Grid, top: float, inner: float) -> float:
 
 
 def _kinds(grid: Grid) -> Iterator[tuple[Square, str]]:
-    """A sample of each; of what is hatched, and of what has no value, where there is some."""
+    """Yield a sample of each kind of square with its words; hatched or empty ones only where the grid has some."""
     if any(square.value is None for square in grid.squares):
         yield Square("", 0, 0, None, ""), grid.empty
     yield from ((Square("", 0, 0, least, ""), words) for least, words in grid.steps)
@@ -194,20 +195,20 @@ END_LABELS = 190.0  # most room for the names at the ends of lines
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The place of the axes."""
+    """The plot area with its axes."""
 
     box: Box
     x: Axis
     y: Axis
 
     def at(self, x: float, y: float) -> Point:
-        """A point of the chart, held within a plot's size of the picture."""
+        """Return the place of a point, at most the size of the plot away from it."""
         across, up = (min(max(share, -1.0), 2.0) for share in (self.x.share(x), self.y.share(y)))
         box = self.box
         return box.left + across * (box.right - box.left), box.bottom - up * (box.bottom - box.top)
 
     def path(self, points: Points) -> tuple[Point, ...]:
-        """A curve."""
+        """Return the places of a curve's points."""
         return tuple(self.at(x, y) for x, y in points)
 
 
@@ -233,7 +234,7 @@ def scene(chart: Chart) -> Scene:
 
 
 def labels(chart: Chart, width: float, height: float) -> list[Words]:
-    """Only the names within and beside a plot of that size, whose left upper corner is (0, 0)."""
+    """Return only the labels within and beside a plot of this size, whose left upper corner is (0, 0)."""
     result, frame = Scene(width, height), Frame(Box(0.0, 0.0, width, height), chart.x, chart.y)
     _shapes(result, chart, frame)
     _names(result, chart, frame)
@@ -245,7 +246,7 @@ def _left_room(chart: Chart) -> float:
 
 
 def _right_room(chart: Chart) -> float:
-    """For names at the ends of the lines, or the numbers at the ends of bars."""
+    """Return the room for names at the ends of lines, or numbers at the ends of bars."""
     if chart.bars:
         return 14.0 + max(text_width(bar.label, SMALL) for bar in chart.bars)
     named = named_at_end(chart)
@@ -292,22 +293,22 @@ def _shapes(scene: Scene, chart: Chart, frame: Frame) -> None:
 
 
 def _names(scene: Scene, chart: Chart, frame: Frame) -> None:
-    """Names of the lines at their ends, then of markers, bands and other lines wherever they cover nothing."""
+    """Place the names of lines at their ends, then those of markers, bands and other lines where they cover nothing."""
     ended = named_at_end(chart)
     taken = list(_end_names(scene, ended, frame))
     ink = [p for stroke in scene.strokes for p in dense(stroke.points)] + [dot.at for dot in scene.dots]
     for marker in chart.markers:
-        taken.append(_loose(scene, marker.label, [frame.at(marker.x, marker.y)], marker.tone, True, frame, taken, ink, ()))
+        taken.append(_place_label(scene, marker.label, [frame.at(marker.x, marker.y)], marker.tone, True, frame, taken, ink, ()))
     for band in chart.bands:
-        taken += _region(scene, band, frame, taken, ink)
+        taken += _place_in_band(scene, band, frame, taken, ink)
     for line in sorted(chart.lines, key=lambda line: -len(line.label)):  # the longest finds room while there is some
         if line not in ended:
             own = dense(frame.path(line.points))
-            taken.append(_loose(scene, line.label, along(own), line.tone, not line.dashed, frame, taken, ink, own))
+            taken.append(_place_label(scene, line.label, along(own), line.tone, not line.dashed, frame, taken, ink, own))
 
 
-def _region(scene: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[Point]) -> Iterator[Box]:
-    """The name of a region, where it fits into it."""
+def _place_in_band(scene: Scene, band: Band, frame: Frame, taken: list[Box], ink: list[Point]) -> Iterator[Box]:
+    """Place the name of a band inside it, and yield its box; nothing where it does not fit."""
     placed = place_within(
         (*frame.path(band.lower), *reversed(frame.path(band.upper))),
         visible(band.label),
@@ -337,7 +338,7 @@ def _end_names(scene: Scene, lines: tuple[Line, ...], frame: Frame) -> Iterator[
         yield Box(left, y - 0.5 * tall, WIDTH, y + 0.5 * tall)
 
 
-def _loose(
+def _place_label(
     scene: Scene,
     label: str,
     anchors: list[Point],

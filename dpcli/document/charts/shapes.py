@@ -1,4 +1,4 @@
-"""The shapes of a picture, in units of a pixel, y downwards, and its sheet: width, margins, title above and notes below."""
+"""The shapes of a scene, in pixels, y downwards, and the sheet of every chart: width, margins, title and notes."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class Scene:
     words: list[Words] = field(default_factory=list)
 
 
-WIDTH = 800.0
-MARGIN = 24.0
-TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # sizes of the words
-LEADING = 1.4
+WIDTH = 800.0  # pixels
+MARGIN = 24.0  # pixels
+TITLE, TEXT, SMALL = 18.0, 13.0, 12.0  # pixels: sizes of words
+LEADING = 1.4  # distance of lines relative to the size of words
 
 
 def head(scene: Scene, title: str, subtitle: list[str]) -> None:
-    """The title, and the lines below it."""
+    """Add the title, and the lines of the subtitle below it."""
     y = MARGIN + TITLE * 0.8
     scene.words.append(Words((MARGIN, y), title, TITLE, bold=True))
     for i, line in enumerate(subtitle):
@@ -83,7 +83,7 @@ def head(scene: Scene, title: str, subtitle: list[str]) -> None:
 
 
 def foot(scene: Scene, notes: list[list[str]], y: float) -> None:
-    """Notes, each of some lines, from `y` on."""
+    """Add notes, each of some lines, from `y` on."""
     for lines in notes:
         for line in lines:
             scene.words.append(Words((MARGIN, y), line, SMALL, "quiet"))

@@ -1,4 +1,4 @@
-"""svg: self-contained, readable on light and dark paper, with a title and a description for those who do not see it."""
+"""svg: a self-contained picture for light and dark paper, with a title and a description for screen readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def render(chart: Chart, **_: object) -> str:
 
 
 def element(chart: Chart, name_of_ids: str, style: str = "") -> str:
-    """The <svg> alone, to stand in a page; its ids begin with `name_of_ids`, and its colours obey `style` or the page's."""
+    """Return the <svg> element for a page. name_of_ids: prefix of its ids. style: its own style sheet, that of the page where ""."""
     result = scene(chart)
     size = f"{result.width:g} {result.height:.0f}"
     return "\n".join(
@@ -40,7 +40,7 @@ def element(chart: Chart, name_of_ids: str, style: str = "") -> str:
 
 
 def dark_rules() -> str:
-    """The style rules of dark paper."""
+    """Return the style rules of dark paper."""
     fills = " ".join(f".{name(tone)}{{fill:{colour}}}" for tone, colour in DARK.items())
     strokes = " ".join(f".{name(tone)}-line{{stroke:{colour}}}" for tone, colour in DARK.items())
     return f"{fills} {strokes}"

@@ -1,4 +1,4 @@
-"""terminal: braille dots, or plain ASCII where the output has no braille."""
+"""terminal: a chart as text, in braille dots or in plain ASCII where the output cannot encode braille."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ ASCII = Glyphs(1, 2, lambda bits: {0x01: "'", 0x02: ".", 0x03: ":"}.get(bits & 0
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """Braille where the output can show it, else plain ASCII."""
+    """Return braille where the encoding has it, else plain ASCII."""
     return UNICODE if UNICODE.drawable(encoding) else ASCII
 
 
 @dataclass(slots=True)
 class Canvas:
-    """Cells by (row, column): dots below text."""
+    """A canvas of character cells by (row, column), with text over dots."""
 
     columns: int
     rows: int
@@ -59,7 +59,7 @@ class Canvas:
     text: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def line(self, start: tuple[float, float], end: tuple[float, float], tone: Tone, dashed: bool = False) -> None:
-        """A straight line between two points in cells (x to the right, y downwards)."""
+        """Draw a straight line between two points in cells (x to the right, y downwards)."""
         parts = 2 * max(1, round(max(abs(end[0] - start[0]) * self.glyphs.across, abs(end[1] - start[1]) * self.glyphs.down)))
         for i in range(parts + 1):
             x, y = start[0] + (end[0] - start[0]) * i / parts, start[1] + (end[1] - start[1]) * i / parts
@@ -76,7 +76,7 @@ class Canvas:
             self.tones.setdefault((row, column), tone)
 
     def write(self, row: int, column: int, words: str, tone: Tone | None = None) -> None:
-        """Text over whatever is there, cut at the edges."""
+        """Write text over everything else, cut at the edges."""
         for i, character in enumerate(words):
             if 0 <= column + i < self.columns and 0 <= row < self.rows:
                 self.text[row, column + i] = character
@@ -85,7 +85,7 @@ class Canvas:
                     self.tones[row, column + i] = tone
 
     def lines(self, color: bool) -> list[str]:
-        """The rows as text, with escape codes only where `color`."""
+        """Return the rows as text. color: whether with escape codes."""
         return [self._row(row, color).rstrip() for row in range(self.rows)]
 
     def _row(self, row: int, color: bool) -> str:
@@ -101,12 +101,12 @@ class Canvas:
         return "".join(parts) + ("\x1b[0m" if current is not None else "")
 
 
-EMPTY, CLOSED, LAST = ".", "x", "#"
+EMPTY, CLOSED, LAST = ".", "x", "#"  # squares without a value, closed, and at the last step
 APART = 2  # columns from one square to the next
 
 
 def grid_lines(grid: Grid, width: int) -> list[str]:
-    """The rows from the top, then the legend; rows that are wider than `width` are cut on the left, where the older things stand."""
+    """Return the rows of a grid, then its legend; rows wider than `width` lose their left columns, which are the oldest."""
     legend = textwrap.wrap(_legend(grid), width)
     body = _list(grid, width) if grid.named else _rows(grid, width)
     return [*body, "", *legend]
@@ -153,13 +153,13 @@ def _legend(grid: Grid) -> str:
     return ", ".join([f"{EMPTY}: {grid.empty}", *steps, f"{CLOSED}: {grid.closed}"])
 
 
-ROWS = 20
-ACROSS, DOWN = 8.0, 16.0  # a cell, in the units in which labels are placed
-NAMES = 24  # most columns for the names at the ends of lines
+ROWS = 20  # of a plot
+ACROSS, DOWN = 8.0, 16.0  # width and height of a cell in the pixels of labels.py
+NAMES = 24  # columns for the names at the ends of lines, at most
 
 
 def render(chart: Chart, width: int = 100, color: bool = False, encoding: str = "utf-8", **_: object) -> str:
-    """The picture in at most `width` columns (at least 40), with notes below; no escape codes unless `color`."""
+    """Return the chart in at most `width` columns (at least 40), with notes below. color: whether with escape codes."""
     result, width = glyphs_for(encoding), max(width, 40)
     if chart.grid is not None:
         body = grid_lines(chart.grid, width)
@@ -189,30 +189,41 @@ def _plane(chart: Chart, width: int, glyphs: Glyphs, color: bool) -> list[str]:
     def at(x: float, y: float) -> Point:
         return chart.x.share(x) * (columns - 0.01), (1.0 - chart.y.share(y)) * (ROWS - 0.01)
 
-    paths = [tuple(at(x, y) for x, y in line.points) for line in chart.lines]
-    for line, path in zip(chart.lines, paths, strict=True):
-        for start, end in pairwise(path):
-            inside.line(start, end, line.tone, line.dashed)
-    for span in chart.spans:
-        inside.line(at(span.x, span.low), at(span.x, span.high), span.tone)
-    for cloud in chart.clouds:
-        for point in cloud.points:
-            inside.dot(*at(*point), cloud.tone)
-    ink = [[(x * ACROSS, y * DOWN) for x, y in dense(path, 0.5)] for path in paths]
-    taken: list[Box] = []
-    for marker in chart.markers:
-        x, y = at(marker.x, marker.y)
-        inside.write(min(int(y), ROWS - 1), min(int(x), columns - 1), glyphs.marker, marker.tone)
-        _label(inside, marker.label, [(x * ACROSS, y * DOWN)], marker.tone, taken, ink, ())
-    for band in chart.bands:  # before the lines, whose names can stand in more places
-        _region(inside, band.label, [at(*point) for point in (*band.lower, *reversed(band.upper))], taken, ink)
-    for line, own in sorted(zip(chart.lines, ink, strict=True), key=lambda pair: -len(pair[0].label)):
-        if line not in ended:
-            _label(inside, line.label, along(own), line.tone, taken, ink, own)
+    _draw(inside, chart, at)
+    _write_labels(inside, chart, at, ended)
     _onto(canvas, inside, left + 1)
     _frame_left(canvas, chart, marks, left, glyphs)
     _end_names(canvas, ended, names, [at(*line.points[-1])[1] for line in ended], left + 1 + columns + 1)
     return [visible(chart.y.title), *canvas.lines(color), *_foot(chart, left, columns, glyphs)]
+
+
+At = Callable[[float, float], Point]  # the place of a point of the chart, in cells
+
+
+def _draw(canvas: Canvas, chart: Chart, at: At) -> None:
+    for line in chart.lines:
+        for start, end in pairwise([at(x, y) for x, y in line.points]):
+            canvas.line(start, end, line.tone, line.dashed)
+    for span in chart.spans:
+        canvas.line(at(span.x, span.low), at(span.x, span.high), span.tone)
+    for cloud in chart.clouds:
+        for point in cloud.points:
+            canvas.dot(*at(*point), cloud.tone)
+
+
+def _write_labels(canvas: Canvas, chart: Chart, at: At, ended: tuple[Line, ...]) -> None:
+    """Write markers with their labels, and the names of bands and of lines that are not named at their ends."""
+    ink = [[(x * ACROSS, y * DOWN) for x, y in dense([at(*point) for point in line.points], 0.5)] for line in chart.lines]
+    taken: list[Box] = []
+    for marker in chart.markers:
+        x, y = at(marker.x, marker.y)
+        canvas.write(min(int(y), ROWS - 1), min(int(x), canvas.columns - 1), canvas.glyphs.marker, marker.tone)
+        _label(canvas, marker.label, [(x * ACROSS, y * DOWN)], marker.tone, taken, ink, ())
+    for band in chart.bands:  # before the lines, whose names can stand in more places
+        _region(canvas, band.label, [at(*point) for point in (*band.lower, *reversed(band.upper))], taken, ink)
+    for line, own in sorted(zip(chart.lines, ink, strict=True), key=lambda pair: -len(pair[0].label)):
+        if line not in ended:
+            _label(canvas, line.label, along(own), line.tone, taken, ink, own)
 
 
 def _label(
@@ -224,7 +235,7 @@ def _label(
     ink: list[list[Point]],
     own: Sequence[Point],
 ) -> None:
-    """A label near one of its anchors, over as few dots as can be."""
+    """Write a label near one of its anchors, over as few dots as possible."""
     frame = Box(0.0, 0.0, canvas.columns * ACROSS, canvas.rows * DOWN)
     block = _wrapped(label, max(canvas.columns * 9 // 20, 12))
     width, height = (max(len(part) for part in block) + 2) * ACROSS, (len(block) + 0.5) * DOWN  # a cell of air around it
@@ -236,7 +247,7 @@ def _label(
 
 
 def _region(canvas: Canvas, label: str, polygon: list[Point], taken: list[Box], ink: list[list[Point]]) -> None:
-    """The name of a region in cells that are within it."""
+    """Write the name of a region inside it, where it fits."""
     placed = place_within(
         [(x * ACROSS, y * DOWN) for x, y in polygon],
         visible(label),
@@ -276,7 +287,7 @@ def _end_names(canvas: Canvas, lines: tuple[Line, ...], names: list[list[str]], 
 
 
 def _foot(chart: Chart, left: int, columns: int, glyphs: Glyphs) -> list[str]:
-    """The axis across, its numbers where they do not touch, and what it is."""
+    """Return the lines of the horizontal axis: its numbers where they do not touch, and its title."""
     numbers = [" "] * (left + 1 + columns)
     free = 0
     for value, words in ticks(chart.x, max(3, columns // 9)):

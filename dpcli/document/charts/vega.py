@@ -1,11 +1,11 @@
-"""vega-lite: a specification (version 5) with its data, for notebooks, web pages and further work."""
+"""vega-lite: a chart as a specification (version 5) with its data, for notebooks and web pages."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from dpcli.document.chart import Axis, Chart, Grid, Points
+from dpcli.document.chart import Axis, Chart, Grid, Points, Tone
 from dpcli.document.charts.colours import LIGHT
 from dpcli.document.charts.describe import describe
 from dpcli.document.charts.labels import ticks
@@ -15,7 +15,7 @@ from dpcli.document.document import visible
 
 
 def grid_layers(grid: Grid) -> list[dict[str, Any]]:
-    """Rectangles by step, what is hatched and what is marked on them, and the headings."""
+    """Return the layers of a grid: squares by step of colour, signs on closed and marked ones, and headings."""
     words = [grid.empty, *(text for _, text in grid.steps)]
     place = {
         "x": {"field": "column", "type": "ordinal", "axis": None, "sort": "ascending"},
@@ -68,14 +68,15 @@ def grid_layers(grid: Grid) -> list[dict[str, Any]]:
 
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
-WIDTH, HEIGHT = 640, 340
+WIDTH, HEIGHT = 640, 340  # pixels
+CLOUD_AREA, MARKER_AREA = 40, 90  # square pixels
 ALIGN = {"start": "left", "middle": "center", "end": "right"}
 
 Layer = dict[str, Any]
 
 
 def render(chart: Chart, **_: object) -> str:
-    """Layers of bands, lines, bars, markers and their names; the notes are in `usermeta`."""
+    """Return the specification, a layer for each part of the chart; the notes are in `usermeta`."""
     spec = {
         "$schema": SCHEMA,
         "title": {"text": visible(chart.title), "subtitle": visible(chart.subtitle), "anchor": "start"},
@@ -87,10 +88,10 @@ def render(chart: Chart, **_: object) -> str:
         "layer": [
             *_bands(chart),
             *_spans(chart),
-            *_clouds(chart),
+            *(_dots(chart, cloud.label, cloud.points, cloud.tone, CLOUD_AREA) for cloud in chart.clouds),
             *_lines(chart),
             *_bars(chart),
-            *_markers(chart),
+            *(_dots(chart, marker.label, ((marker.x, marker.y),), marker.tone, MARKER_AREA) for marker in chart.markers),
             *([] if chart.grid is None else grid_layers(chart.grid)),
             *([] if chart.bars or chart.grid else _names(chart)),
         ],
@@ -115,7 +116,7 @@ def _values(points: Points) -> Layer:
 
 
 def _drawn(chart: Chart) -> Layer:
-    """Places, and the order in which they are joined."""
+    """Return the encoding of places, and of the order in which they are joined."""
     return {**_places(chart), "order": {"field": "order", "type": "quantitative"}}
 
 
@@ -164,34 +165,17 @@ def _spans(chart: Chart) -> list[Layer]:
     ]
 
 
-def _clouds(chart: Chart) -> list[Layer]:
-    mark = {"type": "point", "filled": True, "size": 40, "opacity": 1.0, "tooltip": True}
-    return [
-        {
-            "description": visible(cloud.label),
-            "data": _values(cloud.points),
-            "mark": {**mark, "color": LIGHT[cloud.tone]},
-            "encoding": _places(chart),
-        }
-        for cloud in chart.clouds
-    ]
-
-
-def _markers(chart: Chart) -> list[Layer]:
-    mark = {"type": "point", "filled": True, "size": 90, "opacity": 1.0, "tooltip": True}
-    return [
-        {
-            "description": visible(marker.label),
-            "data": _values(((marker.x, marker.y),)),
-            "mark": {**mark, "color": LIGHT[marker.tone]},
-            "encoding": _places(chart),
-        }
-        for marker in chart.markers
-    ]
+def _dots(chart: Chart, label: str, points: Points, tone: Tone, area: int) -> Layer:
+    return {
+        "description": visible(label),
+        "data": _values(points),
+        "mark": {"type": "point", "filled": True, "size": area, "opacity": 1.0, "tooltip": True, "color": LIGHT[tone]},
+        "encoding": _places(chart),
+    }
 
 
 def _names(chart: Chart) -> list[Layer]:
-    """Words where they cover nothing, in pixels of the plot."""
+    """Return the labels, placed where they cover nothing, in pixels of the plot."""
     return [
         {
             "data": {"values": [{}]},

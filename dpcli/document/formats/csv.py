@@ -17,13 +17,13 @@ SHOWS = ("sheet",)
 
 
 def render(document: Document) -> str:
-    """RFC 4180 with a header line. A text that a spreadsheet would run as a formula is quoted with an apostrophe; a number never is."""
+    """Return RFC 4180 with a header line. A text that a spreadsheet would run as a formula begins with an apostrophe."""
     return "".join(stream(document))
 
 
 def stream(document: Document) -> Iterator[str]:
     """Yield the pieces of `render`."""
-    columns, rows = (document.sheet.columns, document.sheet.rows) if document.sheet else _of_records(document)
+    columns, rows = (document.sheet.columns, document.sheet.rows) if document.sheet else _columns_and_rows(document)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(map(safe, columns))
@@ -35,15 +35,15 @@ def stream(document: Document) -> Iterator[str]:
     yield out.getvalue()
 
 
-def _of_records(document: Document) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
-    """Columns and rows: one per record, or one for the machine form."""
+def _columns_and_rows(document: Document) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
+    """Return columns and rows: a row for each record, or one for the JSON data."""
     records = document.records or [document.data]
     columns = tuple(dict.fromkeys(str(key) for record in records for key in record))
     return columns, (tuple(record.get(column) for column in columns) for record in records)
 
 
 def _cell(value: Any) -> str:
-    """Numbers as Python reads them back, truth as TOML writes it, lists and tables as JSON."""
+    """Return a value as text: numbers as Python reads them back, true and false, lists and tables as JSON."""
     value = jsonable(value)
     if value is None:
         return ""

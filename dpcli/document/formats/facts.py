@@ -1,9 +1,8 @@
-"""Facts that each format states next to its `render`.
+"""The facts that the module of each format states beside its `render`, and the format that the ending of a path means.
 
-NEEDS: what a document must hold (names of its fields) for the format to say anything of it. SHOWS: those of which it leaves nothing out;
-"failures" are the checks that failed. JUDGES: CI systems read a verdict from it. ENDINGS: of paths that mean it. SCREEN: it is laid out
-for a screen, with a width and colours. APPENDED: several steps of a job write to one file of it. The last two only where they are so.
-Beside `render` it may have `stream`, whose pieces make up the same text.
+NEEDS: fields that a document must have. SHOWS: fields of which the format leaves nothing out; "failures" are failed checks. JUDGES: whether
+CI systems read a verdict from it. ENDINGS: of paths. SCREEN: whether `render` takes a width and colours. APPENDED: whether its text is
+appended to a file. The last two are stated only where true. `stream`, where there is one, yields the text of `render` in pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def renders(name: str, holds: Collection[str]) -> bool:
 
 
 def renderable(holds: Collection[str]) -> tuple[str, ...]:
-    """The formats of documents that hold that, as they are registered."""
+    """Return the formats that can show documents with these fields, in the order of registration."""
     return tuple(name for name in FORMATS if renders(name, holds))
 
 
@@ -32,13 +31,13 @@ def judges(name: str) -> bool:
 
 
 def meant_by(path: str, names: Sequence[str]) -> str | None:
-    """The one of some formats that a path's ending means; None where it means none of them."""
+    """Return the format, among these, that a path's ending means; None where it means none."""
     endings = {ending: name for name in names for ending in _stated(name, "ENDINGS")}
     return next((name for ending, name in endings.items() if path.lower().endswith(ending)), None)
 
 
 def shows(name: str) -> tuple[str, ...]:
-    """The fields of a document of which it leaves nothing out."""
+    """Return the fields of a document of which a format leaves nothing out."""
     result: tuple[str, ...] = _stated(name, "SHOWS")
     return result
 
@@ -49,7 +48,7 @@ def for_screen(name: str) -> bool:
 
 
 def streams(name: str) -> Callable[..., Iterator[str]] | None:
-    """Return the function that yields its text in pieces, for documents too long to hold; None if it needs the whole."""
+    """Return the function that yields a format's text in pieces, None where there is none."""
     result: Callable[..., Iterator[str]] | None = getattr(_module(name), "stream", None)
     return result
 

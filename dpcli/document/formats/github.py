@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcli.document.document import Document, Finding, visible
-from dpcli.document.fingerprint import tidy
+from dpcli.document.fingerprint import repository_path
 
 JUDGES = True
 ENDINGS = ()
@@ -20,7 +20,7 @@ def render(document: Document) -> str:
 
 
 def _command(finding: Finding) -> str:
-    place = f"file={_property(tidy(finding.path))}"
+    place = f"file={_property(repository_path(finding.path))}"
     if finding.line:
         place += f",line={finding.line},col={max(finding.column, 1)}"
     level = "notice" if finding.level == "note" else finding.level
@@ -28,7 +28,7 @@ def _command(finding: Finding) -> str:
 
 
 def _titled(finding: Finding) -> str:
-    """The code beside the words, so that dpcli explain can be asked."""
+    """Return the title with the rule's code, which dpcli explain takes."""
     return f"{finding.rule}: {finding.title}" if finding.title and finding.title != finding.rule else finding.rule
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from dpcli.document.document import Document, Finding, visible
-from dpcli.document.fingerprint import fingerprints, tidy
+from dpcli.document.fingerprint import fingerprints, repository_path
 
 JUDGES = True
 ENDINGS = ()
@@ -17,7 +17,7 @@ SEVERITY = {"error": "critical", "warning": "minor", "note": "info"}
 
 
 def render(document: Document) -> str:
-    """A list of issues, empty where there is nothing to say; a waived one is only information."""
+    """Return a list of issues, which may be empty; a waived finding is only information."""
     pairs = zip(document.findings, fingerprints(document.findings), strict=True)
     return json.dumps([_issue(finding, fingerprint) for finding, fingerprint in pairs], indent=2) + "\n"
 
@@ -28,5 +28,5 @@ def _issue(finding: Finding, fingerprint: str) -> dict[str, Any]:
         "check_name": finding.rule,
         "fingerprint": fingerprint,
         "severity": SEVERITY["note" if finding.suppression else finding.level],
-        "location": {"path": tidy(finding.path), "lines": {"begin": max(finding.line, 1)}},
+        "location": {"path": repository_path(finding.path), "lines": {"begin": max(finding.line, 1)}},
     }

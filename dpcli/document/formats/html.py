@@ -1,4 +1,4 @@
-"""html: one page by itself, for a browser or for print; it loads nothing and runs nothing."""
+"""html: a self-contained page for a browser or for print, which loads nothing and runs nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.document.document import Document, Passage, Table, visible
 
 
 def style() -> str:
-    """The style sheet; the same bytes for every page."""
+    """Return the style sheet, the same for every page."""
     return f":root{{{_colours(LIGHT)}--alarm:#8a1c1c;--alarm-paper:#fdf0ef;}}\n{_RULES}\n{_dark()}\n{_PRINT}"
 
 
@@ -89,19 +89,19 @@ ENDINGS = (".html", ".htm")
 NEEDS: frozenset[str] = frozenset()
 SHOWS = ("title", "headline", "passages", "tables", "notes")
 
-MANY = 8  # points from which a list is set in columns
-WORD = 24  # characters up to which a word stays whole; a longer one, as a path or a hash, may break
-TOGETHER = (
+MANY = 8  # points beyond which a list is set in columns
+WORD = 24  # characters up to which a word stays whole; a longer one, such as a path, may break
+UNBROKEN = (
     r"\b(?:epsilon|delta) [<>]?= [0-9.e+-]*[0-9]|\b[0-9.]+ %|\b[0-9.]+e[-+][0-9]+|\b[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+Z?)?"
     r"|(?<![\w-])--[a-z-]+|->"
 )
-SPECIAL = re.compile(rf"(?P<together>{TOGETHER})|\S{{{WORD + 1},}}")
+SPECIAL = re.compile(rf"(?P<unbroken>{UNBROKEN})|\S{{{WORD + 1},}}")
 BREAKS = r"/\\._:;,=@-"
 PARTS = re.compile(rf"[^{BREAKS}]{{1,{WORD}}}[{BREAKS}]*|[{BREAKS}]+")
 
 
 def render(document: Document) -> str:
-    """Return the same page for the same document. Its content policy admits its own style sheet, by its hash, and nothing else."""
+    """Return the page of a document. Its content policy admits its own style sheet, by hash, and nothing else."""
     title = document.title or document.headline
     return "\n".join(
         [
@@ -127,7 +127,7 @@ def render(document: Document) -> str:
 
 
 def fragment(document: Document) -> str:
-    """Return the result without a page around it, for a notebook, whose style it takes; its ids are its own."""
+    """Return the body alone, for a notebook, whose style it takes; its ids are unique to the document."""
     body = "\n".join(_body(document))
     name = hashlib.sha256(body.encode()).hexdigest()[:8]
     return '<div class="dpcli">\n' + "\n".join(_body(document, f"{name}-")) + "\n</div>\n"
@@ -139,7 +139,7 @@ def _policy(sheet: str) -> str:
 
 
 def _body(document: Document, prefix: str = "") -> Iterator[str]:
-    """prefix: of the ids in it."""
+    """Yield the lines of the body. prefix: of its ids."""
     if document.title:
         yield f"<h1>{_text(document.title)}</h1>"
     verdict = f" {document.verdict}" if document.verdict else ""
@@ -168,7 +168,7 @@ def _passage(passage: Passage) -> Iterator[str]:
 
 
 def _table(table: Table, name: str) -> Iterator[str]:
-    """A table that is too wide scrolls; one of words folds on a narrow screen, so it says its roles, which folding would take away."""
+    """Yield a table, which scrolls where it is too wide; one of words folds on a narrow screen, so it states its roles."""
     kind = "scroll" if table.numeric else "scroll words"
     yield f'<div class="{kind}" tabindex="0" role="region" aria-labelledby="{name}">'
     yield f'<table role="table">\n<caption id="{name}">{_text(table.title)}</caption>'
@@ -199,11 +199,11 @@ def _side(table: Table, column: int) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped; a number stays with what it belongs to (1 %, epsilon <= 2.3, 1e-05), and a long path may break after a slash or dot."""
+    """Escape a text; numbers with their units and names (1 %, epsilon <= 2.3) stay unbroken, long paths may break after a slash or dot."""
     shown, parts, end = visible(text), [], 0
     for special in SPECIAL.finditer(shown):
         parts.append(escape(shown[end : special.start()]))
-        if special["together"]:
+        if special["unbroken"]:
             parts.append(f'<span class="together">{escape(special[0])}</span>')
         else:
             parts.append("<wbr>".join(map(escape, PARTS.findall(special[0]))))

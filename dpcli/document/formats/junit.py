@@ -13,7 +13,7 @@ SHOWS = ("checks",)
 
 
 def render(document: Document) -> str:
-    """A JUnit XML test suite; what is waived is skipped, with the reason."""
+    """Return a JUnit XML test suite; a waived check is skipped, with the reason."""
     kinds = [_kind(check) for check in document.checks]
     failures, errors, waived = (kinds.count(kind) for kind in ("failure", "error", "skipped"))
     counts = f'tests="{len(kinds)}" failures="{failures}" errors="{errors}" skipped="{waived}"'
@@ -23,8 +23,12 @@ def render(document: Document) -> str:
 
 
 def _kind(check: Check) -> str:
-    """The element that tells how a test case went; none where it passed."""
-    return "skipped" if check.waived else "" if check.passed else "error" if check.error else "failure"
+    """Return the element for the outcome of a test case, "" where it passed."""
+    if check.waived:
+        return "skipped"
+    if check.passed:
+        return ""
+    return "error" if check.error else "failure"
 
 
 def _case(check: Check) -> str:

@@ -13,7 +13,7 @@ SHOWS = ("title", "headline", "passages", "tables", "notes")
 
 
 def render(document: Document) -> str:
-    """GitHub-flavoured tables."""
+    """Return Markdown with tables as GitHub has them."""
     return "".join(stream(document))
 
 
@@ -40,7 +40,7 @@ def _passage(passage: Passage) -> str:
 
 
 def table(table: Table) -> str:
-    """A table under its title; a folded one to be opened by it."""
+    """Return a table under its title, which opens a folded one."""
     return "".join(_table(table))
 
 
@@ -61,7 +61,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that shows as it stands, on one line."""
+    """Escape a text so that it shows as it stands, on one line."""
     text = visible(text)
     for character in "\\`*_<>|[]~":
         text = text.replace(character, "\\" + character)

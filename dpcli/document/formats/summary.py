@@ -11,14 +11,16 @@ ENDINGS = ()
 NEEDS = frozenset({"checks"})
 SHOWS = ("headline", "failures", "tables", "notes")
 
-WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}
-SAID = (*WORDS.values(), "INVALID", "ERROR")  # words of a headline that says itself that it is no pass
+WORDS = {"fail": "FAIL", "unknown": "UNKNOWN"}  # by verdict
+FAILURE_WORDS = (*WORDS.values(), "INVALID", "ERROR")  # a headline with one needs no other
 
 
 def render(document: Document) -> str:
-    """The headline with the verdict's word, what failed and is not said elsewhere, tables, notes; what is folded opens on a click."""
+    """Return the headline with a word for the verdict, failed checks not mentioned elsewhere, tables and notes."""
     word = WORDS.get(document.verdict, "FAIL" if document.exit_code else "")
-    headline = document.headline if not word or any(each in document.headline for each in SAID) else f"{word}: {document.headline}"
+    headline = document.headline
+    if word and not any(each in headline for each in FAILURE_WORDS):
+        headline = f"{word}: {headline}"
     blocks = [
         *map(table, document.tables),
         *(f"> {escape(note)}" for note in document.notes),

@@ -18,13 +18,13 @@ ENDINGS = ()
 NEEDS: frozenset[str] = frozenset()
 SHOWS = ("title", "headline", "passages", "tables", "notes")
 
-FOLDED = 12  # columns that a text which may be folded has at least
-PART = 256  # rows that are set at once
+FOLDED = 12  # characters: least width of a column whose text may wrap
+PART = 256  # rows that rich lays out at once
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
 
 def render(document: Document, width: int = 100, color: bool = False) -> str:
-    """Rich tables in at most `width` columns; no escape codes unless `color`."""
+    """Return the document with tables in at most `width` characters. color: whether with escape codes."""
     return "".join(stream(document, width, color))
 
 
@@ -78,7 +78,7 @@ def _drained(out: Any) -> str:
 
 
 def _lines(table: Table, console: Console, width: int) -> Iterator[str]:
-    """The lines of a grid. Many rows are set in parts, each with the rows that decide how wide columns are, which are cut off again."""
+    """Yield the lines of a table. Many rows are laid out in parts, each with the widest rows, which are cut off again."""
     longest, widest = _longest(table), _widest(table)
     columns, needed = _columns(table, longest, width)
     # Wider than the screen where that is too narrow: a number that loses its last digits is another number.
@@ -100,7 +100,7 @@ def _lines(table: Table, console: Console, width: int) -> Iterator[str]:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """(the rows, the edge below) of a grid without a head, whose edge above goes."""
+    """Return (the rows, the edge below) of a table without a head."""
     lines = text.splitlines(keepends=True)
     return "".join(lines[1:-1]), lines[-1]
 
@@ -151,7 +151,7 @@ def _longest(table: Table) -> list[int]:
 
 
 def _widest(table: Table) -> list[tuple[str, ...]]:
-    """Two rows as wide as all: the cells with the longest lines, and those with the longest words."""
+    """Return two rows that need the widths of all: the cells with the longest lines, and those with the longest words."""
     if len(table.rows) <= PART:
         return []
     from rich.cells import cell_len
@@ -165,7 +165,7 @@ def _widest(table: Table) -> list[tuple[str, ...]]:
 
 
 def _narrowed(table: Table, width: int) -> Table:
-    """Without the last column where there is no room for what is only a comment."""
+    """Return the table without a last column of theorems where the screen is narrow."""
     if width >= 85 or table.columns[-1] != "theorem":
         return table
     return replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))

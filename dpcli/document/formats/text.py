@@ -14,7 +14,7 @@ SHOWS = ("findings", "log", "headline", "details")
 
 
 def render(document: Document) -> str:
-    """Findings as `file:line:column: level rule: message`."""
+    """Return findings as `file:line:column: level rule: message`, then log, headline and details."""
     return "".join(stream(document))
 
 

@@ -12,7 +12,7 @@ SHOWS = ("total",)
 
 
 def render(document: Document) -> str:
-    """The headline's upper bound, unrounded."""
+    """Return the headline's upper bound, unrounded."""
     if document.total is None:
         raise InputError("format total: this command has no single number")
     return document.total + "\n"

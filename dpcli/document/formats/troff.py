@@ -1,4 +1,4 @@
-"""Manual pages: sections of paragraphs and definition lists, as man(7) source."""
+"""Manual pages: sections of paragraphs and definition lists as man(7) source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LITERAL = "\x00"
+LITERAL = "\x00"  # first character of a block that is set as it stands
 ESCAPES = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
 QUOTED = re.compile(r"\\\(ga(.+?)\\\(ga")  # what a text has between backticks is bold
 
@@ -21,7 +21,7 @@ class ManualSection:
 
 
 def page(name: str, number: int, short: str, sections: Sequence[ManualSection], version: str) -> str:
-    """The source of one page."""
+    """Return the source of one page."""
     lines = [
         f'.TH "{name.upper()}" "{number}" "" "dpcli {version}" "dpcli manual"',
         ".SH NAME",
@@ -38,12 +38,12 @@ def page(name: str, number: int, short: str, sections: Sequence[ManualSection], 
 
 
 def literal(text: str) -> str:
-    """A block that is set as it stands."""
+    """Mark a block to be set as it stands."""
     return LITERAL + text
 
 
 def unset(paragraph: str) -> str | None:
-    """The text of a block that is set as it stands; None for any other paragraph."""
+    """Return the text of a block that `literal` marked, None for any other paragraph."""
     return paragraph.removeprefix(LITERAL) if paragraph.startswith(LITERAL) else None
 
 
@@ -61,5 +61,5 @@ def _line(line: str) -> str:
 
 
 def _character(character: str) -> str:
-    """Quotes, minus, caret and tilde as they are typed in a shell, not as they are printed in a book; nothing but ASCII."""
+    """Return a character in ASCII; quotes, minus, caret and tilde as they are typed in a shell."""
     return ESCAPES.get(character) or (character if character.isascii() else f"\\[u{ord(character):04X}]")

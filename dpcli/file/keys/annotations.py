@@ -1,4 +1,4 @@
-"""The keys of a dataclass: names of fields are keys, annotations are kinds and rules; and what each key means, in words."""
+"""The keys of a dataclass, read off its fields and their annotations, and their description in words."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Annotated, Any
 from dpcli.base.fields import Key, Note, Open, Person, Prose
 from dpcli.file.keys.kinds import Day, Either, Flag, Kind, Listed, Named, Number, Opaque, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
-from dpcli.file.keys.words import Paragraph, Remark, Signature, Text, members, words
+from dpcli.file.keys.words import NAME, PARAGRAPH, PERSON, REMARK, members, words
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import shown
 
 
 @functools.cache
 def members_of(cls: type) -> Members:
-    """The keys of a dataclass, in order, without the fields (such as an entry's spec) that are not written as one key."""
+    """Return the keys of a dataclass, in order, without fields (such as an entry's spec) that are not one key."""
     hints = typing.get_type_hints(cls, include_extras=True)
     annotated = (field for field in dataclasses.fields(cls) if typing.get_origin(hints[field.name]) is Annotated)
     return {field.name: _member(field, hints[field.name]) for field in annotated}
@@ -32,13 +32,23 @@ def _member(field: dataclasses.Field[Any], hint: Any) -> Member:
     kind, *notes = typing.get_args(hint)
     key = next(note for note in notes if isinstance(note, Key))
     required = field.default is dataclasses.MISSING
-    default = None if required else field.default
-    rest = (key.safer, key.claim, key.reader, default, key.varies, key.reads)
-    return Member(field.name, kind_of(kind), key.rule, key.doc, required, *rest)
+    return Member(
+        field.name,
+        kind_of(kind),
+        key.rule,
+        key.doc,
+        required,
+        default=None if required else field.default,
+        safer=key.safer,
+        claim=key.claim,
+        reader=key.reader,
+        varies=key.varies,
+        reads=key.reads,
+    )
 
 
 def kind_of(hint: Any) -> Kind:
-    """The kind of value that a type stands for; None in a union only says that the key may be absent."""
+    """Return the kind of value that a type stands for; None in a union only says that the key may be absent."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin = typing.get_origin(hint)
@@ -59,12 +69,12 @@ def _union(arms: tuple[Any, ...]) -> Kind:
 _PLAIN: Mapping[Any, Kind] = {
     float: Number(),
     int: WholeNumber(),
-    str: Text(),
+    str: NAME,
     bool: Flag(),
     datetime.date: Day(),
-    Prose: Paragraph(),
-    Note: Remark(),
-    Person: Signature(),
+    Prose: PARAGRAPH,
+    Note: REMARK,
+    Person: PERSON,
     Open: Opaque(),
 }
 _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
@@ -78,7 +88,7 @@ _GENERIC: Mapping[Any, Callable[[tuple[Any, ...]], Kind]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyText:
-    """A key in words: name, values, meaning, and its default ("required" if it has none)."""
+    """A key in words: its name, what it takes, its meaning, and its default ("required" if it has none)."""
 
     name: str
     takes: str
@@ -87,7 +97,7 @@ class KeyText:
 
 
 def keys_of(members: Members) -> Iterator[KeyText]:
-    """Every key of a table, in the order of its fields."""
+    """Yield every key of a table, in the order of its fields."""
     for member in members.values():
         takes = member.rule.text if member.rule else member.kind.takes
         yield KeyText(member.name, takes, member.doc, default_text(member))
@@ -109,9 +119,9 @@ def default_text(member: Member) -> str:
 
 
 def idle(table: Any) -> Iterator[Problem]:
-    """Each key of a table that is not at its default and that nothing reads, by what its field says of its reader.
+    """Yield each key of a table that is idle: not at its default, and without the setting by which it is read.
 
-    Edge cases: a stated value that is the default passes, as it says what holds anyway.
+    Edge cases: a stated value that equals the default passes.
     """
     cls: type = type(table)
     for name, member in members_of(cls).items():

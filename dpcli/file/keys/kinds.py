@@ -1,4 +1,4 @@
-"""Kinds of values, one class each: how a value is read, described, and written as JSON Schema."""
+"""Kinds of values of keys, one class each: how a value is read, described, and written as JSON Schema."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Findings, Path
 from dpcli.file.toml.shown import shown
 
-CALIBRATE = "calibrate"
+CALIBRATE = "calibrate"  # in place of a number that dpcli calibrate solves for
 LISTS = "several values make an entry each, where all lists of the entry have one length, at most 100,000 entries in all"
 _PERCENT = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z")
 
 
 class Refused(Exception):
-    """A value could not be read; the finding that says why has been added."""
+    """A value could not be read; the finding that says why was added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Kind(Protocol):
 
 
 def expected(kind: Kind, rule: Constraint | None) -> str:
-    """The rule's words where there is a rule, else the kind's."""
+    """Return the rule's words where there is a rule, else the kind's."""
     return rule.text if rule else kind.text
 
 
@@ -191,7 +191,7 @@ class Listed:
         return read
 
     def items(self, values: list[Any], place: KeyPlace) -> Iterator[Any]:
-        """The values that could be read."""
+        """Yield the values that could be read."""
         for index, value in enumerate(values):
             try:
                 yield self.item.read(value, KeyPlace((*place.path, index), place.findings, place.rule))

@@ -1,4 +1,4 @@
-"""Tables read key by key into dataclasses, the dataclass of some selected by a key of theirs; and back, to plain data and JSON Schema."""
+"""Tables of a file: read key by key into a dataclass, which a key of the table may select; and back, as plain data and JSON Schema."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Member:
         return expected(self.kind, self.rule)
 
 
-NEAR = 0.8  # of a key that the table would have with another word in it: nearer than those of other tables need to be
+NEAR = 0.8  # closeness of a key that the table would have with another word in it
 Members = Mapping[str, Member]
 Others = Mapping[str, str]  # keys that a table would have with another word in it, and that word: `task = "custom"`
 
 
 def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, others: Callable[[], Others] = dict) -> dict[str, Any]:
-    """The value of every key that could be read; a finding for every key that is unknown, missing or wrong."""
+    """Return the value of every key that could be read, and add a finding for every key that is unknown, missing or wrong."""
     mistaken = {_unknown(key, known, place, others()) for key in table if key not in known}
     values = {}
     for name, member in known.items():
@@ -58,13 +58,13 @@ def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, othe
 
 
 def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """The known key that was meant, if one is close, and that advice in words or ""."""
+    """Return the known key that was meant, None where none is close, and advice in words."""
     meant = closest(key, list(known))
     return meant, f"did you mean '{meant}'" if meant else ""
 
 
 def _unknown(key: str, known: Members, place: KeyPlace, others: Others) -> str | None:
-    """Add the finding; returns the known key that was meant, whose absence then needs no finding of its own."""
+    """Add the finding of an unknown key; return the known key that was meant, whose absence then needs no finding."""
     meant, hint = _advised(key, known, place, others)
     place.findings.add(
         "DP002", (*place.path, key), "a known key" if hint else "one of " + ", ".join(known), quoted(key), hint, known
@@ -110,7 +110,6 @@ class KeyTable:
         return self.cls(**values)
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-
         return table_schema(self.members)
 
 
@@ -147,17 +146,17 @@ class SelectedTable:
         return self.members_of(load(self.registry[name]))
 
     def common(self) -> Members:
-        """The keys that are the same in every class, but for the selector."""
+        """Return the keys that are the same in every class, without the selector."""
         first, *rest = [self.own(name) for name in self.registry]
         shared = {key: member for key, member in first.items() if all(other.get(key) == member for other in rest)}
         return {key: member for key, member in shared.items() if key != self.selector}
 
     def any(self) -> Members:
-        """Every key of every class, those that are not common unjudged: all that can be asked for while the selector cannot be read."""
+        """Return every key of every class, unjudged where classes differ: for a table whose selector cannot be read."""
         return {**{key: Member(key, Unjudged()) for name in self.registry for key in self.own(name)}, **self.common()}
 
     def others(self, name: str) -> Others:
-        """The keys that the table would have with another word than `name`, and which."""
+        """Return the keys that the table would have with other words than `name`, with these words."""
         result: dict[str, list[str]] = {}
         for other in self.registry:
             for key in self.own(other).keys() - self.own(name).keys():
@@ -165,7 +164,7 @@ class SelectedTable:
         return {key: f"{self.selector} = {' or '.join(words)}" for key, words in result.items()}
 
     def selected(self, table: Mapping[str, Any]) -> str | None:
-        """The registered name that the table states, if it does."""
+        """Return the registered name that the table states, None where it states none."""
         name = table.get(self.selector, self.default)
         return name if type(name) is str and name in self.registry else None
 
@@ -200,7 +199,6 @@ class SelectedTable:
         return load(self.registry[name])(**{**values, self.selector: name})
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-
         return selected_schema(self.selector, {name: self.members(name) for name in self.registry}, self.default)
 
 
@@ -219,7 +217,7 @@ class Unjudged:
 
 
 def plain_table(value: Any) -> dict[str, Any]:
-    """A dataclass as a table, without what is None or equals its default, or is no part of what it says (compare=False)."""
+    """Return a dataclass as a table, without fields that are None, at their default, or not compared."""
     stated = ((field, getattr(value, field.name)) for field in fields(value) if field.compare)
     return {
         field.name: plain(content)
@@ -240,7 +238,7 @@ def plain(value: Any) -> Any:
 
 
 def table_schema(known: Members) -> dict[str, Any]:
-    """A table with exactly these keys."""
+    """Return the schema of a table with exactly these keys."""
     schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
     schema["properties"] = {name: described(member) for name, member in known.items()}
     if required := [name for name, member in known.items() if member.required]:
@@ -249,7 +247,7 @@ def table_schema(known: Members) -> dict[str, Any]:
 
 
 def described(member: Member) -> dict[str, Any]:
-    """The schema of one key, with what it means."""
+    """Return the schema of one key, with its meaning."""
     schema = member.kind.schema(member.rule)
     if member.default is not None:
         schema = {**schema, "default": plain(member.default)}
@@ -257,7 +255,7 @@ def described(member: Member) -> dict[str, Any]:
 
 
 def selected_schema(selector: str, choices: Mapping[str, Members], default: str | None = None) -> dict[str, Any]:
-    """A table whose keys depend on the word at `selector`. default: the word where it is absent, None where it must be there."""
+    """Return the schema of a table whose keys depend on a word. default: the word where `selector` is absent, None where it is required."""
     cases = [
         {"if": _states(selector, name, [] if name == default else [selector]), "then": table_schema(known)}
         for name, known in choices.items()

@@ -1,4 +1,4 @@
-"""Text in a file: free text, names, and words out of a fixed set."""
+"""Text in a file: names, remarks, answers for a report, and words out of a fixed set."""
 
 from __future__ import annotations
 
@@ -30,102 +30,50 @@ def is_silent(text: str) -> bool:
     return tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())[: len(SILENT)]) == SILENT
 
 
-def _check_said(value: str, place: KeyPlace) -> None:
-    """Refuse what would count as stated and states nothing."""
-    if not value.strip():
-        place.out_of_range("text that is not empty", value)
-    if not has_words(value):
-        place.out_of_range("text with a visible letter or digit", value)
-    if is_silent(value):
-        place.out_of_range("an answer, or no such key", value)
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """Free text, blank or over several lines, without what a terminal would act on."""
-
-    text: str = "text in quotes"
-    takes: str = "text"
-
-    def read(self, value: Any, place: KeyPlace) -> str:
-        if type(value) is not str:
-            place.wrong_type(self.text, value, _quotes(value))
-        if not value.translate(_BREAKS).isprintable():
-            place.out_of_range("text without control or invisible characters", value)
-        if place.rule and not place.rule.holds(value):
-            place.out_of_range(place.rule.text, value)
-        return value
-
-    def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        return {"type": "string", **dict(rule.schema if rule else ())}
-
-
-def _quotes(value: Any) -> str:
-    return f'write "{shown(value)}"' if type(value) in (int, float, bool) else ""
-
-
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A name: one line, printable throughout, as it goes into tables, terminals and logs."""
+    """Text without what a terminal would act on: by default a name, which goes on one line into tables, terminals and logs.
 
+    several_lines: line ends and tabs may stand in it. longest: in characters. answers: a report prints it as an answer, so that it must not
+    say NOT STATED, nor lack a visible letter or digit: either would count as stated.
+    """
+
+    several_lines: bool = False
+    may_be_blank: bool = False
+    longest: int | None = LONGEST_NAME
+    answers: bool = False
     text: str = "text in quotes"
     takes: str = "text"
 
     def read(self, value: Any, place: KeyPlace) -> str:
         if type(value) is not str:
-            place.wrong_type(self.text, value, _quotes(value))
-        if not value.isprintable():
+            place.wrong_type(self.text, value, f'write "{shown(value)}"' if type(value) in (int, float, bool) else "")
+        if not (value.translate(_BREAKS) if self.several_lines else value).isprintable():
             place.out_of_range("text without control or invisible characters", value)
-        if not value.strip():
+        if not self.may_be_blank and not value.strip():
             place.out_of_range("text that is not empty", value)
-        if len(value) > LONGEST_NAME:
-            place.out_of_range(f"at most {LONGEST_NAME} characters", value)
+        if self.longest is not None and len(value) > self.longest:
+            place.out_of_range(f"at most {self.longest} characters", value)
         if place.rule and not place.rule.holds(value):
             place.out_of_range(place.rule.text, value)
+        if self.answers and not has_words(value):
+            place.out_of_range("text with a visible letter or digit", value)
+        if self.answers and is_silent(value):
+            place.out_of_range("an answer, or no such key", value)
         return value
 
     def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_NAME, **dict(rule.schema if rule else ())}
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """A sentence or more, over several lines if need be; never blank, nor NOT STATED, since either would count as stated."""
-
-    text: str = "text in quotes"
-    takes: str = "text"
-
-    def read(self, value: Any, place: KeyPlace) -> str:
-        if type(value) is not str:
-            place.wrong_type(self.text, value)
-        if not value.translate(_BREAKS).isprintable():
-            place.out_of_range("text without control or invisible characters", value)
-        _check_said(value, place)
-        if len(value) > LONGEST_PASSAGE:
-            place.out_of_range(f"at most {LONGEST_PASSAGE} characters", value)
-        return value
-
-    def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_PASSAGE}
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """The name of an accountable person, with a visible letter or digit."""
-
-    text: str = "text in quotes"
-    takes: str = "text"
-
-    def read(self, value: Any, place: KeyPlace) -> str:
-        name = Text(self.text).read(value, place)
-        _check_said(name, place)
-        return name
-
-    def schema(self, rule: Constraint | None) -> dict[str, Any]:
-        return {"type": "string", "pattern": r"\S", "maxLength": LONGEST_NAME}
+        blank = {} if self.may_be_blank else {"pattern": r"\S"}
+        longest = {} if self.longest is None else {"maxLength": self.longest}
+        return {"type": "string", **blank, **longest, **dict(rule.schema if rule else ())}
 
 
 _BREAKS = str.maketrans("\n\t", "  ")
+
+NAME = Text()
+PERSON = Text(answers=True)
+PARAGRAPH = Text(several_lines=True, longest=LONGEST_PASSAGE, answers=True)
+REMARK = Text(several_lines=True, may_be_blank=True, longest=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The file as a whole: its top-level keys, the [[mechanism]] tables whose keys depend on their type, and a pipeline as plain tables."""
+"""The pipeline file as a whole: its top-level keys, its [[mechanism]] tables, and a pipeline written as plain tables and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MechanismTable:
     takes: str = "table"
 
     def members(self, name: str | None) -> Members:
-        """The keys of an entry of type `name`; None where that cannot be read."""
+        """Return the keys of an entry of type `name`, or of any type where that is None."""
         selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
         own = MECHANISMS.any() if name is None else MECHANISMS.own(name)
         return {**members_of(Entry), "type": selector, **own}
@@ -87,8 +87,8 @@ def _table(name: str, kind: Kind, doc: str, required: bool = False) -> Member:
     return Member(name, kind, doc=doc, required=required)
 
 
-CALLED = {"federated": "dpcli.rounds, in Python"}  # what reads a section that no command has its name of
-OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables by which a pipeline is known among other TOML files
+CALLED = {"federated": "dpcli.rounds, in Python"}  # readers of sections that no command of their name reads
+OF_PIPELINES = frozenset({"privacy", "mechanism", "query"})  # tables that tell a pipeline from other TOML files
 
 RELEASE: Members = {
     "source": _table("source", SectionTable("source"), "the table of data that dpcli release asks"),
@@ -112,10 +112,10 @@ TOP: Members = {
 
 
 def is_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Return whether a document is a pipeline, whatever its faults.
+    """Return whether a document is a pipeline, valid or not.
 
-    One that states a format has a table of a pipeline besides; other programs have tables of these names too, so that without a format
-    what is in them has to be a pipeline's: [privacy] and [[mechanism]] both, a key of [privacy], or a known type of mechanism.
+    With a format, one table of a pipeline is enough. Files of other programs have tables of these names too: without a format, a pipeline
+    has both [privacy] and [[mechanism]], a key of [privacy], or a known type of mechanism.
     """
     own = OF_PIPELINES & tables.keys()
     if "format" in tables or not own:
@@ -129,11 +129,11 @@ def is_pipeline(tables: Mapping[str, Any]) -> bool:
 
 
 def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """The top-level values that could be read, by key."""
+    """Return the top-level values that could be read, by key."""
     findings.advice = findings.advice or meant
     stated = tables.get("format")
     if type(stated) is int and stated != 1:
-        # Of another version nothing else can be said.
+        # Other keys may mean something else in another version.
         tables = {"format": stated}
         return read_members({"format": TOP["format"]}, tables, KeyPlace((), findings))
     known = TOP if tables.get("query", []) != [] else {**TOP, "mechanism": replace(TOP["mechanism"], required=True)}
@@ -141,14 +141,14 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
 
 
 def meant(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """Return advice about a key that no table of the file has: the key that was meant, and words."""
+    """Return (the key that was meant, advice in words) for an unknown key."""
     from dpcli.file.pipeline.misplaced import advice
 
     return advice(key, known, frozenset(TOP))
 
 
 def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:
-    """The pipeline of a document without findings outside the sections, which it keeps as the file states them."""
+    """Return the pipeline of a document without findings outside of its sections, which are kept as the file states them."""
     sections = tuple((name, tables[name]) for name in SECTIONS if type(tables.get(name)) is dict)
     stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure", "queries") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)
@@ -163,7 +163,7 @@ def tables_of(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
-    """The pipeline that `tables_of` wrote down. Raises InputError where this version cannot read it."""
+    """Return the pipeline whose tables `tables_of` returned. Raises InputError where this version cannot read them."""
     findings = Findings()
     document = {"format": 1, **tables}
     with suppress(TooMany):

@@ -1,4 +1,4 @@
-"""Checks across keys (rule DP005): of an entry, across entries, and against [privacy]."""
+"""Checks across keys (rule DP005): within an entry, across entries, and against [privacy]."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Entries = Mapping[int, Entry]
 
 
 def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
-    """The top-level values that could be read, by key, those of the queries among the mechanisms, with a finding for all that is wrong.
+    """Return the top-level values that could be read, mechanisms of queries included, and add a finding for everything wrong.
 
     Raises TooMany.
     """
@@ -34,18 +34,18 @@ def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
 
 
 def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
-    """Add every inconsistency among what could be read; `tables` is what the file states, `values` what could be made of it."""
+    """Add a finding for every inconsistency. tables: as the file states them. values: those of its keys that could be read."""
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
     stated = [table if type(table) is dict else {} for table in tables["mechanism"]] if "mechanism" in values else []
     privacy = values.get("privacy")
     gate = gate_problems(values.get("gate", NO_GATE), [table["name"] for table in stated if type(table.get("name")) is str])
     problems = chain(
-        _privacy(privacy, bool(values.get("query")) and not tables.get("mechanism")),
-        _budget(values.get("budget")),
-        _stated(stated),
-        _entries(entries, privacy),
+        _privacy_problems(privacy, bool(values.get("query")) and not tables.get("mechanism")),
+        _budget_problems(values.get("budget")),
+        _table_problems(stated),
+        _entry_problems(entries, privacy),
         part_problems(entries, stated),
-        _samples(entries, stated),
+        _sample_problems(entries, stated),
         gate,
         section_problems(values),
     )
@@ -55,8 +55,8 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
         judge_sections(values, tables, findings)
 
 
-def _privacy(privacy: Privacy | None, queries: bool) -> Iterator[Problem]:
-    """queries: whether there is nothing else, which bounds what a unit does by keys of its own."""
+def _privacy_problems(privacy: Privacy | None, queries: bool) -> Iterator[Problem]:
+    """Yield the problems of [privacy]. queries: whether all mechanisms are queries, which bound a unit by keys of their own."""
     if privacy is not None and privacy.dataset is not None:
         from dpcli.file.pipeline.datasets import dataset_problems
 
@@ -81,19 +81,19 @@ def _privacy(privacy: Privacy | None, queries: bool) -> Iterator[Problem]:
         )
 
 
-def _budget(budget: Budget | None) -> Iterator[Problem]:
+def _budget_problems(budget: Budget | None) -> Iterator[Problem]:
     if budget is not None and budget.epsilon is None and budget.rho is None:
         yield ("budget",), "a cap on epsilon, on rho or on both", "none"
 
 
-def _samples(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def _sample_problems(entries: Entries, tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     if any("sample" in table for table in tables):
         from dpcli.file.pipeline.parts import sample_problems
 
         yield from sample_problems(entries, tables)
 
 
-def _stated(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+def _table_problems(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for index, table in enumerate(tables):
         if "steps" in table and "epochs" in table:
@@ -103,7 +103,7 @@ def _stated(tables: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
             yield ("mechanism", index, "name"), "a name that no other mechanism has", f"{quoted(name)} again"
 
 
-def _entries(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
+def _entry_problems(entries: Entries, privacy: Privacy | None) -> Iterator[Problem]:
     for index, entry in entries.items():
         path: Path = ("mechanism", index)
         for key, expected, actual in entry.spec.problems():

@@ -1,4 +1,4 @@
-"""Pipelines of one dataset, which must agree on unit and adjacency, and the blocks of it that a run reads."""
+"""Names of datasets, the pipelines that read the same one, and the window of its blocks that a pipeline reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dataset_problems(name: str) -> Iterator[Problem]:
 
 
 def by_dataset(pipelines: Iterable[Pipeline]) -> dict[str, tuple[Pipeline, ...]]:
-    """The pipelines of each dataset, in their order; those that name none are in none.
+    """Return the pipelines of each dataset, in their order; those that name none are left out.
 
     Raises:
         InputError: two names that look alike, or files of one dataset that protect different units or compare different neighbours.
@@ -74,8 +74,8 @@ def _word(value: str | None) -> str:
     return "none" if value is None else quoted(value)
 
 
-SHOWN = 8  # of a window, in a sentence
-FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # as a ledger says them
+SHOWN = 8  # blocks of a window that a sentence names
+FLAG, HINT = "--window: ", ", or by this flag of a command that charges a run"  # words of a ledger's messages
 UNCHECKED = "that records lie in the window is stated, not checked"
 
 
@@ -86,9 +86,9 @@ def window_words(privacy: Privacy) -> str:
 
 
 def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> str:
-    """Return a ledger's message about blocks in the words of a command without --window; what it quotes of files stays.
+    """Return a ledger's message about blocks in the words of a command without --window; quotes of files stay.
 
-    name: what it has for them. instead: of the hint at the flag.
+    name: what the message calls the window. instead: of the hint at the flag.
     """
     import re
 
@@ -99,11 +99,11 @@ def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> 
 
 
 def blocks_words(blocks: Sequence[str]) -> str:
-    """The blocks in a line: all of a few, the first of many, and how many more are stated."""
+    """Return the first blocks in words, and how many more there are."""
     more = len(blocks) - SHOWN
     return ", ".join(blocks) if more <= 0 else f"{', '.join(blocks[:SHOWN])} and {more:,} more"
 
 
 def window_data(privacy: Privacy) -> dict[str, Any]:
-    """For the machine form of whatever states a guarantee; nothing where no window is stated."""
+    """Return the window for JSON data; nothing where none is stated."""
     return {} if privacy.window is None else {"window": list(privacy.window)}

@@ -1,4 +1,4 @@
-"""A pipeline of one mechanism, stated by flags: the tables of the file that says the same, and its text."""
+"""A pipeline of one mechanism stated by flags, as the tables and the text of an equivalent file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.file.toml.write import commented, toml_text, value_text
 
 PLACE = "the command line"
 FLAGS = {"rate": "sampling_rate", "epsilon": "pure"}  # where the file's key has another name
-KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}  # that flags set
+KEYS = {"sampling_rate": "sampling.rate", "pure": "the mechanism", "laplace": "the mechanism", "write": ""}  # of the file, by flag
 COMMENTS = {
     "unit": "one individual; any other unit needs max_contributions",
     "adjacency": "add-remove | replace-one | zero-out",
@@ -30,7 +30,7 @@ COLUMN = 30  # where comments begin
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """The values of the flags; None for an absent one.
+    """The values of the flags, None for an absent one.
 
     noise_multiplier: of Gaussian noise, of Laplace noise with `laplace`. pure: epsilon of one step that is known to be pure.
     sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or epochs: how often; once where neither is given and
@@ -58,7 +58,7 @@ class Stated:
         return self.sampling_rate is not None or self.batch_size is not None
 
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
-        """The file that says the same, as plain tables; target: of its [budget], none where None.
+        """Return the equivalent file as plain tables. target: epsilon of its [budget], no budget where None.
 
         Raises InputError where the flags name no mechanism, or two.
         """
@@ -99,7 +99,7 @@ class Stated:
 
 
 def pipeline_of_flags(tables: Mapping[str, Any], text: str | None = None) -> Pipeline:
-    """The pipeline of such tables, or of their text.
+    """Return the pipeline of such tables, or of their text.
 
     Raises InputError with the flag in place of the file's key, for each key that the reader refuses.
     """
@@ -118,7 +118,7 @@ def _as_flag(key: str, message: str) -> str:
 
 
 def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, Any]) -> str:
-    """The file that says the same, with a comment on each key that has alternatives.
+    """Return the text of the equivalent file, with a comment on each key that has alternatives.
 
     Args:
         command: that was given the flags, e.g. "account".

@@ -1,4 +1,4 @@
-"""The [gate] table: what a change is held to beside the budget, planned repetition, and exceptions with an end."""
+"""The [gate] table: conditions on a change besides the budget, planned repetition, and waivers that expire."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Horizon:
 
     @property
     def count(self) -> int:
-        """Runs in all, rounded up: 53 for a week's rhythm over one year."""
+        """The number of runs, rounded up: 53 weekly runs in a year."""
         if self.runs is not None:
             return self.runs
         assert self.every is not None and self.years is not None

@@ -1,4 +1,4 @@
-"""Every table of a file with its keys, read off the dataclasses that read it: for the manual, for `explain`, and as JSON Schema."""
+"""Every table of a file with its keys, for the manual, for `explain`, and as JSON Schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOP_LEVEL = "top level"
 
 
 def places_of(key: str, path: str | None = None) -> list[str]:
-    """`[budget]: what it means (what it takes; default 0.8)`, a line for each meaning; none where no table has the key.
+    """Return lines such as `[budget]: what it means (what it takes; default 0.8)`, one for each meaning of a key.
 
     Args:
         path: the dotted key of the only tables to look in; all where absent.
@@ -41,7 +41,7 @@ def every_table() -> tuple[TablePlace, ...]:
 
 
 def tables(top: Members = TOP) -> Iterator[TablePlace]:
-    """Every table of a file, each before those that stand in it. top: the keys at the top of the file."""
+    """Yield every table of a file, each before its inner tables. top: the keys at the top of the file."""
     yield TablePlace(TOP_LEVEL, "format = 1 comes first in every file.", top)
     for name, member in top.items():
         yield from _mechanisms() if isinstance(member.kind, Mechanisms) else places_in(member.kind, name, f"[{name}]")
@@ -59,20 +59,19 @@ def _mechanisms() -> Iterator[TablePlace]:
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # a budget caps something
+CAPPED = {"anyOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}  # a budget has at least one cap
 
 
 def json_schema() -> dict[str, object]:
-    """Format 1 as JSON Schema, draft 2020-12.
+    """Return format 1 as JSON Schema, draft 2020-12.
 
-    It says what one key may hold, what holds where it is absent (but where nothing does), and which keys go with which mechanism type,
-    sampling scheme, task and clipping style; what keys must agree on among each other (rule DP005) only the reader checks. A number of a
-    mechanism may be "calibrate", or a list of such.
+    It has the values and the default of each key, and which keys go with which mechanism type, sampling scheme, task and clipping style;
+    rules across keys (DP005) only the reader checks. A number of a mechanism may be "calibrate", or a list of such.
     """
     schema = table_schema(TOP)
     schema["properties"]["budget"] |= CAPPED
     mechanisms = schema["properties"]["mechanism"]
-    shape, needed = _apart(_calibratable(mechanisms["items"]))
+    shape, needed = _shape_and_required(_calibratable(mechanisms["items"]))
     schema["properties"]["mechanism"] = {**mechanisms, "items": shape}
     schema |= {"if": {"not": {"required": ["defaults"]}}, "then": {"properties": {"mechanism": {"items": needed}}}}
     either = {"anyOf": [{"required": ["mechanism"]}, {"required": ["source", "query"], "properties": {"query": {"minItems": 1}}}]}
@@ -80,14 +79,14 @@ def json_schema() -> dict[str, object]:
 
 
 def policy_schema() -> dict[str, object]:
-    """The policy file of the gate, format 1, in the same dialect."""
+    """Return the policy file of the gate, format 1, as JSON Schema."""
     schema = table_schema(load(FILES["policy"][0]))
     schema["properties"]["together"]["items"] |= CAPPED
     return {"$schema": DIALECT, "title": "dpcli policy, format 1", **schema}
 
 
 def schedule_schema() -> dict[str, object]:
-    """The schedule of planned runs, format 1, in the same dialect."""
+    """Return the schedule of planned runs, format 1, as JSON Schema."""
     return {"$schema": DIALECT, "title": "dpcli schedule, format 1", **table_schema(load(FILES["schedule"][0]))}
 
 
@@ -104,7 +103,7 @@ def _calibratable(schema: Any, several: bool = True) -> Any:
     return {key: _calibratable(value, several and key != "items") for key, value in schema.items()}
 
 
-def _apart(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _shape_and_required(item: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the schema of a table's possible keys, and that of the keys which it must state unless [defaults] does."""
     cases = item["allOf"]
     shape = [{**case, "then": {key: value for key, value in case["then"].items() if key != "required"}} for case in cases]

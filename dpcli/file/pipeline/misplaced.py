@@ -1,4 +1,4 @@
-"""Advice about a key in the wrong table, from the place of every key of the format."""
+"""Advice about an unknown key: the key that was meant, the table where it belongs, or why there is none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_NORM = (
     "epsilon needs no clipping norm, as noise_multiplier is the noise over it; dpcli train clips where the file has "
     "[train] clipping = { norm = ... }"
 )
-HERE = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some types of mechanism: what all others call it
+USUAL = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some mechanism types: its name in all others
 
 
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
@@ -56,7 +56,7 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
         return None, FROM_ALL
     if key.replace("-", "_").lower() in CLIPPING - set(keys) and "noise_multiplier" in keys:
         return None, NO_NORM
-    meant = HERE[key] if HERE.get(key) in keys else closest(key, keys, cutoff=0.9)
+    meant = USUAL[key] if USUAL.get(key) in keys else closest(key, keys, cutoff=0.9)
     if not meant and (places := _places(key, top)):
         return None, f"it belongs in {places}"
     meant = meant or closest(key, keys)
@@ -70,7 +70,7 @@ def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | N
 
 
 def _places(key: str, top: frozenset[str]) -> str:
-    """The tables that have the key, and the mechanism types: `[budget] or a mechanism of type zcdp`."""
+    """Return the tables and mechanism types that have a key, as `[budget] or a mechanism of type zcdp`."""
     types = [name for name in MECHANISMS.registry if key in MECHANISMS.own(name)]
     tables = [home for home, keys in homes(top).items() if key in keys and home != ANY_TYPE]
     if not tables and not types:
@@ -81,18 +81,18 @@ def _places(key: str, top: frozenset[str]) -> str:
 
 @functools.cache  # a file may have hundreds of keys that belong nowhere
 def _section(name: str) -> tuple[TablePlace, ...]:
-    """The table of a section, and those in it."""
+    """Return the table of a section, and its inner tables."""
     return tuple(places_in(SectionTable(name), name, f"[{name}]"))
 
 
 @functools.cache
 def homes(top: frozenset[str]) -> Mapping[str, frozenset[str]]:
-    """The keys of every table of the format, by how the table is called."""
+    """Return the keys of every table of the format, by the table's title."""
     tables = {
         "[privacy]": members_of(Privacy),
         "[budget]": members_of(Budget),
         "[gate]": members_of(Gate),
-        "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # which has a home that is likelier meant
+        "[[gate.waiver]]": members_of(Waiver).keys() - {"epsilon"},  # [budget] is likelier meant
         "horizon = { ... }": members_of(Horizon).keys() - {"epsilon"},
         "[disclosure]": members_of(Disclosure),
         "sampling = { ... }": SAMPLING.any(),

@@ -1,4 +1,4 @@
-"""Files that are no pipeline: policies, schedules, and files of other programs, with the command that reads each."""
+"""Recognizes files that are no pipeline: policies, schedules, and files of other programs, with the command that reads each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEDULE = "a schedule of runs, which dpcli budget plan reads"
 
 
 def _policies() -> Mapping[str, Any]:
-    """The keys of a policy; none where there is no gate."""
+    """Return the keys of a policy; none where the gate is not installed."""
     return load(FILES["policy"][0]) if "policy" in FILES else {}
 
 
@@ -70,7 +70,7 @@ STARTS: tuple[tuple[bytes, str, str], ...] = (
 )
 OPACUS = "import opacus {}"
 SAMPLING = " --sampling poisson (or shuffle, as batches were drawn)"
-# Keys of JSON that say whose it is: what to call it, and what reads it.
+# Keys that identify JSON of other programs, with its name and the command that reads it.
 KEYS: tuple[tuple[frozenset[str], str, str], ...] = (
     (frozenset({"history", "mechanism"}), "the state of an Opacus accountant", OPACUS),
     (frozenset({"train_steps", "noise_multiplier"}), "a DPKerasConfig of jax-privacy", "import jax-privacy {}" + SAMPLING),

@@ -1,4 +1,4 @@
-"""Entries that are charged together: parts that other entries run, and entries that read one sample."""
+"""Entries that depend on each other: parts that other entries name, and entries that read one sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcli.mechanisms.spec import Spec
 
 
 def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """Names of parts that are not there, cannot be parts, or lead back to where they came from."""
+    """Yield names of parts that do not exist, cannot be parts, or form a cycle."""
     places = {table["name"]: index for index, table in enumerate(tables) if type(table.get("name")) is str}
     edges: dict[str, list[str]] = {}
     for index, entry in entries.items():
@@ -33,7 +33,7 @@ def part_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, An
 
 
 def named(spec: Spec) -> list[str]:
-    """The names of other entries that a spec binds."""
+    """Return the names of other entries that a spec binds."""
     names: list[str] = []
 
     def note(name: str) -> tuple[Spec, int]:
@@ -45,9 +45,9 @@ def named(spec: Spec) -> list[str]:
 
 
 def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
-    """The first of all entries to whose release a blank may add something, by its name; None where there is none.
+    """Return the name of the first entry to whose release a blank record may add something; None where there is none.
 
-    To noise per contribution it adds 0, and so it does to what runs such entries, unless it takes a place in a batch that is cut down.
+    To a sum with noise per contribution a blank adds 0, and so to entries that run such sums, unless it takes a place in a limited batch.
     """
     for entry in entries:
         if not (entry.spec.contribution_form or named(entry.spec)) or getattr(entry.sampling, "max_batch_size", None) is not None:
@@ -60,13 +60,12 @@ def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
 
     What it costs alone is then more than what is added up for it.
     """
-
     shared = entry.partition is not None or len(together(entry, pipeline.mechanisms)) > 1
     return shared or any(entry.name in named(one.spec) for one in pipeline.mechanisms)
 
 
 def schemes(pipeline: Pipeline) -> str:
-    """The sampling schemes of the entries that touch data; one that runs others has theirs."""
+    """Return the sampling schemes of the entries that touch data; an entry that runs others has theirs."""
     entries = [entry for entry in pipeline.mechanisms if not entry.spec.free and not _runs_others(entry)]
     return " and ".join(sorted({entry.sampling.scheme if entry.sampling else "none" for entry in entries})) or "none"
 
@@ -113,7 +112,7 @@ DRAWN = ("sampling", "steps", "epochs", "partition")  # keys that entries of one
 
 
 def samples_of(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
-    """The entries that read each sample of a name, in their order."""
+    """Return the entries that read each named sample, in their order."""
     result: dict[str | None, list[Entry]] = {}
     for entry in entries:
         if entry.sample not in (None, OWN):
@@ -122,12 +121,12 @@ def samples_of(entries: Iterable[Entry]) -> dict[str | None, tuple[Entry, ...]]:
 
 
 def together(entry: Entry, entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries that read the sample of `entry`, itself among them, in their order."""
+    """Return the entries that read the sample of `entry`, itself included, in their order."""
     return (entry,) if entry.sample in (None, OWN) else tuple(one for one in entries if one.sample == entry.sample)
 
 
 def sample_problems(entries: Mapping[int, Entry], tables: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """Samples of what is not sampled, of one entry alone, of names that look alike, and of entries that draw in different ways."""
+    """Yield samples of unsampled entries, of a single entry, with names that look alike, and of entries that draw differently."""
     stated = Counter(table["sample"] for table in tables if type(table.get("sample")) is str)
     seen = {looks(OWN): OWN}
     first: dict[str, Entry] = {}
@@ -156,7 +155,7 @@ def differing(first: Entry, entry: Entry) -> Iterator[tuple[str, str, str]]:
 
 
 def _stated(entry: Entry, key: str) -> Any:
-    """The value that counts: epochs take the place of steps."""
+    """Return the effective value of a key: epochs replace steps."""
     return None if key == "steps" and entry.epochs is not None else getattr(entry, key)
 
 

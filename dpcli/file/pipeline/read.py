@@ -1,4 +1,4 @@
-"""Reading a pipeline file, or every pipeline below a folder: strict about what is accepted, helpful about what is refused."""
+"""Reads pipeline files, and finds those below a folder; every problem of a file is reported at its place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpcli.file.toml.shown import key_text
 
 
 def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipeline:
-    """The pipeline in the file at `path`, or on standard input for "-".
+    """Return the pipeline in the file at `path`, or on standard input for "-".
 
     Args:
         substitute: the number to put where the file says "calibrate"; without it such a file is refused.
@@ -35,7 +35,7 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
 
 
 def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
-    """The pipeline in the bytes of a file; `path` is what messages call it. Raises InvalidFile as `load` does."""
+    """Return the pipeline in the bytes of a file. path: for messages. Raises InvalidFile as `load` does."""
     content, tables = _substituted(text, path, substitute)
     findings = Findings()
     values = _collect(tables, findings)
@@ -44,7 +44,7 @@ def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
 
 
 def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
-    """Everything that is wrong with the bytes of a file, and the pipeline where nothing is wrong but in sections such as [train].
+    """Return the pipeline, None unless only sections such as [train] have problems, and a diagnostic for each problem.
 
     Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the
     bytes are not TOML.
@@ -58,7 +58,7 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 
 
 def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
-    """The text of the bytes of a file, its tables with plain entries, and what is wrong with it, by keys of these.
+    """Return the text of the bytes of a file, its tables with plain entries, and its problems by keys of these.
 
     Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the bytes are not
     TOML.
@@ -70,7 +70,7 @@ def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]
 
 
 def section(text: bytes, path: str, name: str) -> Any:
-    """The value of the section `name`, None where the file has none; the whole file is judged, as `parse` judges it.
+    """Return the value of the section `name`, None where the file has none; the whole file is checked as by `parse`.
 
     Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile as `load` does.
     """
@@ -92,7 +92,7 @@ def _stood_in(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _some_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """`toml_document`, of bytes that are not blank."""
+    """Return the text and tables of bytes that are not blank and no other known file. Raises InvalidFile."""
     if not data.strip():
         raise InvalidFile((_no_pipeline("standard input with nothing in it" if path == "-" else "an empty file", path),))
     content, tables = toml_document(data, path)
@@ -110,12 +110,12 @@ def _pipeline(values: Mapping[str, Any], tables: Mapping[str, Any], text: bytes,
 
 
 def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ...]:
-    """The keys that say "calibrate", as (name of the mechanism, key). Raises as `load` does for what is not TOML."""
+    """Return the keys that say "calibrate", as (name of the mechanism, key). Raises as `load` does for bytes that are not TOML."""
     return targets(read_bytes(path), os.fspath(path))
 
 
 def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
-    """`calibrate_targets` of the bytes of a file, for input that can be read only once."""
+    """Return what `calibrate_targets` does for the bytes of a file, which may be readable only once."""
     _, tables = toml_document(text, path)
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 
@@ -125,7 +125,7 @@ def _name(table: Mapping[str, Any], index: int) -> str:
 
 
 def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Text of the bytes of a file, and its tables, with plain entries. Raises InvalidFile where they are not TOML."""
+    """Return the text of a file, and its tables with plain entries. Raises InvalidFile where it is not TOML."""
     try:
         text = syntax.text_of(data)
         return text, _plain(_stated(text))
@@ -144,7 +144,7 @@ def _no_pipeline(text: str, path: str) -> Diagnostic:
 
 @lru_cache(maxsize=1)
 def _stated(text: str) -> Mapping[str, Any]:
-    """The tables as the text states them: read once for what they say, and for where it says so. Nobody changes them."""
+    """Return the tables as the text states them. They are cached, and must not be changed."""
     return syntax.tables_of(text)
 
 
@@ -165,7 +165,7 @@ def _several(tables: Mapping[str, Any]) -> bool:
 
 
 def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Line and column of keys of plain entries, where the text says them; the text is a document that tomli has accepted."""
+    """Return line and column, in a text that tomli has accepted, of keys of plain entries."""
     from dpcli.file.toml.positions import locate
 
     stated = _stated(text)
@@ -194,7 +194,7 @@ def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]
 
 
 def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:
-    """The findings with their places in the text, in the order of these."""
+    """Return the findings as diagnostics with their places in the text, in that order."""
     places = located(text, [finding.key for finding in findings])
     names, lines = _names(tables), text.split("\n")
     result = []
@@ -211,7 +211,7 @@ def _rest(findings: Findings, path: str) -> tuple[Diagnostic, ...]:
 
 
 def _names(tables: Mapping[str, Any]) -> dict[int, str]:
-    """The names of the mechanisms that have one, by position."""
+    """Return the names of mechanisms, by position."""
     mechanisms = tables.get("mechanism")
     stated = enumerate(mechanisms if type(mechanisms) is list else ())
     names = {index: table.get("name") for index, table in stated if type(table) is dict}
@@ -226,14 +226,14 @@ def _title(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
-OTHERS = frozenset({".git"})  # folders in which no file is anybody's own
+OTHERS = frozenset({".git"})  # folders that are not searched
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
-    """The paths, each folder replaced by the wanted *.toml files anywhere below it, in order; no file twice.
+    """Return the paths with each folder replaced by the wanted *.toml files below it, in order, no file twice.
 
-    Links are followed, hidden folders are looked into, and a file that is not TOML, or cannot be read, is wanted: nobody can say that it
-    is none. A folder without any stays a path, which nobody can read as a file. Raises InputError for a folder that cannot be listed.
+    Links are followed, hidden folders are searched, and a file that is not TOML or cannot be read is included, as it may be one. A folder
+    without any stays a path, which fails when it is read. Raises InputError for a folder that cannot be listed.
     """
     result: dict[str, str] = {}
     for path in paths:
@@ -274,7 +274,7 @@ def _wanted(folder: str, wanted: Callable[[Mapping[str, Any]], bool]) -> Iterato
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Every *.toml file, each folder once however it is linked to."""
+    """Yield every *.toml file, each folder once however it is linked to."""
     known = {os.path.realpath(folder)}
 
     def refuse(error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""From the file's values to mechanisms and counts: adjacency, unit, samples, groups and partitions are settled here, once."""
+"""Resolves a pipeline to mechanisms with counts: adjacency, unit, samples, groups and partitions are applied here, once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.sampling.schemes import Unsampled
 from dpcli.mechanisms.spec import Spec
 
-MAX_DEPTH = 16
-MAX_MEMBERS = 10_000
-MAX_COUNT = 10**18
+MAX_DEPTH = 16  # of groups within groups
+MAX_MEMBERS = 10_000  # of a group, with those of its groups
+MAX_COUNT = 10**18  # of runs of one mechanism
 MAX_CASES = 64  # choices of one part of each partition that are priced one by one
 
 
@@ -31,7 +31,7 @@ class BillLine:
 
 
 def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
-    """The charges of a pipeline, in the file's order.
+    """Return the charges of a pipeline, in the file's order.
 
     Args:
         group_size: units of privacy that change together.
@@ -68,7 +68,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
 
 
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
-    """The charges of `runs` runs of the whole pipeline on the same data. Raises InputError where a count would pass 10^18."""
+    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError where a count would pass 10^18."""
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
         raise InputError(f"expected a number of runs with which nothing runs more than 10^18 times, found {runs}")
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)
@@ -104,7 +104,7 @@ def _require_one_draw(one: tuple[Entry, ...], members: set[str]) -> None:
 
 
 def _run(one: tuple[Entry, ...], entries: dict[str, Entry], pipeline: Pipeline, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """All steps of an entry, or of those that read one sample: their composition is what is sampled."""
+    """Return the mechanism and count of an entry, or of entries that read one sample, whose composition is sampled."""
     entry, specs = one[0], [_bound(each, entries, pipeline.privacy.dataset_size) for each in one]
     spec = specs[0] if len(specs) == 1 else _on_one_sample(specs)
     parts = _parts_touched(entry, spec, neighbours)
@@ -155,7 +155,7 @@ def _parts_touched(entry: Entry, spec: Spec, neighbours: Neighbours) -> int:
 def _bound(
     entry: Entry, entries: dict[str, Entry], dataset_size: int | None, depth: int = 0, budget: list[int] | None = None
 ) -> Spec:
-    """The entry's spec with the entries that it names expanded; nesting and size are capped, since names may repeat."""
+    """Return the entry's spec with the entries that it names expanded; nesting and size are capped, as names may repeat."""
     left = [MAX_MEMBERS] if budget is None else budget
     left[0] -= 1
     if depth > MAX_DEPTH or left[0] < 0:

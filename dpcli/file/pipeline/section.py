@@ -1,6 +1,6 @@
-"""Tables that one command reads, such as [train], and tables whose keys a word selects, with the place of each in the file.
+"""Sections: tables of plugins that one command reads, such as [train], and the place of every table in the file.
 
-Every command checks the sections that a file has and imports no other. Those of a release, [source] and [[query]], become mechanisms.
+Every command checks the sections of a file, and imports only those. [source] and [[query]], of a release, become mechanisms.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SectionTable:
 
 @dataclass(frozen=True, slots=True)
 class DefaultsTable:
-    """[defaults] as far as no mechanism takes it: what is left of it is refused."""
+    """The keys of [defaults] that no mechanism takes, which are refused."""
 
     text: str = "a table"
     takes: str = "table"
@@ -82,7 +82,7 @@ def section_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """A table, or each of several of the same name, with its place."""
+    """Yield a table, or each of several of one name, with its place."""
     value = values.get(name, ())
     if type(value) is tuple:
         yield from (((name, position), item) for position, item in enumerate(value))
@@ -91,22 +91,22 @@ def _stated(name: str, values: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def entries_of_queries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Any], ...]:
-    """Return the mechanisms of the queries of a file without findings, each with the place of its query.
+    """Return the mechanisms of the queries of a file without findings, each with the index of its query.
 
-    None where they cannot be priced, with a finding that says why.
+    None of them where one cannot be priced, with a finding that says why.
     """
     return tuple(load(ENTRIES_OF_QUERIES)(values, findings)) if "query" in values and not findings.items else ()
 
 
 def judge_sections(values: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add what is wrong with a section as part of its file, which is valid but for that."""
+    """Add the problems of sections with the rest of their file, which is valid otherwise."""
     for name, target in JUDGED_IN_FILE.items():
         if name in values:
             load(target)(values[name], tables, findings)
 
 
 def contradictions(pipeline: Pipeline) -> Iterator[tuple[str, Problem]]:
-    """The sections that say that something else is done than the pipeline charges, as it may be after a number was changed; and what."""
+    """Yield (section, problem) where a section contradicts what the pipeline charges, as after a number was changed."""
     for name, table in pipeline.sections:
         if name in JUDGED_SOLVED:
             findings = Findings()
@@ -136,9 +136,10 @@ MECHANISMS = SelectedTable.by(Selection("type", TYPES), members_of, "")
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """A table: how the file opens it, its meaning and its keys; if a word selects these, which word.
+    """A table of a file.
 
-    path: its dotted key from the top of the file, such as train.clipping; "" for the file itself. choice: `task = "custom"`, of a word.
+    title: how the file opens it. doc: its meaning. path: its dotted key, such as train.clipping; "" for the file itself. word: selects its
+    keys; None where no word does. choice: that word with its key, `task = "custom"`.
     """
 
     title: str
@@ -150,7 +151,7 @@ class TablePlace:
 
 
 def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
-    """The tables that a value of this kind is or holds. path: its dotted key. title: how the file opens it."""
+    """Yield the tables that a value of this kind is or holds. path: its dotted key. title: how the file opens it."""
     match kind:
         case SectionTable():
             yield from places_in(kind.table, path, title)
@@ -168,7 +169,7 @@ def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
 
 
 def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
-    """The tables that a table's keys hold. path: the table's dotted key. title: how the file opens it."""
+    """Yield the tables in a table. path: its dotted key. title: how the file opens it."""
     for name, member in members.items():
         many = isinstance(member.kind, Listed)
         yield from places_in(member.kind, f"{path}.{name}", f"{title[:-1]}.{name}]" if many else f"{name} = {{ ... }} of {title}")

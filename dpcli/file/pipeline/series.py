@@ -1,7 +1,7 @@
-"""Tables that a file abbreviates, written out: lists that make an entry per value, [defaults], and numbers left to `calibrate`.
+"""Expands the abbreviations of a file: lists that make an entry per value, [defaults], and numbers left to `calibrate`.
 
-All is settled before anything else looks at a file: every command, difference and ledger sees plain entries, and a file with the same
-entries written out is the same file. Only positions in the text know the table that was written.
+This is done before anything else reads the tables: every command and every ledger sees plain entries, and a file with the same entries
+written out is the same file. Only positions in the text refer to the tables as written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 from dpcli.file.toml.findings import Path
 
-MOST = 100_000  # entries that the lists of a file may make
+MOST = 100_000  # entries made by all lists of a file
 
 Tables = Mapping[str, Any]
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def plain_entries(tables: Tables) -> Tables:
 
 
 def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[str, list[str]]:
-    """The names of the entries of each table that has lists, by the name that is written there; that of another entry is its own."""
+    """Return the names of the entries of each table with lists, by the name of the table."""
     plain = [table.get("name") for table, origin in entries if origin.position is None and type(table) is dict]
     alone = {name for name in plain if type(name) is str}
     result: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ def _names(tables: Tables, entries: Sequence[tuple[Any, EntryOrigin]]) -> dict[s
 
 
 def _named(table: Any, key: str, names: Mapping[str, list[str]]) -> Any:
-    """The table, where its key names entries, with all entries of a list in the place of the name that is written there."""
+    """Return the table with each name of a list in `key` replaced by the names of its entries."""
     value = table.get(key) if type(table) is dict else None
     stated = [value] if type(value) is str and value in names and key == "mechanism" else value
     if type(stated) is not list or not any(type(name) is str and name in names for name in stated):
@@ -114,7 +114,7 @@ def _named_in(tables: Tables) -> set[str]:
 
 
 def _folded(tables: Tables, names: Collection[str]) -> Tables:
-    """The tables with one table in the place of each series of entries that was written under one of the names."""
+    """Return the tables with the entries of each of these names folded into one table."""
     series: dict[str, list[Tables]] = {}
     for table in tables.get("mechanism", ()):
         if (name := written_name(table["name"])) in names and name != table["name"]:
@@ -128,7 +128,7 @@ def _folded(tables: Tables, names: Collection[str]) -> Tables:
 
 
 def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
-    """The table that stands for these entries by lists of values; None where none does."""
+    """Return the table with lists that expands to these entries; None where there is none."""
     first = {**entries[0], "name": name}
     varying = [("sampling", key) for key in first["sampling"]] if type(first.get("sampling")) is dict else []
     lists = {path: [_at(entry, path) for entry in entries] for path in ([(key,) for key in first if key != "name"] + varying)}
@@ -147,7 +147,7 @@ def _at(table: Any, path: Path) -> Any:
 
 
 def written(tables: Tables, paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The places of keys of plain entries in the tables as a file states them."""
+    """Return the places of keys of plain entries in the tables as a file states them."""
     result = _entries(tables)
     origins = [origin for _, origin in result[0]] if result else []
     return tuple(
@@ -161,7 +161,7 @@ def _index(path: Path) -> int:
 
 
 def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, Any]] | None:
-    """Each plain entry and where it is written, and what of [defaults] nobody takes; None where the tables are plain as they are."""
+    """Return each plain entry with its origin, and the unused [defaults]; None where the tables are plain already."""
     stated, defaults = tables.get("mechanism"), tables.get("defaults", {})
     if type(stated) is not list or type(defaults) is not dict:
         return None  # the reader says so
@@ -177,7 +177,7 @@ def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, A
 
 
 def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[Any]]) -> Iterator[tuple[Any, EntryOrigin]]:
-    """The entries of one table."""
+    """Yield the entries of one table."""
     if type(table) is not dict:
         yield table, EntryOrigin(index, None, (), frozenset())
         return
@@ -194,7 +194,7 @@ def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[
 
 
 def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
-    """With every default that a table of its type takes, and does not state."""
+    """Return the table with every default that its type takes and it does not state."""
     if not defaults:
         return dict(table)
     known = _known({**defaults, **table})
@@ -202,7 +202,7 @@ def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
 
 
 def _lists(table: Tables) -> dict[Path, list[Any]]:
-    """The lists that stand where a number is due, by their keys; none where their lengths differ, or are zero: the reader refuses them."""
+    """Return the lists in place of numbers, by their keys; none where their lengths differ or are zero, which the reader refuses."""
     result: dict[Path, list[Any]] = {}
     if any(type(value) is list for value in table.values()):
         result |= {(key,): value for key, value in _several(table, _known(table))}
@@ -235,7 +235,7 @@ COVERED = ("sensitivity", "l2_sensitivity", "max_rows")
 
 
 def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """The numeric keys that say "calibrate", as (0-based mechanism, key); keys of its sampling table as "sampling.<key>"."""
+    """Return the numeric keys that say "calibrate", as (0-based mechanism, key); keys of its sampling table as "sampling.<key>"."""
     mechanisms = tables.get("mechanism")
     entries = enumerate(mechanisms if type(mechanisms) is list else ())
     return tuple((index, key) for index, table in entries if type(table) is dict for key in _keys(table))

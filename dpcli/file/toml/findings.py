@@ -1,4 +1,4 @@
-"""Findings by key while a file is read, and diagnostics: findings at their place in the text, with source line and caret."""
+"""Findings about the keys of a file, and diagnostics: findings at their place in the text, with source line and caret."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from dpcli.file.toml.shown import public_length, without_passwords
 
 Path = tuple[str | int, ...]
 Problem = tuple[Path, str, str]  # key, expected, found
-Advice = Callable[[str, Iterable[str]], tuple[str | None, str]]  # unknown key, known ones -> the one meant, words
+Advice = Callable[
+    [str, Iterable[str]], tuple[str | None, str]
+]  # (unknown key, known keys) -> (the key that was meant, advice in words)
 
 MAX_FINDINGS = 100
 
 
 class TooMany(Exception):
-    """More findings than anyone reads; those collected so far are reported."""
+    """The limit of MAX_FINDINGS is reached; the findings so far are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A problem: the rule it breaks, its key, and its message in parts. among: the words that may stand there."""
+    """A problem: the rule it breaks, its key, and its message in parts. among: the words that are allowed."""
 
     rule: str
     key: Path
@@ -83,12 +85,12 @@ class Diagnostic:
     source: str = ""
 
 
-WIDTH = 120
+WIDTH = 120  # characters of a source line that are shown
 _INDENT = "    "
 
 
 def render(diagnostic: Diagnostic) -> str:
-    """`path:line:column: error DP004: key: message`, then the source line and a caret where the place is known."""
+    """Return `path:line:column: error DP004: key: message`, then the source line and a caret where the place is known."""
     place = escaped_path(diagnostic.path) + (f":{diagnostic.line}:{diagnostic.column}" if diagnostic.line else "")
     key = f"{diagnostic.key}: " if diagnostic.key else ""
     message = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")  # may quote what others wrote
@@ -97,7 +99,7 @@ def render(diagnostic: Diagnostic) -> str:
 
 
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:
-    """Every diagnostic, one after the other; what is said of several entries in one place is said once, of the first."""
+    """Return all diagnostics as text; a message about several entries in one place is given once, with their number."""
     same: dict[Any, list[Diagnostic]] = {}
     for one in diagnostics:
         same.setdefault((one.rule, one.severity, one.message, one.path, one.line, one.column), []).append(one)
@@ -107,7 +109,7 @@ def render_all(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _excerpt(source: str, column: int) -> tuple[str, ...]:
-    """The source line around the column, and the caret line; nothing for a blank line."""
+    """Return the source line around the column, and the caret line; none for a blank line."""
     if column < 1 or not source.strip():
         return ()
     length = public_length(source)
@@ -121,7 +123,7 @@ def _excerpt(source: str, column: int) -> tuple[str, ...]:
 
 
 def _visible(character: str) -> str:
-    """The character itself, or its escape where a terminal would act on it or hide it."""
+    """Return the character, or its escape where a terminal would act on it or hide it."""
     if character == "\t" or character.isprintable():
         return character
     return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"

@@ -1,4 +1,4 @@
-"""Reading the bytes of a file without trusting it to be one."""
+"""Reads the bytes of files and of standard input, with limits on size and kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_A_FILE = {
 
 
 def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> bytes:
-    """At most `MAX_BYTES` + 1 bytes of the regular file at `path`, or of standard input for "-"; `what` is what a message expects.
+    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-". what: what a message expects there.
 
     Raises:
         InputError: there is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
@@ -36,7 +36,7 @@ def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> b
 
 
 def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
-    """`read_bytes` of at most `most` + 1 bytes, for what is larger than a pipeline file."""
+    """Return at most `most` + 1 bytes, as `read_bytes` does."""
     name = os.fspath(path)
     try:
         return _standard_input(most) if name == "-" else _regular_file(name, most)
@@ -45,14 +45,14 @@ def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
 
 
 def read_again(path: str) -> bytes:
-    """`read_bytes`, of standard input what was read of it before. Raises InputError also where nothing was."""
+    """Return the bytes of a file, or those read from standard input before. Raises InputError also where none were."""
     if path == "-" and (sys.stdin is None or sys.stdin not in _read):
         raise InputError("<stdin>: nothing was read from it before")
     return read_bytes(path)
 
 
 class _Unreadable(Exception):
-    """An unreadable input: what there is in place of a file, and the name of the place."""
+    """An input that is no readable file: its name, and what it is."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -96,7 +96,7 @@ def _standard_input(most: int) -> bytes:
 
 
 def escaped_path(name: str) -> str:
-    """A path as a message may show it: control characters and undecodable bytes escaped."""
+    """Return a path for a message, its control characters and undecodable bytes escaped."""
     return name if name.isprintable() and len(name) < 400 else escaped(name)
 
 

@@ -1,4 +1,4 @@
-"""Names as people see them: two that look alike are taken for one.
+"""Confusable names: skeletons that are equal for names that look alike, and names of mixed or unusual scripts.
 
 Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of confusable strings); the letters here are
 those of Cyrillic, Greek and Armenian that have the shape of a Latin one, and the digits that are taken for letters.
@@ -10,7 +10,7 @@ import re
 import unicodedata
 from functools import cache
 
-LAST = 0x1FFFF  # of the characters that are letters of some script
+LAST = 0x1FFFF  # code point beyond which no script has letters
 _BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # letters and symbols by their category, and nothing on the screen
 _ALIKE = str.maketrans(
     {
@@ -55,9 +55,9 @@ def looks(name: str) -> str:
 
 @cache
 def letters() -> dict[str, list[tuple[int, int]]]:
-    """`looks` as tables of numbers, for those who compare names without Python, in compatibility forms (NFKD).
+    """Return `looks` as tables of code points of NFKD forms, for PostgreSQL.
 
-    letters: a character and the one that it is taken for. gone: ranges of characters that nobody goes by. A character that becomes two
+    letters: (character, the one it is taken for). gone: ranges of characters that skeletons leave out. A character that becomes two
     (\u00df) is in neither.
     """
     result = [(ord(" "), ord(looks("_")))]  # between words; at the ends it is gone
@@ -74,7 +74,7 @@ def letters() -> dict[str, list[tuple[int, int]]]:
 
 
 def mixed(name: str) -> tuple[str, ...]:
-    """The scripts of a name's letters where it mixes Latin ones with others; nothing where it does not.
+    """Return the scripts of a name's letters where it mixes Latin letters with others; none where it does not.
 
     Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection); East Asian scripts stand beside Latin letters as a rule.
     """
@@ -83,7 +83,7 @@ def mixed(name: str) -> tuple[str, ...]:
 
 
 def strange(name: str) -> tuple[str, ...]:
-    """The characters of a name that may pass for others, or for nothing: all but ASCII, and letters of scripts that people write today.
+    """Return the characters of a name that are neither ASCII nor letters of a script in use today, as they may pass for others.
 
     Source: Unicode Standard Annex 31, Unicode Identifiers and Syntax, table 5 (recommended scripts).
     """

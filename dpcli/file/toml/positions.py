@@ -1,4 +1,4 @@
-"""Tokens and key positions of a TOML document, which the parser does not report: the text is walked when there is a finding.
+"""Positions of keys in the text of a TOML document, which the parser does not report.
 
 Patterns repeat characters possessively, alternatives inside a repetition begin differently, and every string may end with the file, so
 that no input, valid or not, takes more than linear time. (No possessive groups: CPython before 3.11.5 mismatches them.)
@@ -32,9 +32,9 @@ ESCAPE = re.compile(r"\\.", re.DOTALL)
 
 
 def too_deep(text: str, limit: int) -> int | None:
-    """The offset of the first bracket or dotted key nested deeper than `limit`, or None.
+    """Return the offset of the first bracket or dotted key nested deeper than `limit`, or None.
 
-    Asked before tomli is: that recurses without a limit of its own, and is quadratic in the parts of one dotted key.
+    Call it before tomli, which recurses without a limit, and is quadratic in the parts of one dotted key.
     """
     tokens = re.compile(rf"{STRING}|{COMMENT}|[\[\]{{}}]|(?:\.[ \t]*+{KEY_PART}[ \t]*+){{{limit},}}", re.DOTALL)
     depth = 0
@@ -47,9 +47,9 @@ def too_deep(text: str, limit: int) -> int | None:
 
 
 def newer(text: str) -> tuple[str, int] | None:
-    """The first offset at which TOML 1.0 ends, with the words that a tomli before 2.4 says there; None where it reads all.
+    """Return the first use of TOML 1.1 in a document, as (message of a tomli before 2.4, offset); None for TOML 1.0.
 
-    Later ones read TOML 1.1: a file that needs it would be valid on one machine and not on another.
+    tomli 2.4 reads TOML 1.1: a file that needs it would be valid on one machine and not on another.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".
@@ -78,11 +78,11 @@ def newer(text: str) -> tuple[str, int] | None:
 
 
 class _Lost(Exception):
-    """The text is not what the walk took it for."""
+    """The walk met text that it does not expect."""
 
 
 def locate(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """1-based line and column of each key, of the nearest table around it where it is not there, else of the first line.
+    """Return the 1-based line and column of each key; of the nearest table around it, or of the first line, where it is absent.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".
@@ -90,17 +90,18 @@ def locate(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     """
     wanted = set(paths)
     walk = _Walk(text, wanted)
-    with suppress(_Lost):  # what has been found by then is still right, and each path falls back on it
+    with suppress(_Lost):  # offsets noted before are right, and other paths fall back on them
         walk.document()
-    return {path: _line_column(text, walk.nearest(path)) for path in wanted}
+    return {path: line_and_column(text, walk.nearest(path)) for path in wanted}
 
 
-def _line_column(text: str, offset: int) -> tuple[int, int]:
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Return the 1-based line and column of an offset."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 class _Walk:
-    """A walk over the text that notes the offset of every wanted key and of the tables around it."""
+    """A walk over the text that notes the offsets of wanted keys and of the tables around them."""
 
     def __init__(self, text: str, wanted: Iterable[Path]) -> None:
         self.text = text
@@ -115,7 +116,7 @@ class _Walk:
         return self.offsets[path]
 
     def note(self, path: Path, offset: int, explicit: bool = True) -> None:
-        """A table that is declared itself outranks its mention in the name of another."""
+        """Note an offset; a table's own header (explicit) outranks its mention in the name of another."""
         if path in self.prefixes and (explicit or path not in self.offsets):
             self.offsets[path] = offset
 
@@ -130,7 +131,7 @@ class _Walk:
             self.skip(BLANK)
 
     def header(self) -> Path:
-        """[a.b] or [[a.b]]: the path of the table that it opens."""
+        """Read [a.b] or [[a.b]], and return the path of the table that it opens."""
         many = self.text.startswith("[[", self.at)
         self.at += 2 if many else 1
         path: Path = ()
@@ -149,7 +150,7 @@ class _Walk:
         return path
 
     def last(self, path: Path) -> Path:
-        """The latest table of an array of tables; any other path as it is."""
+        """Return the path of the latest table of an array of tables; any other path as it is."""
         return (*path, self.lengths[path] - 1) if path in self.lengths else path
 
     def pair(self, table: Path) -> None:
@@ -197,7 +198,7 @@ class _Walk:
         return True
 
     def key(self) -> list[tuple[str, int]]:
-        """A dotted key, as its parts with the offset of each."""
+        """Read a dotted key, and return its parts with the offset of each."""
         parts = []
         self.skip(BLANK)
         while True:
@@ -226,7 +227,7 @@ class _Walk:
 
 
 def _name(part: str) -> str:
-    """The name that a bare or quoted key part spells."""
+    """Return the name that a bare or quoted key part spells."""
     if part[0] not in "\"'":
         return part
     return str(tomli.loads(f"name = {part}")["name"])

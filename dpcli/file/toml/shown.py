@@ -1,4 +1,4 @@
-"""Values of a file as they may safely appear in a message: short, ASCII, control characters and look-alike letters escaped."""
+"""Values of a file as text for messages: short, ASCII, without passwords, control characters and look-alike letters escaped."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-LONGEST = 60
-NAMED = 8  # names of the user's that one message lists
-ADDRESS = "://"  # what follows it may hold a password where it has one of these
+LONGEST = 60  # characters of a value
+NAMED = 8  # names that one message lists
+ADDRESS = "://"  # an address may hold a password where one of _SECRET follows
 _SECRET = frozenset("@?#=")
 _PASSWORD = re.compile(r"""(://[^\s"'@/:]{0,500}:)[^\s"']{1,500}(?=@)|(password\s?=\s?)[^\s"'&]{1,500}""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def escaped(text: str) -> str:
-    """`text` in ASCII with JSON's escapes, cut after `LONGEST` characters."""
+    """Return the text in ASCII with JSON's escapes, cut after `LONGEST` characters."""
     import json
 
     cut = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
@@ -29,18 +29,18 @@ def public_length(text: str) -> int:
 
 
 def public(text: str) -> str:
-    """`text` without what may be a password in it."""
+    """Return the text without what may be a password in it."""
     length = public_length(text)
     return text if length == len(text) else f"{text[:length]}..."
 
 
 def without_passwords(message: str) -> str:
-    """A message that may quote an address or a connection string as it stands, with dots in place of the passwords in it."""
+    """Return a message with dots in place of the passwords of addresses and connection strings in it."""
     return _PASSWORD.sub(lambda match: f"{match[1] or match[2]}...", message)
 
 
 def quoted(word: str) -> str:
-    """A key or a keyword, in single quotes."""
+    """Return a key or a keyword in single quotes."""
     return f"'{escaped(word)}'"
 
 
@@ -52,17 +52,30 @@ def first_names(names: Iterable[str], none: str = "none") -> str:
 
 
 def listed(words: tuple[str, ...]) -> str:
-    """Keywords that a value must be one of."""
+    """Return the words after "expected" for a value that must be one of some keywords."""
     return quoted(words[0]) if len(words) == 1 else "one of " + ", ".join(quoted(word) for word in words)
 
 
 def shown(value: Any) -> str:
-    """A TOML value as a message may show it: `true`, `-1`, `"text"`, `"postgresql://..."`, `a list`, `a table`."""
-    return str(_SHOWN.get(type(value), str)(value))
+    """Return a TOML value for a message: `true`, `-1`, `"text"`, `"postgresql://..."`, `a list`, `a table`."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return _integer(value)
+        case float():
+            return repr(value)
+        case str():
+            return f'"{escaped(public(value))}"'
+        case list():
+            return "a list" if value else "an empty list"
+        case dict():
+            return "a table"
+    return str(value)
 
 
 def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -> str:
-    """`mechanism["train"].sampling.rate`: a mechanism by its name where `names` has one, all else counted from 1."""
+    """Return a path as `mechanism["train"].sampling.rate`: a mechanism by its name in `names`, other positions counted from 1."""
     text = ""
     for depth, part in enumerate(path):
         if isinstance(part, int):
@@ -76,17 +89,3 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
 def _integer(value: int) -> str:
     # Python refuses to write integers of more than 4300 digits, and nobody would read one.
     return str(value) if value.bit_length() <= 128 else f"a whole number of {value.bit_length()} bits"
-
-
-def _text(value: str) -> str:
-    return f'"{escaped(public(value))}"'
-
-
-_SHOWN: dict[type, Any] = {
-    bool: lambda value: "true" if value else "false",
-    int: _integer,
-    float: repr,
-    str: _text,
-    list: lambda value: "a list" if value else "an empty list",
-    dict: lambda value: "a table",
-}

@@ -1,4 +1,4 @@
-"""Guesses at what a mistyped key, word or column name was meant to be; made only when there is something to report."""
+"""Suggestions for a mistyped key, word or column name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dpcli.file.toml.shown import first_names, quoted
 
-# A tenth of a millisecond per choice, for each of up to a hundred findings.
-MOST_CHOICES = 128
-LONGEST_WORD = 64
+MOST_CHOICES = 128  # at a tenth of a millisecond each, for each of up to a hundred findings
+LONGEST_WORD = 64  # characters that are compared
 
 # Words of other tools and of papers, and the key that says the same here.
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -60,7 +59,7 @@ _SEPARATORS = str.maketrans("", "", "-_ /.")
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
-    """The one of `known` that `word` most likely stands for, or None. `cutoff`: difflib's ratio, 1 for equal words."""
+    """Return the one of `known` that `word` most likely stands for, or None. cutoff: difflib's ratio, 1 for equal words."""
     import difflib
 
     choices = list(dict.fromkeys(known))
@@ -78,18 +77,18 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
 
 
 def _begun(word: str, choices: list[str]) -> str | None:
-    """The one of several words that begins with this one whole: 'final' of 'final-model'."""
+    """Return the only choice whose first part is this word: final-model for final."""
     begun = [choice for choice in choices if choice.startswith((f"{word}-", f"{word}_"))]
     return begun[0] if len(begun) == 1 else None
 
 
 def _same(word: str, choice: str) -> bool:
-    """Equal but for case, and for what separates the words."""
+    """Return whether a word equals a choice but for separators."""
     return word.translate(_SEPARATORS) == choice.translate(_SEPARATORS)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'`, or nothing."""
+    """Return `did you mean 'x'`, or ""."""
     meant = closest(word, known)
     return f"did you mean {quoted(meant)}" if meant else ""
 

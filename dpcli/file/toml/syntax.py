@@ -1,4 +1,4 @@
-"""Bytes to TOML tables; complaints in the form of all others: what was expected, what was found, what to do."""
+"""Reads bytes as TOML tables, and rewords syntax errors as "expected X, found Y; what to do"."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli
 
 from dpcli.file.toml.limits import MAX_BYTES, MAX_DEPTH
-from dpcli.file.toml.positions import newer, too_deep
+from dpcli.file.toml.positions import line_and_column, newer, too_deep
 from dpcli.file.toml.shown import escaped
 
 _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
@@ -30,7 +30,7 @@ class NotToml(Exception):
 
 
 def text_of(data: bytes) -> str:
-    """The text of a file, its line ends made "\\n"; raises NotToml unless it is small and UTF-8 without BOM and NUL."""
+    """Return the text of a file, its line ends made "\\n". Raises NotToml unless it is small and UTF-8 without BOM and NUL."""
     if len(data) > MAX_BYTES:
         raise NotToml(f"a file of at most {MAX_BYTES // 1024} KiB", "more")
     if data.startswith(_UTF16_OR_32):
@@ -46,10 +46,10 @@ def text_of(data: bytes) -> str:
 
 
 def tables_of(text: str) -> dict[str, Any]:
-    """The tables of a TOML document; raises NotToml."""
+    """Return the tables of a TOML document. Raises NotToml."""
     deep = too_deep(text, MAX_DEPTH)
     if deep is not None:
-        raise NotToml(f"at most {MAX_DEPTH} levels of nesting", "more", *_text_place(text, deep))
+        raise NotToml(f"at most {MAX_DEPTH} levels of nesting", "more", *line_and_column(text, deep))
     try:
         with _collector_paused():
             tables = tomli.loads(text)
@@ -59,13 +59,13 @@ def tables_of(text: str) -> dict[str, Any]:
         raise _escaped_fault(text, error) from None
     fault = newer(text)
     if fault is not None:
-        raise _worded_fault(text, fault[0], *_text_place(text, fault[1]))
+        raise _worded_fault(text, fault[0], *line_and_column(text, fault[1]))
     return tables
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """A file of many small tables makes the garbage collector take three quarters of the time, to find nothing."""
+    """Pause the garbage collector, which takes three quarters of the time of a file of many small tables, and frees nothing."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -76,19 +76,18 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _syntax_fault(text: str, message: str) -> NotToml:
-    """tomli's own error, its position taken out of the words."""
+    """Return the fault of an error of tomli, whose message ends with the position."""
     at = _POSITION.search(message)
     words = message[: at.start()] if at else message
     if at and at[1]:
         line, column = int(at[1]), int(at[2])
     else:
-        line, column = _text_place(text, len(text.rstrip("\n")))
+        line, column = line_and_column(text, len(text.rstrip("\n")))
     return _worded_fault(text, words, line, column)
 
 
 def _worded_fault(text: str, words: str, line: int, column: int) -> NotToml:
-    """tomli's words made ours."""
-
+    """Return the fault for tomli's words at a place."""
     source = text.split("\n")[line - 1]
     expected, actual, to_start = reworded(words, source[column - 1 :])
     actual += digits_hint(source[: column - 1], source[column - 1 :])
@@ -99,16 +98,12 @@ def _escaped_fault(text: str, error: Exception) -> NotToml:
     """Return the fault for an error that tomli lets through: int() refuses more than 4300 digits."""
     digits = _LONG_INTEGER.search(text)
     if digits:
-        return NotToml("a number", f"{len(digits[0])} digits", *_text_place(text, digits.start()))
+        return NotToml("a number", f"{len(digits[0])} digits", *line_and_column(text, digits.start()))
     return NotToml("valid TOML", escaped(str(error).lower()))
 
 
-def _text_place(text: str, offset: int) -> tuple[int, int]:
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
-
-
 def _place(data: bytes, offset: int) -> tuple[int, int]:
-    """Line and column of a byte; what stands before it is known to be, or is taken for, UTF-8."""
+    """Return line and column of a byte offset; the bytes before it are decoded as UTF-8."""
     start = data.rfind(b"\n", 0, offset) + 1
     return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode(errors="replace")) + 1
 
@@ -124,35 +119,46 @@ _LITERALS = {
     "nil": "leave the key out",
 }
 
-# Beginning of tomli's words: expected, found (None: the text at the fault), and whether the position that it gives is after the
-# fault, so that the start of the line serves better.
-_REWORDED: dict[str, tuple[str, str | None, bool]] = {
-    "Cannot overwrite a value": ("each key once", "one that is stated already", True),
-    "Duplicate inline table key": ("each key once", "one that is stated already", False),
-    "Cannot declare": ("each table once", "one that is declared already", True),
-    "Cannot mutate immutable namespace": ("keys of an inline table between its braces", "one added later", True),
-    "Cannot redefine namespace": ("each table once", "one that is declared already", True),
-    "Expected '=' after a key": ("= after a key", None, False),
-    "Expected ']' at the end of a table declaration": ("] at the end of a table's name", None, False),
-    "Expected ']]' at the end of an array declaration": ("]] at the end of a table's name", None, False),
-    "Expected newline or end of document after a statement": ("the end of the line after a value", None, False),
-    "Unclosed array": ("a list ended by ]", "no end", False),
-    "Unclosed inline table": ("a table ended by }", "no end", False),
-    "Unterminated string": ("text ended by its quote", "no end", False),
-    "Invalid initial character for a key part": ("a key", None, False),
-    "Invalid statement": ("key = value or [table]", None, False),
-    "Invalid date or datetime": ("a date that exists", "another", False),
-    "Unescaped '\\' in a string": ("an escape that TOML knows (\\\\ for a backslash)", "another", False),
-    'Expected "': ("text ended by its quote", "no end", False),
-    "Found invalid character '\\n'": ("text ended by its quote", "the end of the line", False),
-    "Illegal character '\\n'": ("text ended by its quote", "the end of the line", False),
-    "Illegal character": ("printable characters", None, False),
-    "Found invalid character": ("printable characters", None, False),
+
+class Rewording(NamedTuple):
+    """The words of a fault. actual: None for the text at the fault. at_line_start: whether tomli's position is after the fault, so that
+    the start of the line serves better."""
+
+    expected: str
+    actual: str | None = None
+    at_line_start: bool = False
+
+
+# By the beginning of tomli's words.
+_REWORDED: dict[str, Rewording] = {
+    "Cannot overwrite a value": Rewording("each key once", "one that is stated already", at_line_start=True),
+    "Duplicate inline table key": Rewording("each key once", "one that is stated already"),
+    "Cannot declare": Rewording("each table once", "one that is declared already", at_line_start=True),
+    "Cannot mutate immutable namespace": Rewording(
+        "keys of an inline table between its braces", "one added later", at_line_start=True
+    ),
+    "Cannot redefine namespace": Rewording("each table once", "one that is declared already", at_line_start=True),
+    "Expected '=' after a key": Rewording("= after a key"),
+    "Expected ']' at the end of a table declaration": Rewording("] at the end of a table's name"),
+    "Expected ']]' at the end of an array declaration": Rewording("]] at the end of a table's name"),
+    "Expected newline or end of document after a statement": Rewording("the end of the line after a value"),
+    "Unclosed array": Rewording("a list ended by ]", "no end"),
+    "Unclosed inline table": Rewording("a table ended by }", "no end"),
+    "Unterminated string": Rewording("text ended by its quote", "no end"),
+    "Invalid initial character for a key part": Rewording("a key"),
+    "Invalid statement": Rewording("key = value or [table]"),
+    "Invalid date or datetime": Rewording("a date that exists", "another"),
+    "Unescaped '\\' in a string": Rewording("an escape that TOML knows (\\\\ for a backslash)", "another"),
+    'Expected "': Rewording("text ended by its quote", "no end"),
+    "Found invalid character '\\n'": Rewording("text ended by its quote", "the end of the line"),
+    "Illegal character '\\n'": Rewording("text ended by its quote", "the end of the line"),
+    "Illegal character": Rewording("printable characters"),
+    "Found invalid character": Rewording("printable characters"),
 }
 
 
 def reworded(words: str, rest: str) -> tuple[str, str, bool]:
-    """(expected, found, at line start) for tomli's `words`; `rest` is the line from the fault on."""
+    """Return (expected, found, whether the fault is at the line's start) for tomli's `words`. rest: the line from the fault on."""
     if rest and not rest[0].isascii():
         # A letter that looks like another is the one fault that a reader cannot see.
         return "ASCII outside quotes and comments", f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})", False
@@ -160,8 +166,7 @@ def reworded(words: str, rest: str) -> tuple[str, str, bool]:
         return _invalid_value(rest)
     for beginning, ours in _REWORDED.items():
         if _usual(words).startswith(_usual(beginning)):
-            expected, actual, to_start = ours
-            return expected, actual or _text_at(rest), to_start
+            return ours.expected, ours.actual or _text_at(rest), ours.at_line_start
     return "valid TOML", escaped(words[:1].lower() + words[1:]), False
 
 
@@ -172,12 +177,12 @@ def digits_hint(before: str, rest: str) -> str:
 
 
 def _usual(words: str) -> str:
-    """The words without what tomli changed after 2.0.0: `Can not`, and double quotes."""
+    """Return the words without what tomli changed after 2.0.0: `Can not`, and double quotes."""
     return words.replace("Can not", "Cannot").replace('"', "'")
 
 
 def _text_at(rest: str) -> str:
-    """The next word of the line, or the character itself where nothing would be seen of it."""
+    """Return the next word of the line, or an invisible character itself."""
     if not rest.strip():
         return "the end of the line"
     return escaped(rest.split()[0] if rest[0].isprintable() else rest[0])

@@ -1,4 +1,4 @@
-"""TOML text: of tables, and of a document with new values or key names and everything else (comments, order, spacing) as it was."""
+"""Writes TOML: tables as text, and edits of values or key names that keep comments, order and spacing of a document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.findings import Path
-from dpcli.file.toml.positions import KEY_PART, STRING, locate
+from dpcli.file.toml.positions import KEY_PART, PART, STRING, locate
 from dpcli.file.toml.shown import key_text
 from dpcli.file.toml.syntax import NotToml, tables_of
 
@@ -20,12 +20,12 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
-    """The document, keys in their order: values first, then tables, then arrays of tables; inner tables inline."""
+    """Return tables as a document, keys in their order: values first, then tables and arrays of tables; inner tables inline."""
     return "\n".join(_lines(tables)) + "\n"
 
 
 def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
-    """The lines of the document, with a comment on each key that has one; column: where it begins."""
+    """Yield the lines of the document, with a comment on each key that has one. column: where comments begin."""
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])
         yield f"{line:<{column}}  # {comment}" if comment else line
@@ -79,14 +79,14 @@ VALUE = re.compile(rf"({KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*[ \t]*=[ \t]*)({ST
 
 
 def edited(text: str, values: Mapping[Path, Any]) -> str:
-    """The document with each of these keys at its new value; every key must be there, and hold a number or a string.
+    """Return the document with new values for these keys, each of which must exist and hold a number or a string.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".
         values: by path, with 0-based positions in lists.
 
     Raises:
-        InputError: a key is not there. What is returned was read again: it says what the document said, but for these values.
+        InputError: a key is absent. The result is read again, and states what the document stated but for these values.
     """
     wanted = tables_of(text)
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
@@ -98,24 +98,34 @@ def edited(text: str, values: Mapping[Path, Any]) -> str:
         if token is None or not _change(wanted, path, values[path]):
             raise _absent(path)
         result = result[: token.start(2)] + value_text(values[path]) + result[token.end(2) :]
-    try:
-        same = tables_of(result) == wanted
-    except NotToml:
-        same = False
-    if not same:
+    if not _says(result, wanted):
         raise _absent(next(iter(values)))
     return result
 
 
-def _change(tables: Any, path: Path, value: Any) -> bool:
-    """Put the value at the path; False where the document has no such key."""
+def _says(text: str, tables: Any) -> bool:
+    """Return whether a text is TOML that states exactly these tables."""
+    try:
+        return bool(tables_of(text) == tables)
+    except NotToml:
+        return False
+
+
+def _table_of(tables: Any, path: Path) -> Any:
+    """Return the table or list that holds the last part of the path, None where there is none."""
     for part in path[:-1]:
         if not (part in tables if type(tables) is dict else type(tables) is list and type(part) is int and part < len(tables)):
-            return False
+            return None
         tables = tables[part]
-    if path[-1] not in tables:
+    return tables
+
+
+def _change(tables: Any, path: Path, value: Any) -> bool:
+    """Put the value at the path; False where the document has no such key."""
+    table = _table_of(tables, path)
+    if table is None or path[-1] not in table:
         return False
-    tables[path[-1]] = copy.deepcopy(value)
+    table[path[-1]] = copy.deepcopy(value)
     return True
 
 
@@ -123,19 +133,16 @@ def _absent(path: Path) -> InputError:
     return InputError(f"--write: expected {key_text(path)} in the file, where the answer would go; found no such value")
 
 
-PART = re.compile(KEY_PART)
-
-
 def renamed(text: str, names: Mapping[Path, str]) -> str:
-    """The document with the last part of each path called as it says, in every header of its tables where it is at the top.
+    """Return the document with the last part of each path renamed, a top-level name in the headers of all its tables.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".
         names: bare keys, by path.
 
     Raises:
-        InputError: a key is not there, or is spelled where this does not look; or a name is there already. What is returned was read
-            again: it says what the document said, but for these names.
+        InputError: a key is absent, or spelled in a place that is not searched, or a new name exists. The result is read again, and states
+            what the document stated but for these names.
     """
     wanted: Any = tables_of(text)
     for path in sorted(names, key=len, reverse=True):  # inner ones first: their tables have other names then
@@ -152,22 +159,14 @@ def renamed(text: str, names: Mapping[Path, str]) -> str:
             spots.update((one.span(1), names[path]) for one in header.finditer(text))
     for first, last in sorted(spots, reverse=True):
         text = text[:first] + spots[first, last] + text[last:]
-    try:
-        same = tables_of(text) == wanted
-    except NotToml:
-        same = False
-    if not same:
+    if not _says(text, wanted):
         raise _not_renamable(next(iter(names)))
     return text
 
 
 def _rename(tables: Any, path: Path, name: str) -> bool:
     """Give a key another name; False where there is no such key or the name is taken."""
-    table = tables
-    for part in path[:-1]:
-        if not (part in table if type(table) is dict else type(table) is list and type(part) is int and part < len(table)):
-            return False
-        table = table[part]
+    table = _table_of(tables, path)
     if type(table) is not dict or path[-1] not in table or name in table:
         return False
     table[name] = table.pop(path[-1])

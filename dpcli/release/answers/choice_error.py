@@ -1,4 +1,4 @@
-"""Errors of choices by noisy scores, before any data are seen: of modes, the k best, quantiles by rank, and thresholds."""
+"""Error bounds of choices by noisy scores, known before any data are seen: for modes, top-k, quantiles and thresholds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import np
-from dpcli.release.answers.noise_tails import FINE, OMITTED, blocks, check_told
+from dpcli.release.answers.noise_tails import FINE, OMITTED, blocks, require_resolvable
 from dpcli.release.noise.laws import failure_of, smallest_whole
 from dpcli.release.noise.selection import SparseVectorLaws
 
 
 def slack(candidates: int, scale: float, failure: float) -> int:
-    """The smallest whole t such that the choice scores at most t below the best one but with this probability, whatever the scores are.
+    """Return the smallest whole t such that the chosen score is at most t below the best, except with this probability, for all scores.
 
     The odds of failure are those of all that are further below to those that are not, at most (m - 1) e^{-(t+1)/scale} to 1; that is
     attained by m - 1 scores at -(t + 1). So it is for the exponential mechanism; permute-and-flip is never worse (McKenna & Sheldon
@@ -32,7 +32,7 @@ def slack(candidates: int, scale: float, failure: float) -> int:
 
 
 def probability_beyond(candidates: int, scale: float, t: int) -> float:
-    """An upper bound of the probability that the choice scores more than t below the best, whatever the scores are."""
+    """Return an upper bound of the probability that the chosen score is more than t below the best, for all scores."""
     if candidates < 2:
         return 0.0
     log_odds = math.log(candidates - 1) - (t + 1) / scale
@@ -40,20 +40,20 @@ def probability_beyond(candidates: int, scale: float, t: int) -> float:
     return odds / (1.0 + odds) * (1.0 + 1e-14)
 
 
-def slack_of_each(candidates: int, k: int, scale: float, failure: float) -> int:
-    """Return the slack of k choices by peeling: each is within t of the best that was left then, all at once but with this probability."""
+def peeling_slack(candidates: int, k: int, scale: float, failure: float) -> int:
+    """Return t such that each of k choices by peeling is within t of the best one left, all at once except with this probability."""
     return slack(candidates, scale, failure / k)
 
 
 def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> int:
-    """The smallest whole a with: at once, all that are said to reach the threshold are at least threshold - a, all others below it + a.
+    """Return the smallest whole a such that counts said to reach the threshold are at least threshold - a, others below threshold + a.
 
-    With at least the confidence, before any data are seen. Given the noise b of the threshold, a count fails where its own noise is above
-    a + b or below b - a: for each query the likelier of the two is counted, added over the queries and summed over b.
-    Where the noise of the threshold is wide, b is taken for the furthest of its block: a is at most about 1 % larger than need be.
+    This holds for all counts at once with at least the confidence, before any data are seen. Given the noise b of the threshold, a count
+    fails where its own noise is above a + b or below b - a: for each query the likelier of the two is counted, added over the queries and
+    summed over b. Where the noise of the threshold is wide, b is the furthest of its block: a is at most about 1 % larger than need be.
     """
     failure = failure_of(confidence)
-    check_told(failure)
+    require_resolvable(failure)
     lowest, mass, width = blocks(laws.threshold, FINE)
     furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))
 

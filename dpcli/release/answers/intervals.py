@@ -1,4 +1,4 @@
-"""Intervals of answers, and the search for the ends of a set of values that a test accepts."""
+"""Confidence intervals of noisy answers, and the noise that meets a target error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fractions import Fraction
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of, half_width
 
-HALVINGS = 200
-CLOSE = 1e-4  # of the distance from the start: how much further out an end may be
-LOOKS = 16  # between an end that was found and the end of the range
+HALVINGS = 200  # of a bisection, at most
+CLOSE = 1e-4  # how far beyond the true end an end may be, relative to its distance from the start
+LOOKS = 16  # values tried between an end and the end of the range
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class ConfidenceInterval:
 
 
 def accepted(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
-    """Ends of an interval within [low, high] that holds the values which a test accepts, seen from one that it should accept.
+    """Return the ends of an interval within [low, high] that holds the values which a test accepts, searched from `start`.
 
-    Each end is rounded outwards. An end of the range that is accepted stays; so do both where `start` is not accepted, for then nothing is
-    known of where the others lie, and one beyond which LOOKS values are not all refused.
+    Each end is rounded outwards. An end of the range is returned where it is accepted itself, where one of LOOKS values beyond the end of
+    the search is, and where `start` is refused, as then the accepted values may lie anywhere.
     """
     if not accepts(start):
         return low, high
@@ -54,12 +54,12 @@ def _end(accepts: Callable[[float], bool], start: float, limit: float) -> float:
 
 
 def on_grid(steps: int, step: float) -> float:
-    """The double nearest to steps times the step as it is written: 1234 of 0.01 are 12.34. All that is released goes through here."""
+    """Return the double nearest to steps times the step as a decimal: 1234 of 0.01 are 12.34. Every released number is made here."""
     return float(steps * Fraction(repr(step)))
 
 
 def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float = 1.0) -> ConfidenceInterval:
-    """Around a noisy count or sum: the law's quantile on either side, the shortest whole one.
+    """Return the interval of a noisy count or sum: the shortest whole one by the law of its noise.
 
     Args:
         noisy: in steps.
@@ -70,7 +70,7 @@ def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float 
 
 
 def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float:
-    """Half the width of the interval, in units of the answer: known before any data are seen."""
+    """Return half the width of the interval, in units of the answer: known before any data are seen."""
     return on_grid(half_width(law, confidence), step)
 
 
@@ -85,12 +85,12 @@ def _around(noisy: int, half: int, confidence: float, step: float) -> Confidence
     return ConfidenceInterval(on_grid(noisy - half, step), on_grid(noisy + half, step), confidence)
 
 
-DIGITS = 6
+DIGITS = 6  # of a spread that dpcli chooses
 FARTHEST = 2**62  # beyond it the widest noise falls with a probability below e^-4000
 
 
 def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: float) -> float:
-    """The largest scale, or sigma, of six digits with P(|X| <= steps) >= confidence: the cheapest noise that is within `steps`.
+    """Return the largest scale, or sigma, of six digits with P(|X| <= steps) >= confidence: the cheapest noise within `steps`.
 
     Args:
         law: DiscreteLaplaceLaw or DiscreteGaussianLaw; its tails grow with its scale.
@@ -98,7 +98,7 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
         confidence: in (0, 1).
 
     Raises:
-        InputError: no noise that is worth its name is that small.
+        InputError: no noise of scale 0.001 or more is that small.
     """
     failure, steps = failure_of(confidence), min(steps, FARTHEST)
 
@@ -117,11 +117,11 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
 
 
 def _kept(spread: float, kept: Callable[[float], bool]) -> float:
-    """The spread of few digits just below, if the promise holds there too; else itself."""
+    """Return the spread rounded down to few digits if it is kept too, else the spread itself."""
     rounded = float(Context(prec=DIGITS, rounding=ROUND_FLOOR).plus(Decimal(spread)))
     return rounded if kept(rounded) else spread
 
 
 def whole_steps(within: float, step: float) -> int:
-    """Count the steps that fit into an error, both taken as they are written."""
+    """Return how many steps fit into an error, both taken as decimals."""
     return math.floor(Fraction(repr(within)) / Fraction(repr(step)))

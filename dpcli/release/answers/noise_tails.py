@@ -1,4 +1,4 @@
-"""Tails of N - w M - ..., sums of independent noises of which some have a real weight."""
+"""Tails of weighted sums of independent noises, N + w M, as upper bounds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
@@ -28,46 +29,54 @@ def tail_of(law: NoiseLaw) -> Tail:
     return tail
 
 
-def exceeds_with(tail: Tail, law: NoiseLaw, weight: float, distance: float) -> float:
-    """P(|X + weight M| >= distance) for X of this symmetric tail and M of this law: an upper bound, at most 1."""
+def sum_exceeds_probability(tail: Tail, law: NoiseLaw, weight: float, distance: float) -> float:
+    """Return an upper bound of P(|X + weight M| >= distance) for X of this symmetric tail and M of this law."""
     if distance <= 0.0:
         return 1.0
     nodes, masses, _ = blocks(law, FINE)
     return min(1.0, 2.0 * float(masses @ tail(distance + abs(weight) * nodes)) + OMITTED)
 
 
-def quantile_with(tail: Tail, law: NoiseLaw, weight: float, failure: float) -> float:
-    """A distance that |X + weight M| reaches with at most this probability, within 1e-6 of the smallest that is known to do so."""
-    check_told(failure)
+def sum_quantile(tail: Tail, law: NoiseLaw, weight: float, failure: float) -> float:
+    """Return a distance that |X + weight M| reaches with at most this probability, within 1e-6 of the smallest known."""
+    require_resolvable(failure)
     low, high = 0.0, 1.0
-    while exceeds_with(tail, law, weight, high) > failure:
+    while sum_exceeds_probability(tail, law, weight, high) > failure:
         low, high = high, 2.0 * high
     while high - low > 1e-6 * high:
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if exceeds_with(tail, law, weight, middle) > failure else (low, middle)
+        low, high = (middle, high) if sum_exceeds_probability(tail, law, weight, middle) > failure else (low, middle)
     return high
 
 
-def check_told(failure: float) -> None:
-    """Refuse a probability that drowns in what is omitted: no distance would do."""
+def require_resolvable(failure: float) -> None:
+    """Raise InputError for a probability of failure so small that OMITTED exceeds it at every distance."""
     if failure < 10.0 * OMITTED:
         raise InputError(f"expected a confidence of at most 1 - {10.0 * OMITTED:g}, found 1 - {failure:g}")
 
 
-@lru_cache(maxsize=64)
-def blocks(law: NoiseLaw, fine: int) -> tuple[Array, Array, int]:
-    """(lowest number of each block, its mass, their width) of a law cut into blocks, `fine` to a scale, but for OMITTED at both ends.
+class Blocks(NamedTuple):
+    """A law in blocks of consecutive whole numbers: the lowest of each, its probability, and how many numbers a block has."""
 
-    A decreasing function is largest at the lowest. Where the scale is less than 2 fine each whole number is a block.
+    lowest: Array
+    mass: Array
+    width: int
+
+
+@lru_cache(maxsize=64)
+def blocks(law: NoiseLaw, fine: int) -> Blocks:
+    """Return the blocks of a law, `fine` to a scale, all but a probability of OMITTED at both ends.
+
+    A decreasing function is largest at the lowest number of a block. Where the scale is less than 2 fine, each whole number is a block.
     """
     reach, block = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / fine))
     edges = np.arange(-reach, reach + block + 1.0, block)
-    return edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0), block
+    return Blocks(edges[:-1], np.maximum(-np.diff(law.at_least(edges)), 0.0), block)
 
 
 @dataclass(frozen=True, slots=True)
 class TailTable:
-    """The tail of N + weight M on a grid; between its points the value to the left, which is larger."""
+    """The tail of N + weight M on a grid; between two points it has the value of the left one, which is larger."""
 
     low: float
     cell: float
@@ -80,11 +89,11 @@ class TailTable:
 
 @lru_cache(maxsize=16)
 def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
-    """The tail of N + weight M, N of `law` and M of `other`, by summing over the blocks of M."""
+    """Return the tail of N + weight M, N of `law` and M of `other`, summed over the blocks of M."""
     nodes, masses, _ = blocks(other, COARSE)
-    some = masses > 1e-16
-    lost = float(masses[~some].sum()) + OMITTED
-    nodes, masses = nodes[some], masses[some]
+    kept = masses > 1e-16
+    lost = float(masses[~kept].sum()) + OMITTED
+    nodes, masses = nodes[kept], masses[kept]
     reach = half_width_beyond(law, OMITTED) + abs(weight) * half_width_beyond(other, OMITTED)
     reach = max(reach, 1.0)  # of laws that hardly fall on any number but 0
     grid = np.linspace(-reach, reach, CELLS + 1)
@@ -94,13 +103,15 @@ def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
     return TailTable(-reach, 2.0 * reach / CELLS, np.minimum(values + lost, 1.0))
 
 
-OFF = 3e-8  # by which a law's tails may be above the truth, and sums of them off
+TAIL_ERROR = 3e-8  # of a law's tail, and of sums of them: above its bounds of 1e-8 (laws.py)
 LONGEST = 2_000_000  # whole numbers that a convolved law may have
 
 
-def weighted_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> int:
-    """The smallest whole h with P(|sum of w_i X_i| <= h) >= confidence, from above: by convolution where the table is short enough, else by
-    the sum of the single half widths at an equal share of the failure."""
+def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> int:
+    """Return an upper bound of the smallest whole h with P(|sum of w_i X_i| <= h) >= confidence.
+
+    By convolution where the table is short enough, else the sum of the half widths of each w_i X_i at an equal share of the failure.
+    """
     sizes = tuple(sorted(abs(weight) for weight in weights if weight))
     return _half_width(law, sizes, confidence) if sizes else 0
 
@@ -111,12 +122,12 @@ def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int
     if sum(sizes) * 2 * reach > LONGEST:
         return sum(sizes) * half_width_beyond(law, (1.0 - confidence) / len(sizes))
     tail = _symmetric_tail(_convolved(law, sizes, reach))
-    inside = np.nonzero(tail + len(sizes) * (OMITTED + OFF) <= 1.0 - confidence)[0]
+    inside = np.nonzero(tail + len(sizes) * (OMITTED + TAIL_ERROR) <= 1.0 - confidence)[0]
     return int(inside[0]) if len(inside) else sum(sizes) * half_width_beyond(law, (1.0 - confidence) / len(sizes))
 
 
 def _convolved(law: NoiseLaw, sizes: Sequence[int], reach: int) -> Array:
-    """Probabilities of the sum from -n to n, by the transform of each law on a common grid; off by some 1e-13."""
+    """Return the probabilities of the sum from -n to n, by Fourier transforms on a common grid; off by some 1e-13."""
     length = 2 * sum(sizes) * reach + 1
     places = np.arange(-reach, reach + 1)
     at = places.astype(float)
@@ -131,7 +142,7 @@ def _convolved(law: NoiseLaw, sizes: Sequence[int], reach: int) -> Array:
 
 
 def _symmetric_tail(mass: Array) -> Array:
-    """P(|S| > h) for h = 0, 1, ..."""
+    """Return P(|S| > h) for h = 0, 1, ..."""
     middle = len(mass) // 2
     upper = np.cumsum(mass[::-1])[::-1]
     beyond = 2.0 * np.append(upper[middle + 1 :], 0.0)

@@ -87,7 +87,7 @@ def command(
 
 
 def _compared(plan: ReleasePlan, format_: str, outputs: tuple[str, ...]) -> int:
-    """The pictures and then the tables, in a terminal; one document in other formats."""
+    """Show the comparison of ways to release a mode: pictures and then tables in a terminal, one document in other formats."""
     from dpcli.cli.picture import show as show_picture
     from dpcli.release.documents.stability import document, domains, picture
     from dpcli.release.stability.mode_comparison import comparison_of

@@ -1,4 +1,4 @@
-"""A release as a document: what it would cost and how far its answers will be off, and the answers themselves."""
+"""Documents of a release: its plan with costs and expected errors, its answers, its statement, and why it needs its noise."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.file.pipeline.datasets import window_data
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import parameter
+from dpcli.release.aggregate import quoted
 from dpcli.release.query_answer import as_json
 from dpcli.release.release_plan import UNREAD, reads_expressions
 from dpcli.sessions.documents.dry_run import shown
 
 if TYPE_CHECKING:
-    from dpcli.document.document import Sheet
     from dpcli.release.query import QueryRelease
     from dpcli.release.query_answer import AnswerRow, QueryAnswer, Value
-    from dpcli.release.query_entries import AskedQuery
+    from dpcli.release.query_entries import PricedQuery
     from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan
 
 
@@ -31,7 +31,7 @@ CHOSEN = "chosen"  # the column of values that are words
 
 
 def parquet_of(sheet: Sheet) -> bytes:
-    """The rows of a sheet. A value that is a number is in the column `value`, one that is a word in `chosen`.
+    """Return the rows of a sheet as parquet: numbers in the column `value`, words in `chosen`.
 
     Raises Unavailable where DuckDB is not installed.
     """
@@ -42,7 +42,7 @@ def parquet_of(sheet: Sheet) -> bytes:
     import duckdb
 
     place = sheet.columns.index("value")
-    declared = [f"{_quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
+    declared = [f"{quoted(name)} {'DOUBLE' if name in NUMBERS else 'VARCHAR'}" for name in sheet.columns]
     rows = [(*row[:place], *_parted(row[place]), *row[place + 1 :]) for row in sheet.rows]
     declared[place : place + 1] = ["value DOUBLE", f"{CHOSEN} VARCHAR"]
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
@@ -55,22 +55,18 @@ def parquet_of(sheet: Sheet) -> bytes:
             return file.read()
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _parted(value: object) -> tuple[float | None, str | None]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), None
     return None, str(value).lower() if isinstance(value, bool) else None if value is None else str(value)  # as a csv has it
 
 
-OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of data
+OF_QUERY, OF_VALUE = ("query", "measure"), ("value", "lower", "upper", "confidence")  # columns of a sheet
 SHOWN = 1_000  # answers in a table; csv and json have all of them
 
 
 def planned(plan: ReleasePlan) -> Document:
-    """Mechanisms, cost and the error to expect; no data were touched."""
+    """Return the plan as a document: mechanisms, cost and expected errors. No data are touched."""
     rows = tuple(row for one in plan.queries for row in _planned_rows(one))
     table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
     unread = () if reads_expressions() else (UNREAD,)
@@ -104,7 +100,7 @@ def planned(plan: ReleasePlan) -> Document:
 
 
 def outcome(done: ReleaseOutcome) -> Document:
-    """The answers."""
+    """Return the answers as a document."""
     plan, account = done.plan, done.plan.account
     sheet = sheet_of(done.answers)
     data = {
@@ -138,7 +134,7 @@ def outcome(done: ReleaseOutcome) -> Document:
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
-    """Every answer as a row of data, with a column for each key of any query: empty where a query has not that key."""
+    """Return every answer as a row of data, with a column for each key of any query, empty where a query lacks the key."""
     keys = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
     rows = (
         (
@@ -153,7 +149,7 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
 
 
 def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Keys with the names of their columns: their own, but for one that another column has, in whatever case."""
+    """Return the column name of each key: its own, prefixed where another column has that name in any case."""
     columns = dict.fromkeys((*OF_QUERY, *OF_VALUE, CHOSEN))
     named = {}
     for name in names:
@@ -166,10 +162,11 @@ def _key_columns(names: Iterable[str]) -> dict[str, str]:
 
 def answer_table(answer: QueryAnswer) -> Table:
     """Show the answers to a query with their intervals."""
-    spoken = any(row.lower is not None for row in answer.rows)
-    columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if spoken else ()))
+    has_intervals = any(row.lower is not None for row in answer.rows)
+    columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if has_intervals else ()))
     rows = tuple(
-        (*map(_word, row.key), value_text(row.value), *((interval_text(row),) if spoken else ())) for row in answer.rows[:SHOWN]
+        (*map(_word, row.key), value_text(row.value), *((interval_text(row),) if has_intervals else ()))
+        for row in answer.rows[:SHOWN]
     )
     more = (f"{len(answer.rows) - SHOWN:,} more are in csv and json",) if len(answer.rows) > SHOWN else ()
     done = (f"after the noise: {', '.join(answer.postprocessed)}",) if answer.postprocessed else ()
@@ -186,7 +183,7 @@ def answer_lines(answer: QueryAnswer) -> Iterator[str]:
 
 
 def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
-    """Markdown: every query and what was done, then the disclosure statement of the file."""
+    """Return Markdown: the queries with their mechanisms, then the disclosure statement of the file."""
     from dpcli import __version__
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
@@ -206,7 +203,7 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
     stated = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
-    lines = "".join(f"* {_spoken(one)}\n" for one in plan.queries)
+    lines = "".join(f"* {_markdown_line(one)}\n" for one in plan.queries)
     title = format_markdown.escape(plan.pipeline.name or plan.folder)
     spent = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
     rows = "" if plan.window is None else plan.window.words
@@ -228,8 +225,8 @@ def explained(plan: ReleasePlan) -> Document:
     )
 
 
-def _why_table(one: AskedQuery) -> Table:
-    """Compare the file's adjacency with the other one, at the same cost."""
+def _why_table(one: PricedQuery) -> Table:
+    """Explain the noise under the file's adjacency, and under another one at the same cost."""
     stated = one.setting.adjacency
     other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
     alternative = one.query.releases(replace(one.setting, adjacency=other))
@@ -243,13 +240,13 @@ def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str,
         yield (adjacency, release.suffix or release.type, line) if number == 0 else ("", "", line)
 
 
-def _spoken(one: AskedQuery) -> str:
-    """A line of Markdown."""
+def _markdown_line(one: PricedQuery) -> str:
+    """Return a query with its mechanisms as a line of Markdown."""
     from dpcli.document.formats.markdown import escape
 
     query = one.query
     where = f" where `{query.where}`" if query.where else ""
-    keys: tuple[str, ...] = getattr(query, "by", ())
+    keys: tuple[str, ...] = query.by
     by = f" by {escape(', '.join(keys))}" if keys else ""
     column: str | None = getattr(query, "column", None)
     of = f" of {escape(column)}" if column else ""
@@ -257,14 +254,14 @@ def _spoken(one: AskedQuery) -> str:
     return f"**{escape(query.name)}**: {query.measure}{of}{by}{where}; {mechanisms}"
 
 
-def _planned_rows(one: AskedQuery) -> Iterator[tuple[str, ...]]:
+def _planned_rows(one: PricedQuery) -> Iterator[tuple[str, ...]]:
     for position, _release in enumerate(one.releases):
         first = position == 0
         error = one.query.expected_error(one.setting) if first else ""
         yield (one.query.name if first else "", one.query.measure if first else "", _mechanism(one, position), error)
 
 
-def _mechanism(one: AskedQuery, position: int) -> str:
+def _mechanism(one: PricedQuery, position: int) -> str:
     release = one.releases[position]
     keys = ", ".join(
         f"{name} {parameter(name, value)}" if isinstance(value, float) else f"{name} {value}"
@@ -273,7 +270,7 @@ def _mechanism(one: AskedQuery, position: int) -> str:
     return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
 
 
-def _planned_data(one: AskedQuery) -> dict[str, Any]:
+def _planned_data(one: PricedQuery) -> dict[str, Any]:
     return {
         "name": one.query.name,
         "measure": one.query.measure,
@@ -298,12 +295,12 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _by_block(plan: ReleasePlan) -> bool:
-    """Tell whether what a unit does is bounded in each block by itself."""
+    """Tell whether the rows of a unit are bounded in each block separately."""
     return plan.source.unit is not None and plan.window is not None and plan.window.each is not None
 
 
 def _bound_words(plan: ReleasePlan) -> str:
-    """For whom the number holds, where that is less than all that one unit of the source does: a sentence for whoever reads the number."""
+    """Say that the guarantee is about a unit's rows in one block, where it is; else ""."""
     if not _by_block(plan):
         return ""
     unit = f'one "{plan.source.unit}"'
@@ -328,12 +325,12 @@ def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def key_text(answer: QueryAnswer, row: AnswerRow) -> str:
-    """The key of a row as one text."""
+    """Return the key of a row as one text."""
     return ", ".join(f"{name}={_word(value)}" for name, value in zip(answer.by, row.key, strict=False))
 
 
 def value_text(value: Value) -> str:
-    """A value for a table: all digits before the point, six in all."""
+    """Return a value for a table: at least six digits, and all before the point."""
     if value is None:
         return "none"
     if isinstance(value, bool | str):
@@ -342,14 +339,14 @@ def value_text(value: Value) -> str:
 
 
 def interval_text(row: AnswerRow) -> str:
-    """The interval of a row."""
+    """Return the interval of a row as text, "" where it has none."""
     if row.lower is None or row.upper is None:
         return ""
     return f"{figures(row.lower, 6, ROUND_FLOOR)} to {figures(row.upper, 6, ROUND_CEILING)}"
 
 
 def _word(value: Value) -> str:
-    """Write a key, or a value that is none or chosen; true and false as in SQL."""
+    """Return a key or a value as text; true and false as in SQL."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""The lead that a most common value needs to be released: propose-test-release, noisy maxima and the stability histogram compared."""
+"""Tables and pictures of release --compare: the lead that a most common value needs, by each way to release it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = len(SERIES)  # curves in the picture of gaps
 
 
 def document(compared: Comparison) -> Document:
-    """Both exercises, as tables and pictures."""
+    """Return the document of a comparison: tables, pictures, and the probabilities as data."""
     confidence = compared.confidence
     needed = compared.needed(PTR, 2, confidence)
     crossings = {way: compared.crossing(PTR, way, confidence) for way in WAYS if way.sized}
@@ -30,11 +30,10 @@ def document(compared: Comparison) -> Document:
 
 
 def picture(compared: Comparison) -> Chart:
-    """The probability of the right answer against the gap; of what depends on the others' counts, in the largest domain."""
+    """Return the chart of the probability of the right answer by gap; the stability histogram is that in the largest domain."""
     stable = [curve for curve in compared.curves if curve.way is STABILITY][-1:]
-    drawn = [*(curve for curve in compared.curves if curve.way is PTR), *stable, *(c for c in compared.curves if c.way is GUMBEL)][
-        :MOST
-    ]
+    tested, gumbel = ([curve for curve in compared.curves if curve.way is way] for way in (PTR, GUMBEL))
+    drawn = [*tested, *stable, *gumbel][:MOST]
     return Chart(
         kind="stability",
         title="the right most common value, by its lead",
@@ -47,7 +46,7 @@ def picture(compared: Comparison) -> Chart:
 
 
 def domains(compared: Comparison) -> Chart:
-    """The gap that each way needs, against the size of the domain."""
+    """Return the chart of the gap that each way needs, by the size of the domain."""
     confidence = compared.confidence
     sizes = [10**decade for decade in range(1, DECADES)]
     needed = [(way.label, tuple((float(n), float(compared.needed(way, n, confidence))) for n in sizes)) for way in WAYS]
@@ -64,7 +63,7 @@ def domains(compared: Comparison) -> Chart:
 
 
 def _lines(curves: list[tuple[str, Points]]) -> tuple[Line, ...]:
-    """A line for each, and one for several that are the same."""
+    """Return a line for each curve, and one line for equal curves."""
     drawn: list[tuple[str, Points]] = []
     for label, points in curves:
         same = next((i for i, (_, other) in enumerate(drawn) if _equal(points, other)), None)
@@ -103,8 +102,8 @@ def _gaps(compared: Comparison, confidence: float, crossings: dict[ModeRelease, 
 
 def _numbers(compared: Comparison) -> Table:
     """Show what one unit moves the sum of numbers by, in bins: clamped to the domain, or to three bins around the fullest one."""
-    around = f"{compared.around():g}"
-    rows = [(f"{_size(width)} bins", f"{compared.clamped(width):,.10g}", around) for width in DOMAINS]
+    around = f"{compared.sensitivity_after_test():g}"
+    rows = [(f"{_size(width)} bins", f"{compared.clamped_sensitivity(width):,.10g}", around) for width in DOMAINS]
     title = "sensitivity of a centred sum, in bins: clamped to the domain, or around the fullest bin after a test"
     rows.append(("the real line", "inf", around))
     return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), frozenset({1, 2}))

@@ -1,4 +1,4 @@
-"""From what a table holds to a value of the declared type, or null: the same in every engine, and no value makes it fail."""
+"""SQL that converts a column of any stored type to its declared type: equal in every engine, null where a value does not convert."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp
 WHOLE = "[+-]?[0-9]{1,19}"
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?"
 DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-MOST_DIGITS = 300
+MOST_DIGITS = 300  # characters of a text that is read as a number
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
-LARGEST_WHOLE = 9.2e18  # a double below it is a 64-bit integer where it is whole
+LARGEST_WHOLE = 9.2e18  # a whole double below it fits 64 bits
 Convert = Callable[[Term, Layers], Term]
 
 
 def converted(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:
-    """Convert a column to values of its declared type; None where its own type has nothing of that kind."""
+    """Return a column converted to its declared type; None where its stored type cannot be converted."""
     convert = CONVERSIONS.get((declared, family))
     return None if convert is None else layers.bind(convert(raw, layers))
 

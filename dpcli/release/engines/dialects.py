@@ -1,4 +1,4 @@
-"""The SQL of the three engines. What they say alike stands in `Dialect`; what it computes is the same in all of them."""
+"""The SQL dialects of DuckDB, PostgreSQL and Spark: each method writes an expression that computes the same in all three."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST, SMALLEST = 1.79e308, 1e-300
 class Dialect:
     """SQL that no value of a row can make fail. Arguments are SQL that may be written more than once, unless said otherwise.
 
-    once, again: how a WITH says that it is computed once, or each time. types: the engine's names. widest: its integer of 128 bits, or of
+    once, again: hints of a WITH that is computed once, or at each use. types: the engine's names. widest: its integer type, of 128 bits or
     38 digits.
     """
 

@@ -1,4 +1,4 @@
-"""DuckDB, in this process: csv and parquet files, and its own. Rows that do not fit in memory go to a folder that ends with the process."""
+"""DuckDB, in this process: reads csv, parquet and .duckdb files. Rows that do not fit in memory spill to a folder removed at the end."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from typing import Any, ClassVar
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.extras import require
-from dpcli.release.aggregate import Aggregation, Totals
+from dpcli.release.aggregate import Aggregation, Totals, quoted
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect, DuckDBSql
 from dpcli.release.engines.source_files import PATTERN, Files, Header, files_of, header_of
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
-from dpcli.release.engines.sql_engine import SqlEngine, quoted
+from dpcli.release.engines.sql_engine import SqlEngine
 
-NAME = "dpcli-spill-"  # of the folder of rows that do not fit in memory
-MEMORY = "256MB"  # what queries may hold; the rest goes to a folder of its own, and the process has about 100 MB besides
-THREADS = 4  # each needs memory of its own
+NAME = "dpcli-spill-"  # prefix of spill folders
+MEMORY = "256MB"  # of queries; more is spilled, and the process takes about 100 MB besides
+THREADS = 4  # at most, as each takes memory
 LONGEST_ROW, BUFFER = 2**24, 2**25  # bytes of a csv
 COLLATIONS = ("noaccent", "nfc")  # no column has both
-INTERRUPTED = "Query interrupted"  # what DuckDB makes of a signal
-CATALOG = "data"  # of a .duckdb file
+INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError after a signal
+CATALOG = "data"  # name of an attached .duckdb file
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), "text"),
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), "whole"),
@@ -55,7 +55,7 @@ class DuckDB(SqlEngine):
     dialect: ClassVar[Dialect] = DuckDBSql()
     families: ClassVar = FAMILIES
     files: Files
-    spill: Spill
+    spill: SpillFolder
     connection: Any = field(repr=False)
     split: Header | None = None
 
@@ -147,7 +147,7 @@ class DuckDB(SqlEngine):
         return ActualTable(item, fields, f'{self.files.place}: table "{name}"', others=others)
 
     def _own_column(self, item: str, name: str, kind: str) -> ActualColumn:
-        """Compare by bytes what has a collation, which DuckDB nowhere tells, but cannot be compared with another one."""
+        """Compare texts by bytes. DuckDB does not list collations, but refuses to compare a column that has one with another collation."""
         sql = f"raw.{quoted(name)}"
         others = ", ".join(f"{sql} = ('' COLLATE {collation})" for collation in COLLATIONS)
         if kind != "VARCHAR" or self._binds(f"SELECT {others} FROM {item} LIMIT 0"):
@@ -201,7 +201,7 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
 
     assert table.path is not None
     files = files_of(table.path, table.folder)
-    room = spill()
+    room = spill_folder()
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY,
         "threads": min(THREADS, os.cpu_count() or 1),
@@ -212,9 +212,8 @@ def opened_duckdb(table: SourceTable) -> DuckDB:
     }
     try:
         connection = duckdb.connect(config=settings)
-        if (
-            files.kind == "duckdb"
-        ):  # as a catalog of its own: a macro in it that has the name of a function would be called in its place
+        if files.kind == "duckdb":
+            # As a catalog of its own: else a macro of the file could be called in place of a function of its name.
             connection.execute(f"ATTACH {DuckDBSql().text(files.paths[0])} AS {CATALOG} (READ_ONLY)")
         _harden(connection, files)
         return DuckDB(table, files, room, connection)
@@ -273,8 +272,8 @@ def _top(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spill:
-    """A folder that nobody else can read. lock: an open descriptor of it, let go by the system when the process ends, however it does."""
+class SpillFolder:
+    """A folder that no other user can read. lock: a locked descriptor of it, which the system releases when the process ends."""
 
     path: str
     lock: int
@@ -285,8 +284,8 @@ class Spill:
             os.close(self.lock)
 
 
-def spill() -> Spill:
-    """Make a folder, and remove those that dead processes of this user left."""
+def spill_folder() -> SpillFolder:
+    """Make a spill folder, and remove those that dead processes of this user left."""
     for left in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{NAME}*")):
         dead = _locked(left)
         if dead is not None:
@@ -297,7 +296,7 @@ def spill() -> Spill:
             return made
 
 
-def _locked(path: str) -> Spill | None:
+def _locked(path: str) -> SpillFolder | None:
     """Lock a folder for this process; None where another process has it, where it is another user's, or was removed meanwhile."""
     import fcntl
 
@@ -307,7 +306,7 @@ def _locked(path: str) -> Spill | None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             own = os.fstat(lock)
             if own.st_uid == os.geteuid() and os.path.samestat(own, os.stat(path)):
-                return Spill(path, lock)
+                return SpillFolder(path, lock)
         except OSError:
             pass
         os.close(lock)

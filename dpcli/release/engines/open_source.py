@@ -1,4 +1,4 @@
-"""An open source, by the engine that reads it."""
+"""Opens the table of [source] with the engine that reads it."""
 
 from __future__ import annotations
 

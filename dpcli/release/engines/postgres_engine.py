@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.extras import require
 from dpcli.ledger.stores.postgres_connection import driver, place_of, settings_of, unreachable
-from dpcli.release.aggregate import Aggregation
+from dpcli.release.aggregate import Aggregation, quoted
 from dpcli.release.engines.conversions import Family
 from dpcli.release.engines.dialects import Dialect, PostgresSql
 from dpcli.release.engines.source_table import ActualColumn, ActualTable, SourceTable
-from dpcli.release.engines.sql_engine import SqlEngine, quoted
+from dpcli.release.engines.sql_engine import SqlEngine
 
 CONNECT_SECONDS = 30
 FAMILIES: dict[str, Family] = {

@@ -1,4 +1,4 @@
-"""The files of a source: which there are, and the names in the first line of a csv. No message shows a line of any of them."""
+"""The files of a source, and the column names of a csv. No message shows a line of any file."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ ENDINGS: dict[str, Kind] = {
 }
 DELIMITERS = (",", "\t", ";", "|")
 LONGEST_HEADER = 2**20  # bytes
-PATTERN = "*?["
-KEPT = "surrogateescape"  # what is done with bytes that are no text
+PATTERN = "*?["  # characters that make a path a pattern
+UNDECODABLE = "surrogateescape"  # handler of bytes that are no UTF-8
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Regular files of one kind. place: what messages call them, as the user wrote it."""
+    """Regular files of one kind. place: the path or pattern as the user wrote it, for messages."""
 
     kind: Kind
     paths: tuple[str, ...]
@@ -51,7 +51,7 @@ class Header:
 
 
 def files_of(pattern: str, folder: str) -> Files:
-    """The files that a path, or a pattern of paths, stands for. Raises InputError where there is none, or one that is no regular file."""
+    """Return the files of a path or a pattern. Raises InputError where there is none, or one is no regular file."""
     if "://" in pattern:
         raise InputError(f"{pattern}: expected files on this machine, found an address")
     if "\0" in pattern:
@@ -71,14 +71,14 @@ def files_of(pattern: str, folder: str) -> Files:
 
 
 def matching(pattern: str, folder: str) -> list[str]:
-    """The paths that it stands for, whatever is there."""
+    """Return the paths of a pattern, or the path itself, whether files or not."""
     full = os.path.join(folder, pattern)
     magic = not os.path.lexists(full) and any(character in pattern for character in PATTERN)
     return sorted(glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)) if magic else [full]
 
 
 def would_match(path: str, pattern: str, folder: str) -> bool:
-    """Tell whether a file that is written to `path` would be among those that a pattern stands for, with the folders as they are."""
+    """Tell whether a file written to `path` would match a pattern, in the folders that exist."""
     full = os.path.join(folder, pattern)
     if os.path.lexists(full) or not any(character in pattern for character in PATTERN):
         return False
@@ -92,7 +92,7 @@ def would_match(path: str, pattern: str, folder: str) -> bool:
 
 
 def header_of(files: Files, wanted: frozenset[str]) -> Header:
-    """The names of the columns, which every file must have; the delimiter is the one by which they hold the wanted ones.
+    """Return the column names, equal in every file; the delimiter is the one that gives most of the wanted names.
 
     Raises InputError, which shows nothing of a file: its first line may be no header.
     """
@@ -112,7 +112,7 @@ def header_of(files: Files, wanted: frozenset[str]) -> Header:
 
 
 def _instead(name: str, cells: Sequence[tuple[str, list[str]]], wanted: frozenset[str]) -> str:
-    """Say what the first line has in place of a name, whichever delimiter it is cut by."""
+    """Say what the first line has in place of a name, by any delimiter."""
     instead = [instead_of(name, list(filter(_is_text, names)), wanted) for _, names in cells]
     return next((words for words in instead if words != "none"), "none")
 
@@ -138,11 +138,11 @@ def _require_regular(path: str) -> None:
 
 
 def _first_line(path: str) -> str:
-    """With quoted ends of line in it, if need be; behind it may be anything, which nobody has paid for."""
+    """Return the start of a csv, which holds its first record; what follows that is private."""
     opener = gzip.open if path.lower().endswith(".gz") else open
     try:
         with opener(path, "rb") as file:
-            return file.read(LONGEST_HEADER).decode("utf-8-sig", errors=KEPT)
+            return file.read(LONGEST_HEADER).decode("utf-8-sig", errors=UNDECODABLE)
     except (OSError, EOFError, zlib.error):
         failure = _no_text(path)
     raise failure
@@ -153,7 +153,7 @@ def _no_text(path: str) -> InputError:
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
-    """The first record; none where there is none."""
+    """Return the cells of the first record; none where there is none."""
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
     except csv.Error:
@@ -161,5 +161,5 @@ def _cells(text: str, delimiter: str) -> list[str]:
 
 
 def _is_text(name: str) -> bool:
-    """Tell whether a name was UTF-8."""
-    return name.encode(errors=KEPT) == name.encode(errors="replace")
+    """Tell whether a name was decoded from UTF-8."""
+    return name.encode(errors=UNDECODABLE) == name.encode(errors="replace")

@@ -1,4 +1,4 @@
-"""The table that an engine opens, as its file declares it and as the engine finds it."""
+"""The table that an engine opens: as [source] declares it, as the engine reports it, and its columns as SQL of declared types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcli.release.expressions.scalars import Layers, Term, literal
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """The place of the table, and which columns of it may be asked about.
+    """A declared table: its place, and the columns that may be used.
 
     columns: by name, with the one that decides a row's block. path: files, relative to folder. url: of a PostgreSQL server. table: of the
     url, or of a DuckDB file. window: the rows that may be read, all where None.
@@ -39,10 +39,10 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class ActualColumn:
-    """A column as the engine finds it.
+    """A column as the engine reports it.
 
-    sql: its name there, or its bytes. kind: the engine's name of its type, for messages. bytewise: whether in the table, too, two texts are
-    the same only where their bytes are.
+    sql: its name, or an expression for its bytes. kind: the engine's name of its type, for messages. bytewise: whether the engine takes two
+    texts for equal only where their bytes are.
     """
 
     sql: str
@@ -53,9 +53,9 @@ class ActualColumn:
 
 @dataclass(frozen=True, slots=True)
 class ActualTable:
-    """The table as the engine finds it.
+    """A table as the engine reports it.
 
-    item: for FROM. place: what messages call it. named: whether a schema has its columns' names. others: names that fields leave out.
+    item: for FROM. fields: columns by name. place: for messages. named: whether a schema names its columns. others: columns not declared.
     """
 
     item: str
@@ -97,7 +97,7 @@ class Values:
         return value.sql if window.each == "value" else layers.bind(Term(layers.dialect.week(value.sql), value.depth)).sql
 
     def _deciding(self, window: RowWindow, layers: Layers) -> Term:
-        """A name for the value that decides a row's block."""
+        """Return the value that decides a row's block, bound to a name."""
         return layers.bind(self._typed(window.column, window.type, layers))
 
     def _typed(self, name: str, to: ScalarType, layers: Layers) -> Term:
@@ -112,7 +112,7 @@ class Values:
         return value
 
     def require_one_spelling(self, unit: str) -> None:
-        """Raise InputError where the table has one unit under several texts: here they would be several, each with its own bounds."""
+        """Raise InputError where the engine takes several texts for one unit: each would be bounded as a unit of its own."""
         field = self.actual.fields.get(unit)
         if field is not None and not field.bytewise:
             raise InputError(
@@ -121,6 +121,6 @@ class Values:
             )
 
     def base(self) -> str:
-        """The innermost SELECT, as a FROM item."""
+        """Return the innermost SELECT, as a FROM item."""
         columns = ", ".join(f"{sql} AS {name}" for sql, name in self.read.items()) or "1 AS c0"
         return f"(SELECT {columns} FROM {self.actual.item}) AS base"

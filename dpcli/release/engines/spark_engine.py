@@ -1,4 +1,4 @@
-"""Spark: csv and parquet files that no machine holds; local[*], or what the environment says (spark-submit, spark-defaults.conf)."""
+"""Spark: reads csv and parquet files too large for one machine; local[*], or as spark-submit and spark-defaults.conf configure it."""
 
 from __future__ import annotations
 

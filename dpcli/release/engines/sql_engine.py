@@ -1,4 +1,4 @@
-"""An open table that is asked in SQL: what every engine does alike."""
+"""The base of all engines: an open table that answers aggregations by one statement of SQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcli.release.engines.sql_statement import statement
 
 @dataclass(slots=True)
 class SqlEngine:
-    """An open table. declared: by its file. actual: as the engine finds it, once it has looked."""
+    """An open table. table: as [source] declares it. actual: as the engine reports it, None before the first statement."""
 
     dialect: ClassVar[Dialect]
     families: ClassVar[Mapping[str, Family]]  # of the engine's types, by their names without what stands in parentheses
@@ -61,8 +61,3 @@ class SqlEngine:
         for name in self.table.columns:
             if names.count(name) > 1:
                 raise InputError(f'{place}: expected one column "{name}", found {names.count(name)}')
-
-
-def quoted(name: str) -> str:
-    """Quote the name of a table or a column, whatever is in it."""
-    return '"{}"'.format(name.replace('"', '""'))

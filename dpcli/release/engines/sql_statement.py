@@ -1,9 +1,9 @@
-"""The one plan: an aggregation as a statement of SQL, in the words of any of the engines.
+"""An aggregation as one statement of SQL, in any dialect.
 
 Rows that count -> what each unit adds to each key -> at most max_groups keys of a unit -> at most max_rows rows of a unit in a key -> sums.
 A key of steps is no key until the last of these: its values are counted, and a unit's rows are bounded in all of them together.
 Where a window says so, a unit is what is of one unit in one block: then "unit" stands for that pair everywhere below.
-Only what has more rows than it may is looked at row by row, so the rest costs one GROUP BY.
+Only units with more rows than allowed are processed row by row; the rest costs one GROUP BY.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": boo
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """SQL of a part of the key, and how many values it can have, None where only the data know."""
+    """A part of the key as SQL. count: of the values that it can have, None where only the data tell."""
 
     sql: str
     count: int | None
@@ -50,7 +50,7 @@ class RowTerms:
 
 
 def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> RowTerms:
-    """Every expression, checked and written. Raises InputError."""
+    """Return every expression of an aggregation as SQL. Raises InputError where one is refused."""
     _require_bounds(aggregation)
     expressions = Expressions(table.columns)
     conditions: list[str] = []
@@ -72,7 +72,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
 
 
 def _unit(name: str, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
-    """Return the unit of a row; rows of nobody are out."""
+    """Return the unit of a row; rows without one are excluded."""
     scalar = expressions.column(name, "unit")
     if scalar.type not in UNITS:
         raise InputError(f'unit: expected a column of type text or integer, found "{name}" of type {scalar.type}')
@@ -84,7 +84,7 @@ def _unit(name: str, expressions: Expressions, layers: Layers, conditions: list[
 
 
 def _part(key: GroupKey, expressions: Expressions, layers: Layers, conditions: list[str]) -> GroupPart:
-    """A part of the key; rows with another value than the declared ones are out."""
+    """Return a part of the key; rows with values that are not declared are excluded."""
     if key.steps is not None:
         return GroupPart(_value(key.steps, expressions, layers, conditions), key.steps.maximum - key.steps.minimum + 1)
     scalar = expressions.scalar(key.expression, "by")
@@ -103,7 +103,7 @@ def _part(key: GroupKey, expressions: Expressions, layers: Layers, conditions: l
 
 
 def _among(sql: str, scalar: Scalar, domain: Sequence[KeyValue], layers: Layers) -> str:
-    """Test that a key is declared."""
+    """Return the condition that a key is declared."""
     kind = PYTHON[scalar.type]
     if not domain or len(set(domain)) < len(domain) or not all(type(value) is kind for value in domain):
         raise InputError(
@@ -127,7 +127,7 @@ def _constant(value: KeyValue, to: ScalarType, layers: Layers) -> str:
 
 
 def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
-    """The number of a bin, null outside of all: by a binary search, as one CASE for each bin would take its time for each of them."""
+    """Return the index of a bin, null outside of all, by binary search: a CASE for each bin would take linear time."""
     if scalar.type not in NUMBERS:
         raise InputError(f"bins: expected a column of numbers, found one of type {scalar.type}")
     rising = all(math.isfinite(edge) for edge in edges) and all(a < b for a, b in itertools.pairwise(edges))
@@ -145,7 +145,7 @@ def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
 
 
 def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
-    """The integer of a row: clamped, in steps, before anything is added."""
+    """Return the integer of a row: its value clamped, in steps."""
     _require_exact(steps)
     scalar = expressions.scalar(steps.expression, "column")
     if scalar.type not in NUMBERS:
@@ -175,7 +175,7 @@ def _stepped(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
 
 
 def _clamped(steps: Steps, value: Term, counted: Term, layers: Layers) -> Term:
-    """A null is asked for first: least and greatest pass over it, and would make a bound of it."""
+    """Return the clamped integer. Null is tested first, as least and greatest ignore it and would return a bound."""
     ends = (integer(each).write(layers) for each in (steps.minimum, steps.maximum))
     clamped = joined("least(greatest({0}, {1}), {2})", counted, *ends)
     return joined("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, _missing(steps, layers), clamped)
@@ -186,7 +186,7 @@ def _missing(steps: Steps, layers: Layers) -> Term:
 
 
 def _require_exact(steps: Steps) -> None:
-    """Refuse what cannot be added without rounding and overflow."""
+    """Raise InputError for steps that cannot be added without rounding or overflow."""
     if not STEP_LEAST <= steps.step <= STEP_MOST:
         raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
     if not steps.minimum <= steps.maximum or max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared or 0)) > MOST_STEPS:
@@ -204,9 +204,9 @@ SEPARATOR = "|"
 
 @dataclass(frozen=True, slots=True)
 class RowNames:
-    """Columns of the rows that count: the parts of the key, the integers, and whose a row is: the unit's name, or it and the block.
+    """Column names of the rows that count.
 
-    counted: the parts of the key that are steps.
+    keys: parts of the key. counted: those of them that are steps. values: integers. unit: the unit, or unit and block.
     """
 
     keys: tuple[str, ...]
@@ -216,7 +216,7 @@ class RowNames:
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """In what a unit's rows are bounded."""
+        """The columns within which a unit's rows are bounded."""
         return (*self.unit, *(key for key in self.keys if key not in self.counted))
 
     @property
@@ -225,7 +225,7 @@ class RowNames:
 
 
 def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable, dialect: Dialect, secret: bytes) -> str:
-    """SQL that answers with one row for each key: the parts of the key, units, rows, and the sums.
+    """Return SQL that yields one row for each key: its parts, the numbers of units and rows, and the sums.
 
     Raises InputError where an expression is refused or asks for a column that is not there.
     """
@@ -263,9 +263,9 @@ def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable,
 def _bounded(
     aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Dialect, secret: bytes
 ) -> Iterator[tuple[str, str, str]]:
-    """The steps from the rows that count to what each unit adds to each of its keys: a name, a hint, and SQL.
+    """Yield (name, hint, SQL) of each step from the rows that count to what each unit adds to each of its keys.
 
-    The cap stands on the read that is added up: a view may hold other rows each time that it is read.
+    Bounds apply to the same read that is added up, as a view may hold other rows each time.
     """
     own, each = listed(names.bounded), listed(names.unit_and_keys)
     sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names, dialect)))
@@ -297,7 +297,7 @@ def _bounded(
 
 
 def _most_groups(keys: Iterable[GroupPart]) -> float:
-    """Count the keys that one unit can have."""
+    """Return the most keys that one unit can have."""
     return math.prod(math.inf if part.count is None else part.count for part in keys)
 
 
@@ -312,7 +312,7 @@ def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) ->
 
 
 def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
-    """Hash texts that are told apart, each behind its length: rows with one hash would be kept or left out together."""
+    """Hash the texts of columns, each after its length, so that different rows have different hashes and are drawn independently."""
     texts = [dialect.cast(column, "text") for column in columns]
     parts = (dialect.text(secret.hex()), *(part for text in texts for part in (dialect.cast(f"length({text})", "text"), text)))
     return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(parts))

@@ -1,4 +1,4 @@
-"""Checked expressions, and the SQL that they become: what is used twice is computed once, in a SELECT further in."""
+"""Scalar expressions that are written as SQL; an expression used twice is named in an inner SELECT and computed once."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Layers:
 
     dialect: Dialect
     columns: Columns
-    names: list[dict[str, str]] = field(default_factory=list)  # by layer: from SQL to its name
+    names: list[dict[str, str]] = field(default_factory=list)  # by layer: SQL -> name
 
     def bind(self, term: Term) -> Term:
-        """Name what the term says, so that it may be written more than once."""
+        """Give a term a name, so that it may be written more than once."""
         while len(self.names) <= term.depth:
             self.names.append({})
         name = self.names[term.depth].setdefault(term.sql, f"t{sum(map(len, self.names))}")

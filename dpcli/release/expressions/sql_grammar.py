@@ -1,7 +1,4 @@
-"""From the text of an expression to what it means, or a refusal that names what is not allowed: never anything of the data.
-
-Every node of sqlglot's tree that is not in MEANINGS is refused, and so is every part of a node that its meaning does not list.
-"""
+"""Parses SQL expressions of a file into scalars; refuses every node of sqlglot's tree, and every part of a node, not in MEANINGS."""
 
 from __future__ import annotations
 
@@ -34,15 +31,15 @@ from dpcli.release.expressions.scalars import (
 if TYPE_CHECKING:
     from sqlglot import exp
 
-LONGEST, DEEPEST = 10_000, 150  # characters; expressions within each other
-GRAMMAR = "duckdb"  # of sqlglot: the operators // and ==, and no backslash in a text
+LONGEST, DEEPEST = 10_000, 150  # characters of an expression; nesting of its parts
+GRAMMAR = "duckdb"  # of sqlglot: has the operators // and ==, and no escapes in a text
 ALLOWED = (
     "columns, literals, comparison, and, or, not, between, in, is null, + - * / // %, lower, upper, substr, and year, quarter, month, "
     "week, day, dayofyear, dayofweek, isodow or extract of a date"
 )
 WHOLE_LEAST, WHOLE_MOST = -(2**63), 2**63 - 1
-MOST_CHARACTERS = 1_000_000
-MOST_LISTED = 10_000
+MOST_CHARACTERS = 1_000_000  # start and length of substr
+MOST_LISTED = 10_000  # values of in (...)
 
 
 @dataclass(frozen=True, slots=True)

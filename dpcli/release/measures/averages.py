@@ -1,4 +1,4 @@
-"""Sums, means and variances of a column, of clamped values in whole steps."""
+"""The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps."""
 
 from __future__ import annotations
 
@@ -10,38 +10,44 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcli.base.fields import COUNT, Key
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
+from dpcli.release.aggregate import KeyValue
 from dpcli.release.answers.intervals import ConfidenceInterval, expected_error, on_grid, public_mean_interval
-from dpcli.release.answers.ratios import UNKNOWN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
-from dpcli.release.data_source import Source, Stepped, furthest_of, stepped, value_problems
+from dpcli.release.answers.ratios import UNKNOWN_MEAN, NoisyMean, NoisyVariance, expected_mean_error, share_of_epsilon, share_of_rho
+from dpcli.release.data_source import Source, Stepped, largest_distance_from_middle, stepped, value_problems
 from dpcli.release.group_keys import aggregation_of, steps_of
-from dpcli.release.numbers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, tidied
+from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting, error_text
-from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, laplace, noisy_vector, sensitivity
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.query_answer import QueryAnswer
 
 
 COLUMN = Key("the column of numbers, with min, max and step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumQuery(NoisyQuery):
-    """The sum of a column for each key, of clamped values in whole steps."""
+class ColumnQuery(NoisyQuery):
+    """A measure that adds up the values of a column, clamped and in whole steps."""
 
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "spent", "rho": 0.01, "max_rows": 5},)
-
-    measure: Annotated[str, MEASURE] = "sum"
     column: Annotated[str, COLUMN]
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
         yield from value_problems(source, "column", self.column, self.rows)
 
-    def below_zero(self, source: Source) -> bool:
-        return reaches_below_zero(source, self.column)
+    def may_be_negative(self, source: Source) -> bool:
+        return self.column in source.columns and not (source.columns[self.column].min or 0.0) >= 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumQuery(ColumnQuery):
+    """The sum of a column for each key, of clamped values in whole steps."""
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "spent", "rho": 0.01, "max_rows": 5},)
+
+    measure: Annotated[str, MEASURE] = "sum"
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         return (noisy_vector(self, setting, self.contribution(setting.source), unit=stepped(setting.source, self.column).step),)
@@ -62,16 +68,11 @@ class SumQuery(NoisyQuery):
 def always_there(query: Query, source: Source) -> bool:
     """Tell whether each unit has exactly one row that counts: rows are units, and no condition, key or missing value leaves one out."""
     name = getattr(query, "column", "")
-    return source.unit is None and query.where is None and not getattr(query, "by", ()) and source.columns[name].missing is not None
-
-
-def reaches_below_zero(source: Source, column: str) -> bool:
-    """Tell whether a column may hold what is negative."""
-    return column in source.columns and not (source.columns[column].min or 0.0) >= 0.0
+    return source.unit is None and query.where is None and not query.by and source.columns[name].missing is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeanQuery(NoisyQuery):
+class MeanQuery(ColumnQuery):
     """The mean of a column for each key.
 
     Without a public count, values are centred at the middle of the range, so that a row adds at most half of it, and the noisy sum is
@@ -84,7 +85,6 @@ class MeanQuery(NoisyQuery):
     )
 
     measure: Annotated[str, MEASURE] = "mean"
-    column: Annotated[str, COLUMN]
     count: Annotated[int | None, Key("number of rows, declared public; where absent it is counted, with noise", COUNT)] = None
 
     def problems(self) -> Iterator[Problem]:
@@ -93,13 +93,6 @@ class MeanQuery(NoisyQuery):
             yield ("error",), "count, a public number of rows, with an error; or epsilon, rho or weight", "none"
         if self.count is not None and (self.by or self.where):
             yield ("count",), "no by and no where with a public count", "by" if self.by else "where"
-
-    def needs(self, source: Source) -> Iterator[Problem]:
-        yield from NoisyQuery.needs(self, source)
-        yield from value_problems(source, "column", self.column, self.rows)
-
-    def below_zero(self, source: Source) -> bool:
-        return reaches_below_zero(source, self.column)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values = stepped(setting.source, self.column)
@@ -125,10 +118,10 @@ class MeanQuery(NoisyQuery):
         )
 
     def sum_part(self, setting: QuerySetting) -> float:
-        """The share of the cost that the sum gets, for a mean that may be anywhere in the range."""
-        furthest = furthest_of(stepped(setting.source, self.column))
+        """Return the share of the cost for the sum, where the mean may be anywhere in the range."""
+        furthest = largest_distance_from_middle(stepped(setting.source, self.column))
         share = share_of_epsilon if laplace(self, setting.cost) else share_of_rho
-        return share(float(furthest), 1.0, UNKNOWN * furthest)
+        return share(float(furthest), 1.0, UNKNOWN_MEAN * furthest)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_of(self, setting, (steps_of(setting.source, self.column),))
@@ -136,7 +129,9 @@ class MeanQuery(NoisyQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         values, releases = stepped(setting.source, self.column), self.releases(setting)
         if self.count is not None:
-            return self._over_public(releases[0], {key: total.sums[0] for key, total in totals.items()}, values.step, self.count)
+            return self._over_public_count(
+                releases[0], {key: total.sums[0] for key, total in totals.items()}, values.step, self.count
+            )
         sums = noised({key: total.sums[0] - values.middle * total.rows for key, total in totals.items()}, releases[0])
         counts = noised({key: total.rows for key, total in totals.items()}, releases[1])
         rows = tuple(self._row(key, noisy_mean(sums[key], counts[key], releases, values), values) for key in sums)
@@ -145,14 +140,14 @@ class MeanQuery(NoisyQuery):
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: Stepped) -> AnswerRow:
         around = mean.interval(self.confidence)
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), around.low, around.high))
-        return tidied(self, key, value, ConfidenceInterval(low, high, self.confidence))
+        return postprocessed_row(self, key, value, ConfidenceInterval(low, high, self.confidence))
 
-    def _over_public(self, release: QueryRelease, exact: Keyed, step: float, count: int) -> QueryAnswer:
+    def _over_public_count(self, release: QueryRelease, exact: Keyed, step: float, count: int) -> QueryAnswer:
         numbers = noised(exact, release)
         around = {
             key: public_mean_interval(number, law_of(release), self.confidence, count, step) for key, number in numbers.items()
         }
-        rows = tuple(tidied(self, key, on_grid(number, step) / count, around[key]) for key, number in numbers.items())
+        rows = tuple(postprocessed_row(self, key, on_grid(number, step) / count, around[key]) for key, number in numbers.items())
         return answer_of(self, rows, f"{NOISE_ALONE}; rows without a value count as 0")
 
     def expected_error(self, setting: QuerySetting) -> str:
@@ -161,30 +156,29 @@ class MeanQuery(NoisyQuery):
             return error_text(releases[0], self.confidence)
         values = stepped(setting.source, self.column)
         laws = (law_of(releases[0]), law_of(releases[1]))
-        rows, of_rows = self.rows_told(setting)
-        error = expected_mean_error(*laws, self.confidence, rows, UNKNOWN * furthest_of(values)) * values.step
+        rows, of_rows = self.assumed_rows(setting)
+        error = expected_mean_error(*laws, self.confidence, rows, UNKNOWN_MEAN * largest_distance_from_middle(values)) * values.step
         distance = figures(error, 3, ROUND_CEILING)
         return f"within about {distance} {of_rows}, with probability {self.confidence:.6g}; in proportion to 1 / rows"
 
 
 def noisy_mean(total: int, count: int, releases: Sequence[QueryRelease], values: Stepped) -> NoisyMean:
-    """A noisy sum of centred steps over a noisy count."""
+    """Return the mean of a noisy sum of centred steps over a noisy count."""
     return NoisyMean(
         total, count, law_of(releases[0]), law_of(releases[1]), values.least - values.middle, values.most - values.middle
     )
 
 
-SQUARES, VALUES, ROWS = 0.4, 0.3, 0.3  # shares of the cost
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of the cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VarianceQuery(NoisyQuery):
+class VarianceQuery(ColumnQuery):
     """The variance of a column for each key: the mean square distance from the mean, of values centred at the middle of the range."""
 
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "age", "epsilon": 0.5, "max_rows": 1},)
 
     measure: Annotated[str, MEASURE] = "variance"
-    column: Annotated[str, COLUMN]
 
     def problems(self) -> Iterator[Problem]:
         yield from NoisyQuery.problems(self)
@@ -192,22 +186,25 @@ class VarianceQuery(NoisyQuery):
             yield ("error",), "epsilon, rho or weight for a variance", "error"
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        yield from NoisyQuery.needs(self, source)
-        lacking = tuple(value_problems(source, "column", self.column, self.rows))
-        yield from lacking
-        if not lacking and self.column in source.columns and self.rows * furthest_of(stepped(source, self.column)) ** 2 >= 2**62:
+        yield from ColumnQuery.needs(self, source)
+        if self.column not in source.columns or any(value_problems(source, "column", self.column, self.rows)):
+            return
+        if self.rows * largest_distance_from_middle(stepped(source, self.column)) ** 2 >= 2**62:
             yield ("column",), "rows x range^2 below 2^62 steps: a coarser step", f'"{self.column}"'
+
+    def may_be_negative(self, source: Source) -> bool:
+        return False
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         values, one_key = stepped(setting.source, self.column), not self.by
-        most = furthest_of(values)
+        most = largest_distance_from_middle(values)
         centred = Contribution(self.groups, self.rows, values.least - values.middle, values.most - values.middle, one_key=one_key)
         squares = Contribution(self.groups, self.rows, 0, most * most, one_key=one_key)
         ones = Contribution(self.groups, self.rows, 1, 1, one_key=one_key)
         return (
-            noisy_vector(self, setting, squares, "squares", SQUARES, values.step**2),
-            noisy_vector(self, setting, centred, "sum", VALUES, values.step),
-            noisy_vector(self, setting, ones, "count", ROWS),
+            noisy_vector(self, setting, squares, "squares", SQUARES_SHARE, values.step**2),
+            noisy_vector(self, setting, centred, "sum", SUM_SHARE, values.step),
+            noisy_vector(self, setting, ones, "count", COUNT_SHARE),
         )
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -225,12 +222,12 @@ class VarianceQuery(NoisyQuery):
             variance = NoisyVariance(noisy_mean(sums[key], counts[key], releases[1:], values), squares[key], law_of(releases[0]))
             around = variance.interval(self.confidence)
             around = replace(around, low=around.low * square, high=around.high * square)
-            rows.append(tidied(self, key, variance.estimate() * square, around))
+            rows.append(postprocessed_row(self, key, variance.estimate() * square, around))
         return answer_of(self, tuple(rows))
 
     def expected_error(self, setting: QuerySetting) -> str:
         releases = self.releases(setting)
-        rows, of_rows = self.rows_told(setting)
+        rows, of_rows = self.assumed_rows(setting)
         error = expected_error(law_of(releases[0]), self.confidence, releases[0].unit) / rows
         distance = f"at least {figures(error, 3)} {of_rows}"
         return f"{distance}, with probability {self.confidence:.6g}, and more for the noise of the mean"

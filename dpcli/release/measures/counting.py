@@ -1,4 +1,4 @@
-"""Counts of rows or units, histograms, and which counts reach a threshold."""
+"""The measures count, histogram and threshold: numbers of rows or units, and which of them reach a threshold."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import COUNT, DELTA, Key, Reader
 from dpcli.file.toml.findings import Problem
-from dpcli.release.aggregate import MOST_ROWS
+from dpcli.release.aggregate import MOST_ROWS, KeyValue
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import additive_interval
-from dpcli.release.answers.tidy import CONSISTENT, NoisyTotal, consistent
+from dpcli.release.answers.postprocessing import CONSISTENT, consistent
 from dpcli.release.data_source import Source
 from dpcli.release.group_keys import aggregation_by, aggregation_of, binned_key, column_key, group_keys
 from dpcli.release.measures.averages import COLUMN
 from dpcli.release.measures.most_common import choice_needs
 from dpcli.release.noise.selection import SparseVectorLaws
-from dpcli.release.numbers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, tidied
+from dpcli.release.noisy_answers import NOISE_ALONE, Keyed, additive_answer, answer_of, law_of, noised, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, Query, QueryRelease, QuerySetting
-from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.vectors import Contribution, noisy_vector, shown_keys
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
-    from dpcli.release.query_answer import QueryAnswer
 
 
-OF_TOTAL = 0.3  # of the cost
+TOTAL_SHARE = 0.3  # of the cost; the keys have the rest
 FEW_HOLD = (
     "keys that few hold are not shown; one whose true count is not far above {:,} is shown only where its noise was high: then the "
     "interval is too high, and holds less often than stated"
@@ -75,15 +74,15 @@ class CountQuery(NoisyQuery):
             yield ("delta",), 'a delta above 0 with keys = "threshold"', "none"
 
     def needs(self, source: Source) -> Iterator[Problem]:
-        yield from NoisyQuery.needs(self, source) if self.of == "rows" else _of_units(self, source)
+        yield from NoisyQuery.needs(self, source) if self.of == "rows" else _unit_count_problems(self, source)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         if self.shows_keys:
             return (shown_keys(self, setting, self.contribution(), self.delta or 0.0),)
         if self.totals:
             return (
-                noisy_vector(self, setting, self.contribution(), "keys", 1.0 - OF_TOTAL),
-                noisy_vector(self, setting, self.total_contribution(), "total", OF_TOTAL),
+                noisy_vector(self, setting, self.contribution(), "keys", 1.0 - TOTAL_SHARE),
+                noisy_vector(self, setting, self.total_contribution(), "total", TOTAL_SHARE),
             )
         return (noisy_vector(self, setting, self.contribution()),)
 
@@ -101,31 +100,27 @@ class CountQuery(NoisyQuery):
         return additive_answer(self, release, shown, f"{NOISE_ALONE}; {FEW_HOLD.format(release.keys['threshold'])}")
 
     def _adding_up(self, exact: Keyed, release: QueryRelease, of_total: QueryRelease) -> QueryAnswer:
-        """Keys and total are moved by least squares so that they add up; their intervals stay those of the noise."""
+        """Move keys and total by least squares so that they add up; their intervals stay those of the noise."""
         parts = noised(exact, release)
         (total,) = noised({(): sum(exact.values())}, of_total).values()
-        variances = [Fraction(law_of(one).variance) for one in (release, of_total)]
-        moved, shown = (
-            consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in parts.values()))),
-            parts,
-        )
-        while "non-negative" in self.postprocess and any(
-            part.value < 0 for part in moved.parts
-        ):  # each of these is 0 in what is nearest
-            shown = {key: part for (key, part), at in zip(shown.items(), moved.parts, strict=True) if at.value >= 0}
-            moved = consistent(NoisyTotal(total, variances[1], tuple(NoisyTotal(part, variances[0]) for part in shown.values())))
-        values = {key: at.value for key, at in zip(shown, moved.parts, strict=True)}
+        part_variance, total_variance = (Fraction(law_of(one).variance) for one in (release, of_total))
+        keys, variances = list(parts), (total_variance, part_variance)
+        moved = consistent(total, list(parts.values()), *variances)
+        while "non-negative" in self.postprocess and any(value < 0 for value in moved):  # each of these is 0 in what is nearest
+            keys = [key for key, value in zip(keys, moved, strict=True) if value >= 0]
+            moved = consistent(total, [parts[key] for key in keys], *variances)
+        values = dict(zip(keys, moved, strict=True))
         rows = [
-            tidied(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
+            postprocessed_row(self, key, values.get(key, 0), additive_interval(part, law_of(release), self.confidence))
             for key, part in parts.items()
         ]
-        total_row = tidied(
-            self, ("total",) * len(self.by), sum(values.values()), additive_interval(total, law_of(of_total), self.confidence)
+        total_row = postprocessed_row(
+            self, ("total",) * len(self.by), sum(moved), additive_interval(total, law_of(of_total), self.confidence)
         )
         return answer_of(self, (*rows, total_row), NOISE_ALONE, None, CONSISTENT)
 
     def total_contribution(self) -> Contribution:
-        """Return what a unit adds to the total of all keys."""
+        """Return the contribution of a unit to the total of all keys."""
         one = self.contribution()
         return Contribution(1, one.groups * one.rows, 1, 1, one_key=True)
 
@@ -133,8 +128,8 @@ class CountQuery(NoisyQuery):
         return Contribution(self.groups, self.rows if self.of == "rows" else 1, 1, 1, fixed=False, one_key=not self.by)
 
 
-def _of_units(query: CountQuery, source: Source) -> Iterator[Problem]:
-    """A unit counts once in each key, however many rows it has."""
+def _unit_count_problems(query: CountQuery, source: Source) -> Iterator[Problem]:
+    """Yield the problems of a count of units, each of which counts once in a key, however many rows it has."""
     if query.max_rows is not None:
         yield ("max_rows",), 'no number with of = "units"', str(query.max_rows)
     for key, expected, wrong in NoisyQuery.needs(query, source):
@@ -177,11 +172,11 @@ class HistogramQuery(NoisyQuery):
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         (release,) = self.releases(setting)
         numbers = noised({key: total.rows for key, total in totals.items()}, release)
-        spoken = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
-        return additive_answer(self, release, spoken, NOISE_ALONE, (*self.by, self.column))
+        by_bin = {(*key[:-1], self.bin_text(int(key[-1]))): number for key, number in numbers.items()}
+        return additive_answer(self, release, by_bin, NOISE_ALONE, (*self.by, self.column))
 
     def bin_text(self, number: int) -> str:
-        """A bin as an interval."""
+        """Return a bin as an interval."""
         last = number == len(self.bins) - 2
         low, high = (repr(edge).removesuffix(".0") for edge in self.bins[number : number + 2])  # in full, so that no two look alike
         return f"[{low}, {high}{']' if last else ')'}"
@@ -220,7 +215,7 @@ class ThresholdQuery(Query):
         return (QueryRelease("", "sparse-vector", {"epsilon": laws.epsilon, "answers": self.answers}, why),)
 
     def laws(self, setting: QuerySetting) -> SparseVectorLaws:
-        """Noise of the threshold and of the counts."""
+        """Return the noise of the threshold and of the counts."""
         assert setting.cost is not None
         return SparseVectorLaws(setting.cost.pure_epsilon, self.rows, self.answers)
 
@@ -238,7 +233,7 @@ class ThresholdQuery(Query):
         return QueryAnswer(self.name, self.measure, by, rows, self.confidence, self.expected_error(setting))
 
     def ordered(self, setting: QuerySetting) -> list[tuple[KeyValue, ...]]:
-        """The keys in the order in which they are asked about."""
+        """Return the keys in the order in which they are compared with the threshold."""
         if self.column is None:
             return [()]
         return [(value,) for value in column_key(setting, self.column).domain or ()]

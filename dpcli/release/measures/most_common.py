@@ -1,4 +1,4 @@
-"""The most common values of a column: by noise on a declared domain, or one by propose-test-release where nobody knows the domain."""
+"""The measures top-k and mode: the most common values of a column, declared, or for a mode any that a stability test lets through."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcli.base.fields import DELTA, Constraint, Key, Reader
 from dpcli.file.toml.findings import Problem
-from dpcli.release.answers.choice_error import slack_of_each
-from dpcli.release.data_source import Source, domain_of
+from dpcli.release.aggregate import KeyValue
+from dpcli.release.answers.choice_error import peeling_slack
+from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_by, column_key
 from dpcli.release.noise.selection import choice_scale, count_range
-from dpcli.release.numbers import order
+from dpcli.release.noisy_answers import order
 from dpcli.release.query import DECLARED, MEASURE, Query, QueryRelease, QuerySetting, shown_problems
-from dpcli.release.query_answer import AnswerRow, KeyValue, QueryAnswer
+from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
@@ -43,8 +44,8 @@ class TopQuery(Query):
         yield from choice_needs(self, source, self.column)
         column = source.columns.get(self.column)
         if column is None or column.domain_file is not None:
-            return  # counted when the file of values is read
-        values = len(domain_of(column, self.column, "") or ())
+            return  # the file of values is read, and counted, when the query is answered
+        values = len(declared_keys_of(column, self.column, "") or ())
         if 0 < values < self.top:
             yield ("top",), f'at most the {values:,} values that "{self.column}" may have', str(self.top)
 
@@ -79,16 +80,16 @@ class TopQuery(Query):
 
 
 def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:
-    """Yield what a choice among declared values lacks."""
+    """Yield the problem of a column whose values are chosen from but not declared."""
     if column in source.columns and not source.columns[column].declares_keys:
         otherwise = f", or {query.undeclared}" if query.undeclared else ""
         yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose values would show who is there'
 
 
 def choice_error(scale: float, choices: int, confidence: float, setting: QuerySetting, column: str) -> str:
-    """Say how far the count of each choice may be below the best that was left."""
-    domain = domain_of(setting.source.columns[column], column, setting.folder) or ()
-    distance = slack_of_each(max(len(domain), 1), choices, scale, 1.0 - confidence)
+    """Say how far the count of each chosen value may be below the largest count left."""
+    domain = declared_keys_of(setting.source.columns[column], column, setting.folder) or ()
+    distance = peeling_slack(max(len(domain), 1), choices, scale, 1.0 - confidence)
     return f"each count is within {distance:,} of the best that was left, with probability {confidence:.6g}"
 
 
@@ -164,7 +165,7 @@ class ModeQuery(Query):
         return QueryAnswer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
 
     def _chosen(self, setting: QuerySetting, counts: list[int]) -> int:
-        """By permute-and-flip at a pure cost, where it is never worse; else by the choice of bounded range."""
+        """Choose by permute-and-flip at a pure cost, where it is never worse; else by the exponential mechanism."""
         from dpcli.release.noise.selection import exponential, permute_and_flip
 
         (release,) = self.releases(setting)
@@ -172,7 +173,7 @@ class ModeQuery(Query):
         return choose(counts, count_range(self.rows, setting.adjacency), release.keys["epsilon"])
 
     def _tested(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...] | None:
-        from dpcli.release.numbers import laplace_draw
+        from dpcli.release.noisy_answers import laplace_draw
         from dpcli.release.stability.propose_test import StabilityTest, released_mode
 
         (release,) = self.releases(setting)

@@ -1,4 +1,4 @@
-"""Quantiles, the distance of the quartiles, and means by propose-test-release: no bounds of the column are needed, none is an answer."""
+"""Quantiles, interquartile ranges and clustered means by propose-test-release, for columns without declared bounds; none is an answer."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from decimal import ROUND_CEILING
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dpcli.base.errors import InternalError
 from dpcli.base.fields import COUNT, DELTA, OPEN_UNIT, POSITIVE, Key
 from dpcli.base.rounding import figures
 from dpcli.file.toml.findings import Problem
 from dpcli.release.answers.intervals import ConfidenceInterval, additive_interval, on_grid, whole_steps
-from dpcli.release.answers.tidy import NON_NEGATIVE, non_negative
+from dpcli.release.answers.postprocessing import NON_NEGATIVE, non_negative
 from dpcli.release.data_source import Source, number_problems, stepped
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import always_there
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw
-from dpcli.release.numbers import NOISE_ALONE, gaussian_draw, laplace_draw
+from dpcli.release.noisy_answers import NOISE_ALONE, gaussian_draw, laplace_draw, law_of
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
-from dpcli.release.stability.propose_test import StabilityTest
+from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
 from dpcli.release.stability.stable_statistics import (
     CountedNumbers,
     noise_scale,
     released_mean,
-    released_quantile,
-    released_range,
+    released_number,
     squared_sensitivity,
+    stable_quantile,
+    stable_range,
     sum_sensitivity,
 )
 
@@ -36,34 +36,56 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-TESTED = 0.5  # of the cost, for the test
+TEST_SHARE = 0.5  # of the cost; the noise has the rest
 PASS = Key("probability to answer where one unit could move the answer further", DELTA)
 NUMBERS = Key("the column of numbers, with step; bounds are not needed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StableQuery(Query):
-    """A number that is released where few units cannot move it by more than `within`; the noise is scaled to that."""
+class TestedQuery(Query):
+    """A statistic of a column that is released only where a test finds that few units could change it."""
+
+    proposal: ClassVar[str]  # the key that states a distance in units of the column
 
     column: Annotated[str, NUMBERS]
-    within: Annotated[float, Key("how far one unit may move the answer, in units of the column: what is proposed", POSITIVE)]
-    delta: Annotated[float, PASS]
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
         lacking = tuple(number_problems(source, "column", self.column))
         yield from lacking
-        if not lacking and self.column in source.columns and self.most(source) < 1:
-            yield ("within",), f"at least one step of {source.columns[self.column].unit_step:g}", f"{self.within:g}"
+        if not lacking and self.column in source.columns and self.proposed_steps(source) < 1:
+            step = source.columns[self.column].unit_step
+            yield (self.proposal,), f"at least one step of {step:g}", f"{getattr(self, self.proposal):g}"
 
-    def most(self, source: Source) -> int:
-        """Return what is proposed, in whole steps."""
-        return whole_steps(self.within, stepped(source, self.column).step)
+    def proposed_steps(self, source: Source) -> int:
+        """Return the proposed distance in whole steps."""
+        return whole_steps(getattr(self, self.proposal), stepped(source, self.column).step)
+
+    def aggregation(self, setting: QuerySetting) -> Aggregation:
+        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
+
+
+def _counts_of(totals: Totals) -> dict[int, int]:
+    return {int(number): total.rows for (number,), total in totals.items() if total.rows}
+
+
+def _test_of(release: QueryRelease) -> StabilityTest:
+    return StabilityTest(release.keys["epsilon"], release.keys["delta"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StableQuery(TestedQuery):
+    """A number that is released where few units cannot move it by more than `within`; the noise is scaled to that."""
+
+    proposal: ClassVar[str] = "within"
+
+    within: Annotated[float, Key("how far one unit may move the answer, in units of the column: what is proposed", POSITIVE)]
+    delta: Annotated[float, PASS]
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
-        test, noise = setting.cost.share(TESTED).pure_epsilon, setting.cost.share(1.0 - TESTED).pure_epsilon
-        most, step = self.most(setting.source), stepped(setting.source, self.column).step
+        test, noise = setting.cost.share(TEST_SHARE).pure_epsilon, setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
+        most, step = self.proposed_steps(setting.source), stepped(setting.source, self.column).step
         law = DiscreteLaplaceLaw(noise_scale(most, noise))
         keys = {"epsilon": test, "delta": self.delta, "mechanism": f"{self.name}.noise"}
         proposed = f"proposed: one unit moves the answer by at most {self.within:g}, which is {most:,} steps"
@@ -74,45 +96,34 @@ class StableQuery(Query):
             QueryRelease("noise", "discrete-laplace", {"scale": law.scale, "sensitivity": most}, (scaled,), law, step),
         )
 
-    def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
-
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
+        assert setting.cost is not None
         test, noise = self.releases(setting)
-        value = self.tested(
-            self.numbers(setting, totals),
-            self.most(setting.source),
-            StabilityTest(test.keys["epsilon"], test.keys["delta"]),
-            setting.cost.share(1.0 - TESTED).pure_epsilon if setting.cost is not None else 0.0,
-        )
-        return QueryAnswer(
-            self.name, self.measure, (), (self._row(value, noise),), self.confidence, f"{NOISE_ALONE}; none is an answer"
-        )
+        most, epsilon = self.proposed_steps(setting.source), setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
+        stable = self.stable_answer(self._numbers(setting, totals), most)
+        row = self._row(released_number(stable, most, _test_of(test), epsilon, laplace_draw), noise)
+        return QueryAnswer(self.name, self.measure, (), (row,), self.confidence, f"{NOISE_ALONE}; none is an answer")
 
     def _row(self, value: int | None, noise: QueryRelease) -> AnswerRow:
         if value is None:
             return AnswerRow((), None)
-        if noise.law is None:
-            raise InternalError("a release without noise")
-        around = additive_interval(value, noise.law, self.confidence, noise.unit)
-        return AnswerRow((), on_grid(value, noise.unit), around.low, around.high)
+        interval = additive_interval(value, law_of(noise), self.confidence, noise.unit)
+        return AnswerRow((), on_grid(value, noise.unit), interval.low, interval.high)
 
-    def numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
-        """The exact numbers, in whole steps."""
-        counts = {int(number): total.rows for (number,), total in totals.items() if total.rows}
+    def _numbers(self, setting: QuerySetting, totals: Totals) -> CountedNumbers:
         values, column = stepped(setting.source, self.column), setting.source.columns[self.column]
         bounds = {} if not column.bounded else {"low": float(values.least), "high": float(values.most)}
-        return CountedNumbers(counts, setting.adjacency, self.rows, always_there(self, setting.source), **bounds)
+        always = always_there(self, setting.source)
+        return CountedNumbers(_counts_of(totals), setting.adjacency, self.rows, always, **bounds)
 
-    def tested(self, numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
-        """The noisy answer in whole steps, None where the test fails."""
+    def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
+        """Return the exact statistic, and how many units may change before one could move it by more than `most` steps."""
         raise NotImplementedError
 
     def expected_error(self, setting: QuerySetting) -> str:
         _, noise = self.releases(setting)
-        assert noise.law is not None
-        around = additive_interval(0, noise.law, self.confidence, noise.unit)
-        distance = figures(around.high, 6, ROUND_CEILING)
+        interval = additive_interval(0, law_of(noise), self.confidence, noise.unit)
+        distance = figures(interval.high, 6, ROUND_CEILING)
         return f"within {distance} where it answers, with probability {self.confidence:.6g}; none where few units could move it"
 
 
@@ -133,8 +144,8 @@ class StableQuantileQuery(StableQuery):
     measure: Annotated[str, MEASURE] = "stable-quantile"
     quantile: Annotated[float, Key("share of the rows below", OPEN_UNIT)] = 0.5
 
-    def tested(self, numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
-        return released_quantile(numbers, Fraction(repr(self.quantile)), most, test, epsilon, laplace_draw)
+    def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
+        return stable_quantile(numbers, Fraction(repr(self.quantile)), most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +163,8 @@ class StableRangeQuery(StableQuery):
 
     measure: Annotated[str, MEASURE] = "interquartile-range"
 
-    def tested(self, numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float) -> int | None:
-        return released_range(numbers, most, test, epsilon, laplace_draw)
+    def stable_answer(self, numbers: CountedNumbers, most: int) -> StableAnswer[int]:
+        return stable_range(numbers, most)
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         """Answer; no range is below 0."""
@@ -166,7 +177,7 @@ class StableRangeQuery(StableQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusteredMeanQuery(Query):
+class ClusteredMeanQuery(TestedQuery):
     """The mean where most rows lie in one bin: the fullest bin by propose-test-release, then the mean clamped to it and the two beside it.
 
     No bounds of the column are needed; none is an answer. Of one unit at most max_rows rows count.
@@ -177,30 +188,20 @@ class ClusteredMeanQuery(Query):
         {"column": "age", "width": 10, "epsilon": 1.0, "delta": 1e-7, "max_rows": 1, "count": 1000},
     )
 
+    proposal: ClassVar[str] = "width"
+
     measure: Annotated[str, MEASURE] = "clustered-mean"
-    column: Annotated[str, NUMBERS]
     width: Annotated[float, Key("width of a bin, in units of the column", POSITIVE)]
     delta: Annotated[float, Key("probability to answer where one unit could make another bin the fullest", DELTA)]
     count: Annotated[int | None, Key("number of rows, declared public; where absent it is counted, with noise", COUNT)] = None
 
-    def needs(self, source: Source) -> Iterator[Problem]:
-        yield from Query.needs(self, source)
-        lacking = tuple(number_problems(source, "column", self.column))
-        yield from lacking
-        if not lacking and self.column in source.columns and self.steps(source) < 1:
-            yield ("width",), f"at least one step of {source.columns[self.column].unit_step:g}", f"{self.width:g}"
-
-    def steps(self, source: Source) -> int:
-        """The width of a bin in whole steps."""
-        return whole_steps(self.width, stepped(source, self.column).step)
-
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
-        epsilon = setting.cost.share(TESTED).pure_epsilon
-        numbers, width = CountedNumbers({}, setting.adjacency, self.rows), self.steps(setting.source)
+        epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
+        numbers, width = CountedNumbers({}, setting.adjacency, self.rows), self.proposed_steps(setting.source)
         moved = sum_sensitivity(numbers, width)
         squared = squared_sensitivity(numbers, width) if self.count is None else moved**2
-        law = DiscreteGaussianLaw(setting.cost.share(1.0 - TESTED).gaussian_sigma(squared))
+        law = DiscreteGaussianLaw(setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared))
         keys = (
             {"sensitivity": moved, "dimension": 1} if self.count is not None else {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}
         )
@@ -212,19 +213,11 @@ class ClusteredMeanQuery(Query):
             QueryRelease("noise", "discrete-gaussian", {"sigma": law.sigma, **keys}, (clamped,), law),
         )
 
-    def aggregation(self, setting: QuerySetting) -> Aggregation:
-        return aggregation_by(self, setting, (stepped_key(setting.source, self.column),), (), groups=1, rows=self.rows)
-
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
         test, noise = self.releases(setting)
-        numbers = CountedNumbers(
-            {int(key): total.rows for (key,), total in totals.items() if total.rows}, setting.adjacency, self.rows
-        )
-        passed = StabilityTest(test.keys["epsilon"], test.keys["delta"])
-        value = released_mean(
-            numbers, self.steps(setting.source), passed, noise.keys["sigma"], laplace_draw, gaussian_draw, self.count
-        )
-        value = None if value is None else value * stepped(setting.source, self.column).step
+        numbers, width = CountedNumbers(_counts_of(totals), setting.adjacency, self.rows), self.proposed_steps(setting.source)
+        steps = released_mean(numbers, width, _test_of(test), noise.keys["sigma"], laplace_draw, gaussian_draw, self.count)
+        value = None if steps is None else steps * stepped(setting.source, self.column).step
         return QueryAnswer(self.name, self.measure, (), (AnswerRow((), value),), self.confidence, self.expected_error(setting))
 
     def expected_error(self, setting: QuerySetting) -> str:

@@ -1,4 +1,4 @@
-"""Weighted sums of counts: any matrix of whole numbers over the keys, answered by the better of two strategies."""
+"""The measure linear: weighted sums of counts by a matrix of whole numbers, answered by the better of two strategies."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import first_names
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.answers.intervals import ConfidenceInterval
-from dpcli.release.answers.noise_tails import weighted_half_width
-from dpcli.release.data_source import Source, domain_of
+from dpcli.release.answers.noise_tails import sum_half_width
+from dpcli.release.data_source import Source, declared_keys_of
 from dpcli.release.group_keys import aggregation_of, group_keys
 from dpcli.release.noise.samplers import noisy
-from dpcli.release.numbers import answer_of, law_of, tidied
+from dpcli.release.noisy_answers import answer_of, law_of, postprocessed_row
 from dpcli.release.query import MEASURE, NoisyQuery, QueryRelease, QuerySetting
 from dpcli.release.query_answer import QueryAnswer
 from dpcli.release.vectors import Contribution, Sensitivity, noisy_moved, noisy_vector
@@ -55,18 +55,18 @@ class LinearQuery(NoisyQuery):
         if self.error is not None:
             yield ("error",), "epsilon, rho or weight for weighted sums", "error"
 
-    def below_zero(self, source: Source) -> bool:
+    def may_be_negative(self, source: Source) -> bool:
         return any(weight < 0 for row in self.matrix for weight in row)
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        cells, sums = self._cells(setting), self._sums(setting)
-        return (cells,) if self._spread(cells, self.matrix) <= self._spread(sums, None) else (sums,)
+        cells, sums = self._noise_on_counts(setting), self._noise_on_sums(setting)
+        return (cells,) if self._total_variance(cells, self.matrix) <= self._total_variance(sums, None) else (sums,)
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from NoisyQuery.needs(self, source)
         if any(name in source.columns and source.columns[name].domain_file for name in self.by):
-            return  # counted when the file is read
-        cells = math.prod(len(domain_of(source.columns[name], name, "") or ()) for name in self.by if name in source.columns)
+            return  # the file is read, and its values counted, when the query is answered
+        cells = math.prod(len(declared_keys_of(source.columns[name], name, "") or ()) for name in self.by if name in source.columns)
         if self.by and cells != len(self.matrix[0]):
             yield ("matrix",), f"{cells:,} weights in each row, one for each key", f"{len(self.matrix[0]):,}"
 
@@ -81,31 +81,31 @@ class LinearQuery(NoisyQuery):
                 f'query "{self.name}": matrix: expected {len(keys):,} weights in each row, found {len(self.matrix[0]):,}'
             )
         counts, law = [totals[key].rows if key in totals else 0 for key in keys], law_of(release)
-        by_cells = release == self._cells(setting)
+        by_cells = release == self._noise_on_counts(setting)
         counted = noisy(counts, law) if by_cells else counts
         sums = [sum(weight * count for weight, count in zip(row, counted, strict=True)) for row in self.matrix]
         values = sums if by_cells else noisy(sums, law)
         widths = [self._width(release, row if by_cells else (1,)) for row in self.matrix]
         rows = (
-            tidied(self, (place + 1,), value, ConfidenceInterval(value - width, value + width, self.confidence))
+            postprocessed_row(self, (place + 1,), value, ConfidenceInterval(value - width, value + width, self.confidence))
             for place, (value, width) in enumerate(zip(values, widths, strict=True))
         )
         return answer_of(self, tuple(rows), by=("row",))
 
     def _width(self, release: QueryRelease, weights: Sequence[int]) -> int:
-        return weighted_half_width(law_of(release), weights, self.confidence)
+        return sum_half_width(law_of(release), weights, self.confidence)
 
     def expected_error(self, setting: QuerySetting) -> str:
         (release,) = self.releases(setting)
-        rows = self.matrix if release == self._cells(setting) else ((1,),)
+        rows = self.matrix if release == self._noise_on_counts(setting) else ((1,),)
         width = max(self._width(release, row) for row in rows)
         return f"each sum within {width:,} of the bounded truth, with probability {self.confidence:.6g}"
 
-    def _cells(self, setting: QuerySetting) -> QueryRelease:
+    def _noise_on_counts(self, setting: QuerySetting) -> QueryRelease:
         return noisy_vector(self, setting, Contribution(self.groups, self.rows, 1, 1, one_key=len(self.matrix[0]) == 1))
 
-    def _sums(self, setting: QuerySetting) -> QueryRelease:
-        """All sums as one vector: one row of a unit adds a column of the matrix, whose norms bound what it moves."""
+    def _noise_on_sums(self, setting: QuerySetting) -> QueryRelease:
+        """Return noise on all sums as one vector: one row of a unit adds a column of the matrix, whose norms bound what it moves."""
         columns = list(zip(*self.matrix, strict=True))
         largest = max(sum(map(abs, column)) for column in columns)
         squared = max(sum(weight * weight for weight in column) for column in columns)
@@ -118,7 +118,7 @@ class LinearQuery(NoisyQuery):
         )
         return noisy_moved(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
 
-    def _spread(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
-        """The variances of all sums, added up."""
+    def _total_variance(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
+        """Return the sum of the variances of all sums; matrix: of weights on noisy counts, None where each sum has its own noise."""
         weights = len(self.matrix) if matrix is None else sum(weight * weight for row in matrix for weight in row)
         return law_of(release).variance * weights

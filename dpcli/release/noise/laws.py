@@ -1,6 +1,6 @@
-"""Laws of noise on the integers: probabilities, tails, and how far the noise goes at a confidence.
+"""Noise distributions on the integers: tails, half widths at a confidence, and the scale that a cost allows.
 
-A tail is an upper bound: what is built on it, an interval above all, is never narrower than it says.
+Tails are upper bounds, so that intervals made of them are never too narrow.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dpcli.base.errors import InputError
 from dpcli.base.stated import stated
 from dpcli.numerics.arrays import Array, np
 
-SUMMED = 2000.0  # the largest sigma whose tails are summed; a table of 80,000 numbers
-LARGEST = 2.0**50  # the largest scale: a draw beyond 64 bits has a probability of at most e^-8000
+LARGEST_SUMMED = 2000.0  # sigma up to which tails are summed exactly, in a table of 80,000 numbers
+LARGEST = 2.0**50  # scale: at it a draw beyond 64 bits has a probability of at most e^-8000
 
 
 class NoiseLaw(Protocol):
-    """A symmetric law on the integers that falls on both sides of 0; a value, equal to another of the same scale."""
+    """A symmetric law on the integers, decreasing on both sides of 0. Laws of one scale are equal."""
 
     def __hash__(self) -> int: ...
 
@@ -62,7 +62,7 @@ class DiscreteLaplaceLaw:
 
     @property
     def variance(self) -> float:
-        """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale))); never 0, as it is not in truth."""
+        """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale))); never 0, not even where the exact value underflows."""
         half = min(0.5 / self.scale, 350.0)
         return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15)
 
@@ -72,7 +72,7 @@ class DiscreteLaplaceLaw:
         return math.log(-math.expm1(-a)) - math.log1p(math.exp(-a)) - abs(x) * a
 
     def at_least(self, x: Array) -> Array:
-        """r^x / (1 + r) above 0, and 1 minus that of 1 - x elsewhere."""
+        """Return r^x / (1 + r) for x > 0, and 1 minus that of 1 - x elsewhere."""
         a = 1.0 / self.scale
         tail = np.exp(-np.where(x > 0, x, 1.0 - x) * a - math.log1p(math.exp(-a)))
         return np.asarray(np.where(x > 0, tail * (1.0 + 1e-13), 1.0 - tail * (1.0 - 1e-13)))
@@ -108,8 +108,8 @@ class DiscreteGaussianLaw:
         return np.asarray(np.minimum(np.where(x > 0, upper + error, 1.0 - upper + error), 1.0))
 
     def _upper_tail(self, x: Array) -> tuple[Array, float]:
-        """P(X >= x) for whole x >= 1, and how far that may be off."""
-        if self.sigma <= SUMMED:
+        """Return P(X >= x) for whole x >= 1, and a bound on its error."""
+        if self.sigma <= LARGEST_SUMMED:
             table = _tails(self.sigma)
             return np.asarray(table[np.minimum(x, len(table) - 1).astype(np.int64)]), 1e-13
         from scipy.special import erfc
@@ -117,12 +117,12 @@ class DiscreteGaussianLaw:
         return np.asarray(0.5 * erfc((x - 0.5) / (self.sigma * math.sqrt(2.0)))), _midpoint_error(self.sigma)
 
     def exceeds(self, half_width: int) -> float:
-        """Summed; for a large sigma twice the integral from half_width + 1/2.
+        """Return P(|X| > half_width) by summation; for a large sigma, by twice the integral from half_width + 1/2.
 
         The density is convex beyond sigma, where a cell's middle lies below its mean: that is an upper bound by itself. Nearer to 0 it can
         be below by the error of the midpoint rule. The total is at least sigma sqrt(2 pi), by Poisson summation.
         """
-        if self.sigma <= SUMMED:
+        if self.sigma <= LARGEST_SUMMED:
             table = _tails(self.sigma)
             return 2.0 * float(table[min(half_width + 1, len(table) - 1)]) * (1.0 + 1e-12)
         error = 0.0 if half_width + 0.5 >= self.sigma else 2.0 * _midpoint_error(self.sigma)
@@ -130,19 +130,19 @@ class DiscreteGaussianLaw:
 
 
 def half_width(law: NoiseLaw, confidence: float) -> int:
-    """The smallest whole h with P(|X| <= h) >= confidence: never less, where a tail is a bound."""
+    """Return the smallest whole h with P(|X| <= h) >= confidence; never less than that, as tails are upper bounds."""
     return half_width_beyond(law, failure_of(confidence))
 
 
 def failure_of(confidence: float) -> float:
-    """1 - confidence; refused where that is no probability between 0 and 1."""
+    """Return 1 - confidence. Raises InputError unless the confidence is in (0, 1)."""
     if not 0.0 < confidence < 1.0:
         raise InputError(f"expected a confidence in (0, 1), found {confidence!r}")
     return 1.0 - confidence
 
 
 def half_width_beyond(law: NoiseLaw, failure: float) -> int:
-    """The smallest whole h with P(|X| > h) <= failure; a double tells failures from 1e-300 on."""
+    """Return the smallest whole h with P(|X| > h) <= failure, for failures from 1e-300 on, which tails can resolve."""
     if not 1e-300 <= failure < 1.0:
         raise InputError(f"expected a probability of failure in [1e-300, 1), found {failure!r}")
     return smallest_whole(lambda h: law.exceeds(h) <= failure)
@@ -160,7 +160,7 @@ def smallest_whole(holds: Callable[[int], bool], least: int = 0) -> int:
 
 
 def check_spread(name: str, value: float) -> None:
-    """Refuse a scale that has no law here."""
+    """Raise InputError for a scale that no law has."""
     if not 0.0 < value <= LARGEST:
         raise InputError(
             f"expected a {name} of the noise above 0 and at most 2^50 steps, found {value!r}: where it is too large, make the step larger"
@@ -174,7 +174,7 @@ def _midpoint_error(sigma: float) -> float:
 
 @lru_cache(maxsize=64)
 def _total(sigma: float) -> float:
-    """Sum of e^{-x^2 / (2 sigma^2)}; from 3 on it is its integral to e^-170."""
+    """Return the sum of e^{-x^2 / (2 sigma^2)}; from sigma = 3 on it equals its integral up to e^-170."""
     if sigma >= 3.0:
         return sigma * math.sqrt(2.0 * math.pi)
     return 1.0 + 2.0 * math.fsum(math.exp(-0.5 * (x / sigma) ** 2) for x in range(1, math.ceil(40.0 * sigma) + 2))
@@ -182,7 +182,7 @@ def _total(sigma: float) -> float:
 
 @lru_cache(maxsize=16)
 def _tails(sigma: float) -> Array:
-    """P(X >= x) for x = 0, 1, ... to forty sigma: the last stands for all beyond, which weigh less."""
+    """Return P(X >= x) for x = 0, 1, ... to 38 sigma; the last bounds all larger x."""
     x = np.arange(math.ceil(38.0 * sigma) + 3, dtype=float)
     mass = np.exp(-0.5 * (x / sigma) ** 2) / _total(sigma)
     return np.asarray(np.maximum(np.cumsum(mass[::-1])[::-1], math.ulp(0.0)))
@@ -197,7 +197,7 @@ def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:
 
 
 def sigma_of(squared_sensitivity: int | Fraction, rho: float) -> float:
-    """The smallest double with squared_sensitivity / (2 sigma^2) <= rho; the square of an L2 sensitivity is exact where its root is not."""
+    """Return the smallest double with squared_sensitivity / (2 sigma^2) <= rho; the square is exact where the L2 sensitivity is not."""
     wanted = Fraction(squared_sensitivity) / (2 * stated(rho))
     sigma = math.sqrt(_double(wanted)) * (1.0 - 1e-15)
     while Fraction(sigma) ** 2 < wanted:
@@ -206,13 +206,13 @@ def sigma_of(squared_sensitivity: int | Fraction, rho: float) -> float:
 
 
 def rounded_up(exact: Fraction) -> float:
-    """The smallest double that is no less."""
+    """Return the smallest double that is no less than `exact`."""
     nearest = _double(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 def _double(exact: Fraction) -> float:
-    """The nearest one. Raises InputError where it is too large for a double."""
+    """Return the nearest double. Raises InputError where none is large enough."""
     try:
         return float(exact)
     except OverflowError:

@@ -1,7 +1,6 @@
-"""Noise on integers, drawn by OpenDP's integer samplers and by nothing else.
+"""Draws of noise on integers, by OpenDP's integer samplers alone.
 
-The narrow modules of OpenDP are imported, not its prelude, which costs about eight times as much (0.25 s and 47 MB against 2.0 s and 141 MB
-of the same machine).
+OpenDP's modules are imported one by one: its prelude takes eight times as long (2.0 s and 141 MB instead of 0.25 s and 47 MB).
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
     from opendp.mod import Measurement
 
 # Before it, division of rationals was wrong and the discrete samplers were biased: opendp issue 2638.
-FIRST = (0, 14, 2)
-LIMIT = 2**63 - 1  # of OpenDP's integers
-BATCH = 65_536  # draws at once: memory is bounded whatever is asked
+FIRST_UNBIASED = (0, 14, 2)
+INT64_MAX = 2**63 - 1  # of OpenDP's integers
+BATCH = 65_536  # draws at once, so that memory is bounded
 
 
 def noisy(values: Sequence[int], law: NoiseLaw) -> list[int]:
-    """Each value plus its own independent draw of this law.
+    """Return each value plus its own independent draw of this law.
 
-    The noise is drawn on zeros and added in Python, so that no value is too large and none is cut off. OpenDP cuts its result off at 64
-    bits. Noise that has been cut off would show the value beneath it; with the scales that a law allows its probability is below e^-8000,
-    and such a draw is refused whatever the values are.
+    The noise is drawn on zeros and added in Python, so that values may have any size. OpenDP clamps its results to 64 bits, and clamped
+    noise would show the value beneath it. With the scales that a law allows that has a probability below e^-8000, and such a draw is
+    refused whatever the values are.
 
     Args:
         values: exact whole numbers, of any size.
@@ -44,26 +43,26 @@ def noisy(values: Sequence[int], law: NoiseLaw) -> list[int]:
 
 
 def draws(count: int, law: NoiseLaw) -> list[int]:
-    """Independent draws of a law."""
+    """Return independent draws of a law."""
     sampler = measurement(law)
     drawn: list[int] = []
     while len(drawn) < count:
         drawn += sampler([0] * min(BATCH, count - len(drawn)))
-    if any(abs(draw) >= LIMIT for draw in drawn):
+    if any(abs(draw) >= INT64_MAX for draw in drawn):
         raise InternalError("a draw of the noise passed 64 bits, which does not happen: nothing was released")
     return drawn
 
 
 @singledispatch
 def measurement(law: NoiseLaw) -> Measurement:
-    """OpenDP's own mechanism for this law, on vectors of integers: its privacy map says what it costs at a sensitivity."""
+    """Return OpenDP's mechanism for this law, on vectors of integers."""
     raise InternalError(f"no sampler for {type(law).__name__}")
 
 
 @measurement.register(DiscreteLaplaceLaw)
 @lru_cache(maxsize=8)
 def _laplace(law: DiscreteLaplaceLaw) -> Measurement:
-    contributed()
+    require_samplers()
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_laplace
     from opendp.metrics import l1_distance
@@ -74,7 +73,7 @@ def _laplace(law: DiscreteLaplaceLaw) -> Measurement:
 @measurement.register(DiscreteGaussianLaw)
 @lru_cache(maxsize=8)
 def _gaussian(law: DiscreteGaussianLaw) -> Measurement:
-    contributed()
+    require_samplers()
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian
     from opendp.metrics import l2_distance
@@ -83,8 +82,8 @@ def _gaussian(law: DiscreteGaussianLaw) -> Measurement:
 
 
 @cache
-def contributed() -> None:
-    """Enable the samplers, once; Unavailable where OpenDP is absent or biased."""
+def require_samplers() -> None:
+    """Enable OpenDP's samplers, once. Raises Unavailable where OpenDP is absent or biased."""
     require("opendp")
     from importlib.metadata import version
 
@@ -95,7 +94,7 @@ def contributed() -> None:
 
 
 def check_version(version: str) -> None:
-    """Refuse versions whose samplers are known to be biased, and those that do not say which they are."""
+    """Raise Unavailable for a version whose samplers are known to be biased, or that has no number."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    if numbers < FIRST:
+    if numbers < FIRST_UNBIASED:
         raise Unavailable(f"expected opendp 0.14.2 or later, found {version}: its noise is biased; pip install -U 'dpcli[release]'")

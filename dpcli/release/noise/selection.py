@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import DiscreteLaplaceLaw, check_spread, rounded_up, scale_of
-from dpcli.release.noise.samplers import contributed, draws, noisy
+from dpcli.release.noise.samplers import draws, noisy, require_samplers
 
 if TYPE_CHECKING:
     from opendp.mod import Measure, Measurement
 
 
-LARGEST_SCORE = 2**62  # half of OpenDP's integers; it refuses larger ones too, but with a message that quotes the score
+LARGEST_SCORE = 2**62  # half of OpenDP's integers; its own refusal of larger ones quotes the score
 
 
 def exponential(scores: Sequence[int], score_range: int, epsilon: float) -> int:
-    """The index of a candidate, with probability proportional to exp(epsilon score / score_range).
+    """Return the index of a candidate, with probability proportional to exp(epsilon score / score_range).
 
     Priced by: exponential, or report-noisy-max with noise = "gumbel", which is the same law; epsilon is this one.
 
@@ -38,17 +38,17 @@ def exponential(scores: Sequence[int], score_range: int, epsilon: float) -> int:
 
 
 def top_k(scores: Sequence[int], k: int, score_range: int, epsilon: float) -> list[int]:
-    """The indices of k candidates, each chosen by `exponential` among those that are left, in the order of choice.
+    """Return the indices of k candidates, each chosen by `exponential` among those that are left, in the order of choice.
 
     Priced by: exponential with this epsilon, k times.
     """
     if not 1 <= k <= len(scores):
         raise InputError(f"expected a number to choose between 1 and the {len(scores)} candidates, found {k}")
-    return [int(index) for index in bounded_range(k, scale_of(score_range, epsilon))(_checked(scores))]
+    return [int(index) for index in exponential_sampler(k, scale_of(score_range, epsilon))(_checked(scores))]
 
 
 def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) -> int:
-    """The index of a candidate: visited in random order, each is taken with probability exp(epsilon (score - best) / score_range).
+    """Return the index of a candidate: visited in random order, each is taken with probability exp(epsilon (score - best) / score_range).
 
     Priced by: permute-and-flip, or report-noisy-max with noise = "exponential", which is the same law; epsilon is this one.
 
@@ -56,41 +56,41 @@ def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) ->
     """
     if not scores:
         raise InputError("expected candidates to choose from")
-    return int(pure(scale_of(score_range, epsilon))(_checked(scores))[0])
+    return int(permute_and_flip_sampler(scale_of(score_range, epsilon))(_checked(scores))[0])
 
 
 def choice_scale(score_range: int, epsilon: float) -> float:
-    """The scale of a choice. Raises InputError where no sampler draws it, so that whoever prices a query hears of it."""
+    """Return the scale of a choice. Raises InputError where no sampler has it: when a query is priced, not when it is answered."""
     scale = scale_of(score_range, epsilon)
     check_spread("scale", scale)
     return scale
 
 
 def count_range(max_rows: int, adjacency: Adjacency) -> int:
-    """The score range of counts to which a unit adds at most max_rows each."""
+    """Return the score range of counts to which a unit adds at most max_rows each."""
     return 2 * max_rows if adjacency is Adjacency.REPLACE_ONE else max_rows
 
 
 @lru_cache(maxsize=8)
-def bounded_range(k: int, scale: float) -> Measurement:
-    """OpenDP's choice by Gumbel noise: weights e^(score / scale), k times by peeling."""
-    contributed()
+def exponential_sampler(k: int, scale: float) -> Measurement:
+    """Return OpenDP's choice by Gumbel noise: weights e^(score / scale), k times by peeling."""
+    require_samplers()
     from opendp.measures import zero_concentrated_divergence
 
     return _measurement(zero_concentrated_divergence(), k, scale)
 
 
 @lru_cache(maxsize=8)
-def pure(scale: float) -> Measurement:
-    """OpenDP's choice by permute-and-flip, of one."""
-    contributed()
+def permute_and_flip_sampler(scale: float) -> Measurement:
+    """Return OpenDP's choice of one by permute-and-flip."""
+    require_samplers()
     from opendp.measures import max_divergence
 
     return _measurement(max_divergence(), 1, scale)
 
 
 def _measurement(measure: Measure, k: int, scale: float) -> Measurement:
-    """Scores of which nothing is assumed: not that all move the same way."""
+    """Return OpenDP's choice among scores, without assuming that one change moves all of them the same way."""
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_noisy_top_k
     from opendp.metrics import linf_distance
@@ -106,7 +106,7 @@ def _checked(scores: Sequence[int]) -> list[int]:
 
 
 def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
-    """Minus the distance between the rank asked for and the ranks that each candidate holds, times the denominator of `share`.
+    """Return minus the distance between the target rank and the ranks that each candidate holds, times the denominator of `share`.
 
     Of n rows, L below candidate t and E at it: with share = a/b, t holds the ranks from bL to b(L + E), the lowest candidate all below too
     and the highest all above. The target is a n. As each rank is held, the best score is 0, whatever the data are.
@@ -129,7 +129,7 @@ def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
 
 
 def rank_range(share: Fraction, max_rows: int, adjacency: Adjacency) -> int:
-    """The score range of `rank_scores`, for units of at most max_rows rows.
+    """Return the score range of `rank_scores`, for units of at most max_rows rows.
 
     With share = a/b. A row x that is added moves the target by a. Below x nothing else moves: the distance of a candidate there changes by
     at most a, either way. Above x, bL and b(L + E) move by b: by at most b - a, either way. So one score moves by at most max(a, b - a),
@@ -177,7 +177,7 @@ class SparseVectorLaws:
 
 
 def above_threshold(counts: Sequence[int], threshold: int, laws: SparseVectorLaws) -> list[bool]:
-    """For each count in order whether it, with noise, reaches the threshold, with noise: until `answers` of them do.
+    """Return for each count in order whether it reaches the threshold, both with noise, until `answers` of them do.
 
     The list ends with the last of them, or with the counts. The noise on the threshold is drawn once.
     """

@@ -1,6 +1,6 @@
-"""Ways to release the most common value at one epsilon and delta: how likely each is right, by the gap and by the size of the domain.
+"""Ways to release the most common value at one epsilon and delta: the probability that each is right, by its lead and the domain's size.
 
-The most common value leads all others of the domain by the same gap, which is the hardest case of a gap for whoever adds noise to each.
+The most common value leads all others by the same gap, the hardest case for mechanisms that add noise to each count.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dpcli.release.cost import QueryCost
 from dpcli.release.measures.most_common import ModeQuery
 from dpcli.release.noise.laws import DiscreteLaplaceLaw, smallest_whole
 from dpcli.release.noise.selection import choice_scale, count_range
-from dpcli.release.query_entries import AskedQuery
+from dpcli.release.query_entries import PricedQuery
 from dpcli.release.stability.propose_test import StabilityTest, mode
 from dpcli.release.stability.stable_statistics import CountedNumbers, sum_sensitivity
 from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 
 REACH = 45.0  # scales of noise that are summed: what lies beyond weighs e^-45
 ERROR = 1e-9  # of every probability, at most
-FINE = 2 * 10**9  # steps of a bin
-LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000
+FINE = 2 * 10**9  # steps in a bin
+LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # up to which gaps and domains are searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +49,29 @@ class Lead:
 
     @property
     def distance(self) -> int:
-        """The distance of the leader, where ties go to another value: by the test's own count of units."""
+        """The distance of the leader in units, as the test counts them, where ties go to another value."""
         return mode({1: self.others, 2: self.others + self.gap}, self.adjacency, self.rows).distance
 
     @property
     def choice(self) -> float:
-        """Scale of a choice by noisy scores."""
+        """The scale of a choice by noisy scores."""
         return choice_scale(count_range(self.rows, self.adjacency), self.epsilon)
 
     @property
     def noise(self) -> DiscreteLaplaceLaw:
-        """On each count."""
+        """The noise on each count."""
         moved = sensitivity(self.adjacency, Contribution(self.groups, self.rows, 1, 1))
         return DiscreteLaplaceLaw(QueryCost(epsilon=self.epsilon).laplace_scale(moved.l1))
 
     @property
     def threshold(self) -> int:
-        """Above which the stability histogram shows a key."""
+        """The count above which the stability histogram shows a key."""
         return _threshold(self.noise.scale, self.delta, self.adjacency, self.groups, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class ModeRelease:
-    """A way to release it. right: the probability of the right value. sized: whether it needs a domain."""
+    """A way to release the most common value. sized: whether it needs a declared domain. right: the probability of the right value."""
 
     name: str
     label: str
@@ -81,7 +81,7 @@ class ModeRelease:
 
 @dataclass(frozen=True, slots=True)
 class RightCurve:
-    """Probabilities at the gaps that were asked for. size: None for what needs no domain."""
+    """The probabilities of a way at the gaps of a comparison. size: of the domain, None for a way that needs none."""
 
     way: ModeRelease
     size: int | None
@@ -90,9 +90,9 @@ class RightCurve:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ways at the epsilon (nats) and delta, and with the bounds of a unit, of one lead; its gap and size are of no account.
+    """Probabilities of all ways. of: the epsilon (nats), delta and bounds of a unit; its gap and size are ignored.
 
-    confidence: the probability of the right answer to which gaps are compared.
+    confidence: the probability of the right answer at which gaps are compared.
     """
 
     of: Lead
@@ -102,28 +102,28 @@ class Comparison:
     confidence: float = 0.95
 
     def needed(self, way: ModeRelease, size: int, confidence: float) -> int:
-        """The smallest gap at which it is right with this probability."""
+        """Return the smallest gap at which a way is right with this probability."""
         return _least(lambda gap: way.right(self.lead(gap, size)) >= confidence, LARGEST_GAP)
 
     def crossing(self, way: ModeRelease, other: ModeRelease, confidence: float) -> int:
-        """The smallest domain in which `way` needs a smaller gap than `other`, up to LARGEST_SIZE."""
+        """Return the smallest domain in which `way` needs a smaller gap than `other`, up to LARGEST_SIZE."""
         return _least(lambda size: self.needed(way, size, confidence) < self.needed(other, size, confidence), LARGEST_SIZE, 2)
 
     def lead(self, gap: int, size: int) -> Lead:
         return replace(self.of, gap=gap, size=size)
 
-    def clamped(self, bins: int) -> float:
-        """Return what one unit moves a centred sum of numbers by, in bins, where they are clamped to so many."""
+    def clamped_sensitivity(self, bins: int) -> float:
+        """Return the sensitivity of a centred sum of numbers clamped to this many bins, in bins."""
         half = bins * FINE // 2
         return sensitivity(self.of.adjacency, Contribution(1, self.of.rows, -half, half, one_key=True)).l1 / FINE
 
-    def around(self) -> float:
-        """Return what it moves the sum by where numbers are clamped around the fullest bin after a test."""
+    def sensitivity_after_test(self) -> float:
+        """Return the sensitivity of the sum clamped around the fullest bin after a test, in bins."""
         return sum_sensitivity(CountedNumbers({}, self.of.adjacency, self.of.rows), FINE) / FINE
 
 
 def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
-    """The probability of the right answer, by every way of WAYS; each within ERROR of it.
+    """Compare WAYS by their probabilities of the right answer, each within ERROR.
 
     Args:
         of: epsilon in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon. Where
@@ -143,28 +143,28 @@ def _curves(comparison: Comparison) -> Iterator[RightCurve]:
 
 
 @lru_cache(4096)
-def _tested(lead: Lead) -> float:
-    """Ties go to another value."""
+def _right_by_test(lead: Lead) -> float:
+    """Return the probability of propose-test-release, where ties go to another value."""
     return StabilityTest(lead.epsilon, lead.delta).release_probability(lead.distance)
 
 
-def _gumbel(lead: Lead) -> float:
-    """The exponential mechanism."""
+def _right_by_gumbel(lead: Lead) -> float:
+    """Return the probability of the exponential mechanism."""
     return max(1.0 - probability_beyond(lead.size, lead.choice, lead.gap - 1), 0.0)
 
 
-def _permuted(lead: Lead) -> float:
-    """The mean over its place in a random order of (1 - q)^place, q the probability that another value accepts."""
+def _right_by_permute_and_flip(lead: Lead) -> float:
+    """Return the mean of (1 - q)^place over the leader's place in a random order, q the probability that another value accepts."""
     accepts = math.exp(max(-lead.gap / lead.choice, -740.0))
     return 1.0 / lead.size if accepts == 1.0 else -math.expm1(lead.size * math.log1p(-accepts)) / (lead.size * accepts)
 
 
-def _noisy_histogram(lead: Lead) -> float:
-    return _largest(lead, -math.inf, lead.size)
+def _right_by_noisy_histogram(lead: Lead) -> float:
+    return _largest_probability(lead, -math.inf, lead.size)
 
 
-def _stable_histogram(lead: Lead) -> float:
-    return _largest(lead, lead.threshold - lead.others, lead.size if lead.others > 0 else 1)
+def _right_by_stability_histogram(lead: Lead) -> float:
+    return _largest_probability(lead, lead.threshold - lead.others, lead.size if lead.others > 0 else 1)
 
 
 @lru_cache(64)
@@ -174,8 +174,8 @@ def _threshold(scale: float, delta: float, adjacency: Adjacency, groups: int, ro
 
 
 @lru_cache(4096)
-def _largest(lead: Lead, least: float, size: int) -> float:
-    """The probability that the leader has the largest of `size` noisy counts, above `least`; ties go to any of them alike.
+def _largest_probability(lead: Lead, least: float, size: int) -> float:
+    """Return the probability that the leader has the largest of `size` noisy counts, above `least`; ties are broken at random.
 
     With F and f the distribution function and probabilities of one other count: (F^n - (F - f)^n) / (n f) for n values, the leader's count
     given; as F^n (1 - (1 + f / (F - f))^-n) / (n f), which loses no digits, and F^(n-1) where f is no number.
@@ -193,7 +193,7 @@ def _largest(lead: Lead, least: float, size: int) -> float:
 
 
 def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
-    """log P(X <= x); that of X >= -x."""
+    """Return log P(X <= x), which is that of X >= -x."""
     return np.where(x >= 0, np.log1p(-law.at_least(np.maximum(x, 0.0) + 1.0)), np.log(law.at_least(-np.minimum(x, 0.0))))
 
 
@@ -202,20 +202,20 @@ def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
-PTR = ModeRelease("propose-test-release", "propose-test-release", False, _tested)
-STABILITY = ModeRelease("stability-histogram", "stability histogram", False, _stable_histogram)
-GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", True, _gumbel)
-PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", True, _permuted)
-HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", True, _noisy_histogram)
+PTR = ModeRelease("propose-test-release", "propose-test-release", False, _right_by_test)
+STABILITY = ModeRelease("stability-histogram", "stability histogram", False, _right_by_stability_histogram)
+GUMBEL = ModeRelease("gumbel", "noisy maximum (Gumbel)", True, _right_by_gumbel)
+PERMUTED = ModeRelease("permute-and-flip", "permute-and-flip", True, _right_by_permute_and_flip)
+HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", True, _right_by_noisy_histogram)
 WAYS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)
 
 
-SIZES = (100, 10_000, 10**6, 10**9)  # of the domain
-POINTS = 60  # gaps of a picture
+SIZES = (100, 10_000, 10**6, 10**9)  # values in the domain
+POINTS = 60  # gaps in the picture
 
 
-def comparison_of(queries: Sequence[AskedQuery], path: str) -> Comparison:
-    """Compare the first mode by propose-test-release in a file. Raises InputError where there is none."""
+def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
+    """Return the comparison for the first mode by propose-test-release in a file. Raises InputError where there is none."""
     for one in queries:
         query = one.query
         if isinstance(query, ModeQuery) and query.tests and query.delta is not None:

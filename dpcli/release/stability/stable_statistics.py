@@ -1,4 +1,4 @@
-"""A quantile of whole numbers, and how many units keep it from moving further than is proposed."""
+"""Quantiles, interquartile ranges and clustered means of whole numbers, released where few units could not move them far."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from itertools import accumulate
 from dpcli.base.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import scale_of
-from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, Stable, released_mode
+from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, StableAnswer, released_mode
 
-DOUBLES = 2**1000  # whole numbers below are no more than a double holds
+LARGEST_PROPOSAL = 2**1000  # steps: below it a double holds the quotient by any allowed epsilon
 
 
 @dataclass(frozen=True, slots=True)
 class CountedNumbers:
-    """Whole numbers, by how often each is there.
+    """Whole numbers with the count of each, and what one unit may change.
 
-    adjacency: which data are neighbours. rows: that one unit has at most. always_one: whether every unit has exactly one row, whichever its
-    data are; then a replacement leaves their number as it is. low, high: what no row is below or above, infinite where nothing is declared.
+    rows: that one unit has at most. always_one: whether every unit has exactly one row in every dataset, so that a replacement leaves their
+    number as it is. low, high: declared bounds of the numbers, infinite where there are none.
     """
 
     counts: Mapping[int, int]
@@ -37,17 +37,17 @@ class CountedNumbers:
 
     @property
     def swapped(self) -> bool:
-        """Tell whether one row takes another's place, and nothing else changes."""
+        """Tell whether neighbours differ in that one row takes another's place."""
         return self.always_one and self.rows == 1 and self.adjacency is Adjacency.REPLACE_ONE
 
     @property
     def per_unit(self) -> int:
-        """Rows that come, go or take another's place where one unit changes."""
+        """The most rows that come, go or take another's place where one unit changes."""
         return self.rows * (2 if self.adjacency is Adjacency.REPLACE_ONE and not self.swapped else 1)
 
 
 def quantile(numbers: CountedNumbers, share: Fraction) -> float:
-    """The smallest number that is no less than this share of all; `low` where there are none."""
+    """Return the smallest number that is no less than this share of all; `low` where there are none."""
     rank = math.ceil(share * sum(numbers.counts.values()))
     passed = 0
     for value, count in sorted(numbers.counts.items()):
@@ -57,8 +57,8 @@ def quantile(numbers: CountedNumbers, share: Fraction) -> float:
     return numbers.low
 
 
-def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stable[int]:
-    """The quantile, None where there are no data, and a distance that is 0 where one unit may move it by more than `most`.
+def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> StableAnswer[int]:
+    """Return the quantile, None where there are no data, and a distance that is 0 where one unit may move it by more than `most`.
 
     For two places of the line further apart than `most`, a row of one unit brings the quantile from one to the other only where few rows
     lie between them and few would have to come or go on either side. The least of these numbers over all such places moves by at most 1
@@ -68,31 +68,29 @@ def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stab
     value = quantile(numbers, share)
     needed = min((_changes(numbers, share, *window) for window in _windows(numbers, most)), default=None)
     distance = UNREACHABLE if needed is None else min(needed // numbers.per_unit, UNREACHABLE)
-    return Stable(int(value) if math.isfinite(value) else None, distance)
+    return StableAnswer(int(value) if math.isfinite(value) else None, distance)
 
 
-def released_quantile(
-    numbers: CountedNumbers, share: Fraction, most: int, test: StabilityTest, epsilon: float, draw: Draw
-) -> int | None:
-    """The quantile with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
+def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
+    """Return the number with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
 
     Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
     """
-    value = test.released(stable_quantile(numbers, share, most), draw)
+    value = test.released(stable, draw)
     return None if value is None else value + draw(noise_scale(most, epsilon))
 
 
 def noise_scale(most: int, epsilon: float) -> float:
-    """most / epsilon, rounded up, and then the next double: releases that are stored are known by it.
+    """Return most / epsilon, rounded up, and then the next double, as in fingerprints of stored releases.
 
     Raises InputError where that is more than a double holds.
     """
     least = scale_of(most, epsilon)
-    return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < DOUBLES else least
+    return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < LARGEST_PROPOSAL else least
 
 
 def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
-    """Rows up to a place, rows between it and the first one further than `most` away, and rows from that one on."""
+    """Yield for each place the rows up to it, those between it and the first place further than `most` away, and those from there on."""
     points: list[float] = sorted({numbers.low, *numbers.counts, numbers.high})
     passed = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
     right = 0
@@ -105,7 +103,7 @@ def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int
 
 
 def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, right: int) -> int:
-    """Rows that may change before a single one could take the quantile from one side of the window to the other."""
+    """Return how many rows may change before a single one could move the quantile across the window."""
     if numbers.swapped:
         rank = math.ceil(share * (left + between + right))
         to_right, to_left = left + between - rank + 1, rank - left
@@ -117,37 +115,28 @@ def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, 
     return max(to_right - 1, to_left - 1, between)
 
 
-LOWER, UPPER = Fraction(1, 4), Fraction(3, 4)
+QUARTILES = (Fraction(1, 4), Fraction(3, 4))
 
 
-def stable_range(numbers: CountedNumbers, most: int) -> Stable[int]:
-    """The upper quartile less the lower one, and a distance that is 0 where one unit may move it by more than `most`.
+def stable_range(numbers: CountedNumbers, most: int) -> StableAnswer[int]:
+    """Return the upper quartile less the lower one, and a distance that is 0 where one unit may move it by more than `most`.
 
     One row that comes, goes or takes another's place moves both quartiles the same way, if it moves them; several rows may move them
     towards each other, each by half of it. (One that comes moves the lower one up where the number of rows is a multiple of 4: then the
     upper one does not move down. It moves the lower one down only from below it: then the upper one does not move up.)
     """
     each = most if numbers.per_unit == 1 else most // 2
-    low, high = (stable_quantile(numbers, share, each) for share in (LOWER, UPPER))
+    low, high = (stable_quantile(numbers, share, each) for share in QUARTILES)
     answer = None if low.answer is None or high.answer is None else high.answer - low.answer
-    return Stable(answer, min(low.distance, high.distance))
-
-
-def released_range(numbers: CountedNumbers, most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
-    """The range with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
-
-    Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
-    """
-    value = test.released(stable_range(numbers, most), draw)
-    return None if value is None else value + draw(noise_scale(most, epsilon))
+    return StableAnswer(answer, min(low.distance, high.distance))
 
 
 Gaussian = Callable[[float], int]  # a whole number of discrete Gaussian noise of this sigma
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """A bin of `width` whole numbers and the two beside it, to which every number is clamped."""
+class ThreeBins:
+    """A bin of `width` whole numbers and its two neighbours, to which every number is clamped."""
 
     bin: int
     width: int
@@ -166,7 +155,7 @@ class Around:
         return (self.low + self.high) // 2
 
     def centred(self, counts: Mapping[int, int]) -> int:
-        """The sum of all numbers less the centre, each clamped."""
+        """Return the sum of all numbers, each clamped, less the centre."""
         return sum(count * (min(max(value, self.low), self.high) - self.centre) for value, count in counts.items())
 
 
@@ -176,7 +165,7 @@ def farthest(width: int) -> int:
 
 
 def sum_sensitivity(numbers: CountedNumbers, width: int) -> int:
-    """By how much one unit moves the centred sum: half of three bins for a row that comes or goes, all of them for one that is replaced."""
+    """Return how far one unit moves the centred sum: half of three bins for a row that comes or goes, all of them for one replaced."""
     return numbers.rows * (3 * width - 1 if _replaces(numbers) else farthest(width))
 
 
@@ -193,23 +182,23 @@ def _replaces(numbers: CountedNumbers) -> bool:
 
 
 def bins(counts: Mapping[int, int], width: int) -> dict[int, int]:
-    """Rows in each bin of `width` whole numbers."""
+    """Return the number of rows in each bin of `width` whole numbers."""
     counted: dict[int, int] = {}
     for value, count in counts.items():
         counted[value // width] = counted.get(value // width, 0) + count
     return counted
 
 
-def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: Draw) -> Around | None:
-    """The fullest bin where it passes the test, else None. Priced by: propose-test-release."""
+def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: Draw) -> ThreeBins | None:
+    """Return the fullest bin where it passes the test, else None. Priced by: propose-test-release."""
     fullest = released_mode(bins(numbers.counts, width), test, draw, numbers.adjacency, numbers.rows)
-    return None if fullest is None else Around(fullest, width)
+    return None if fullest is None else ThreeBins(fullest, width)
 
 
 def released_mean(
     numbers: CountedNumbers, width: int, test: StabilityTest, sigma: float, draw: Draw, gaussian: Gaussian, count: int | None = None
 ) -> float | None:
-    """The mean of the numbers, each clamped to three bins around the fullest one; None where that does not pass the test.
+    """Return the mean of the numbers, each clamped to three bins around the fullest one; None where that does not pass the test.
 
     Args:
         width: of a bin, in whole numbers. sigma: of the noise on the sum, in the same.

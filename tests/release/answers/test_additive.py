@@ -23,7 +23,7 @@ from dpcli.release.answers.intervals import (
     spread_within,
     whole_steps,
 )
-from dpcli.release.answers.noise_tails import weighted_half_width
+from dpcli.release.answers.noise_tails import sum_half_width
 from dpcli.release.answers.ratios import NoisyMean
 from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, NoiseLaw, half_width
 from dpcli.release.noise.samplers import noisy
@@ -147,11 +147,11 @@ def test_the_half_width_is_the_least_that_holds(law: NoiseLaw, weights: tuple[in
         place = abs(sum(weight * x for weight, x in zip(used, drawn, strict=True)))
         total[place] = total.get(place, 0.0) + math.prod(chance[x] for x in drawn)
     for confidence in (0.5, 0.95, 0.999):
-        width = weighted_half_width(law, weights, confidence)
+        width = sum_half_width(law, weights, confidence)
         inside = sum(chance for place, chance in total.items() if place <= width)
         assert inside >= confidence - 1e-12, confidence
         assert width == 0 or inside - total.get(width, 0.0) < confidence + 1e-6, confidence
 
 
 def test_no_weight_needs_no_width() -> None:
-    assert weighted_half_width(SMALL_LAWS[0], (0, 0), 0.95) == 0
+    assert sum_half_width(SMALL_LAWS[0], (0, 0), 0.95) == 0

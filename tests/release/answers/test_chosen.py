@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.release.answers.choice_error import probability_beyond, slack, slack_of_each, threshold_slack
+from dpcli.release.answers.choice_error import peeling_slack, probability_beyond, slack, threshold_slack
 from dpcli.release.noise.laws import scale_of
 from dpcli.release.noise.selection import SparseVectorLaws, above_threshold, rank_scores, top_k
 from tests.cases import of_each
@@ -48,7 +48,7 @@ def test_the_slack_of_a_scale_that_tells_no_neighbours_apart_is_found(scale: flo
 @pytest.mark.needs("opendp")
 def test_the_k_best_are_within_their_slack() -> None:
     scores, k, epsilon = (0, 3, 9, 10, 10, 11), 3, 0.8
-    t, good = slack_of_each(6, k, scale_of(1, epsilon), 0.05), 0
+    t, good = peeling_slack(6, k, scale_of(1, epsilon), 0.05), 0
     for _ in range(300):
         left, kept = dict(enumerate(scores)), True
         for index in top_k(scores, k, 1, epsilon):

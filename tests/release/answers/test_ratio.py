@@ -11,9 +11,9 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.release.answers.choice_error import threshold_slack
 from dpcli.release.answers.intervals import accepted
-from dpcli.release.answers.noise_tails import exceeds_with, tail_of, tail_of_sum
+from dpcli.release.answers.noise_tails import sum_exceeds_probability, tail_of, tail_of_sum
 from dpcli.release.answers.ratios import (
-    UNKNOWN,
+    UNKNOWN_MEAN,
     NoisyMean,
     NoisyVariance,
     expected_mean_error,
@@ -112,7 +112,7 @@ def test_a_tail_is_above_the_double_sum(make: Callable[[float], NoiseLaw], weigh
     moved = np.abs(n[:, None] + weight * m[None, :])
     for distance in (0.0, 0.5, 7.0, 20.3):
         exact = float((p[:, None] * q[None, :])[moved >= distance - 1e-12].sum())
-        assert exact - 1e-12 <= exceeds_with(tail_of(one), other, weight, distance) <= exact + 1e-9
+        assert exact - 1e-12 <= sum_exceeds_probability(tail_of(one), other, weight, distance) <= exact + 1e-9
         table = 2.0 * float(tail_of_sum(one, other, weight)(np.array([distance]))[0])
         assert table >= exact - 1e-12
 
@@ -122,7 +122,7 @@ def test_wide_laws_are_cut_into_blocks_from_above_and_close() -> None:
     deviation = math.hypot(3e6, 70.0 * 4e4)
     for factor in (1.0, 2.0, 3.0):
         exact = math.erfc(factor / math.sqrt(2.0))
-        assert exact <= exceeds_with(tail_of(one), other, 70.0, factor * deviation) <= exact * 1.05
+        assert exact <= sum_exceeds_probability(tail_of(one), other, 70.0, factor * deviation) <= exact * 1.05
 
 
 def test_the_error_before_any_data_is_that_of_the_interval() -> None:
@@ -152,7 +152,7 @@ def test_ends_are_outside_of_what_is_accepted() -> None:
 
 @of_each("total", [0.5, 100.0, 1e7])
 @of_each("count", [1.0, 3.0])
-@of_each("mean", [UNKNOWN, 1.0, 12.5])
+@of_each("mean", [UNKNOWN_MEAN, 1.0, 12.5])
 def test_the_split_is_the_best_of_a_search(total: float, count: float, mean: float) -> None:
     shares = np.linspace(0.0, 1.0, 1_000_001)[1:-1]
     mean *= total

@@ -18,11 +18,11 @@ from dpcli.release.noise.laws import scale_of, sigma_of
 from dpcli.release.noise.selection import (
     SparseVectorLaws,
     above_threshold,
-    bounded_range,
     count_range,
     exponential,
+    exponential_sampler,
     permute_and_flip,
-    pure,
+    permute_and_flip_sampler,
     rank_range,
     rank_scores,
     top_k,
@@ -119,8 +119,8 @@ def test_opendp_asks_no_more_than_is_charged(epsilon: float, score_range: int) -
     """Its map takes a sensitivity s for a range of 2 s, in doubles rounded up thrice."""
     scale = scale_of(score_range, epsilon)
     assert Fraction(score_range) / Fraction(scale) <= Fraction(epsilon)
-    assert pure(scale).map(score_range) <= 2 * epsilon * (1 + 1e-15)
-    assert bounded_range(3, scale).map(score_range) <= 3 * BoundedRange(2 * epsilon).epsilon ** 2 / 8 * (1 + 2e-15)
+    assert permute_and_flip_sampler(scale).map(score_range) <= 2 * epsilon * (1 + 1e-15)
+    assert exponential_sampler(3, scale).map(score_range) <= 3 * BoundedRange(2 * epsilon).epsilon ** 2 / 8 * (1 + 2e-15)
 
 
 def said(laws: SparseVectorLaws, counts: Sequence[int]) -> Table:
@@ -169,7 +169,7 @@ def test_laws_of_nothing_are_refused(keys: dict) -> None:
 def test_a_score_that_is_too_large_is_not_quoted() -> None:
     """OpenDP's own refusal names the number."""
     with pytest.raises(ValueError, match=str(2**63 + 5)):
-        bounded_range(1, 1.0)([2**63 + 5, 0])
+        exponential_sampler(1, 1.0)([2**63 + 5, 0])
     for choose in (exponential, permute_and_flip):
         with pytest.raises(InternalError) as refused:
             choose([2**63 + 5, 0], 1, 1.0)

@@ -13,8 +13,8 @@ from dpcli.mechanisms.choice.stability import ProposeTestReleaseSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.release.stability import propose_test as modes
 from dpcli.release.stability import stable_statistics as quantiles
-from dpcli.release.stability.propose_test import Draw, StabilityTest, Stable, released_mode
-from dpcli.release.stability.stable_statistics import CountedNumbers, noise_scale, released_quantile, released_range
+from dpcli.release.stability.propose_test import Draw, StabilityTest, StableAnswer, released_mode
+from dpcli.release.stability.stable_statistics import CountedNumbers, noise_scale, released_number
 from tests.release.stability.enumeration import Law, Vector, law_after_test, noised, pairs, vectors, worst
 
 TEST = StabilityTest(1.0, 0.05)
@@ -27,14 +27,13 @@ PLACES = (0, 1, 3, 60)
 Worst = Callable[[], float]
 
 
-def of_mode(adjacency: Adjacency, rows: int, declared: bool, values: int = 3, total: int = 4) -> float:
+def of_mode(adjacency: Adjacency, rows: int, values: int = 3, total: int = 4) -> float:
     """The worst divergence of the most common value. A unit may add to every value."""
     units = [unit for unit in vectors(values, rows, values * rows) if any(unit)] if rows > 1 else _ones(values)
-    domain = "abc"[:values]
 
     def released(data: Vector, draw: Draw) -> Any:
-        counts = {name: count for name, count in zip(domain, data, strict=True) if count or declared}
-        return released_mode(counts, TEST, draw, adjacency, rows, domain if declared else None)
+        counts = {name: count for name, count in zip("abc", data, strict=False) if count}
+        return released_mode(counts, TEST, draw, adjacency, rows)
 
     return worst(pairs(adjacency, values, total, units), lambda data: law_after_test(released, TEST.scale, data), TEST.epsilon)
 
@@ -86,23 +85,23 @@ def _held(places: Vector, data: Vector) -> dict[int, int]:
 
 
 def at_share(share: Fraction) -> Callable[..., int | None]:
-    return lambda numbers, most, draw, epsilon: released_quantile(numbers, share, most, TEST, epsilon, draw)
+    def released(numbers: CountedNumbers, most: int, draw: Draw, epsilon: float) -> int | None:
+        return released_number(quantiles.stable_quantile(numbers, share, most), most, TEST, epsilon, draw)
+
+    return released
 
 
 def the_range(numbers: CountedNumbers, most: int, draw: Draw, epsilon: float) -> int | None:
-    return released_range(numbers, most, TEST, epsilon, draw)
+    return released_number(quantiles.stable_range(numbers, most), most, TEST, epsilon, draw)
 
 
 HALF, QUARTER, MOST_OF_ALL = Fraction(1, 2), Fraction(1, 4), Fraction(4, 5)
 ONE, TWO = ADJACENCIES
 WORST: dict[str, Worst] = {
     **{
-        f"mode, {adjacency.value}, {rows} rows, {'declared' if declared else 'unknown'} domain": (
-            lambda a=adjacency, r=rows, d=declared: of_mode(a, r, d, 3 if r == 1 else 2, 6)  # type: ignore[misc]
-        )
+        f"mode, {adjacency.value}, {rows} rows": lambda a=adjacency, r=rows: of_mode(a, r, 3 if r == 1 else 2, 6)  # type: ignore[misc]
         for adjacency in ADJACENCIES
         for rows in (1, 2)
-        for declared in (True, False)
     },
     **{
         f"{name}, {adjacency.value}, {rows} rows, {'one always' if always else 'or none'}, {'bounded' if bounded else 'unbounded'}, "
@@ -133,7 +132,7 @@ def test_every_release_is_within_what_is_claimed(name: str) -> None:
 
 def test_the_worst_neighbours_spend_what_the_threshold_lets_through() -> None:
     for adjacency in ADJACENCIES:
-        assert math.isclose(of_mode(adjacency, 1, True), TEST.release_probability(0), rel_tol=1e-6)
+        assert math.isclose(of_mode(adjacency, 1), TEST.release_probability(0), rel_tol=1e-6)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -146,7 +145,7 @@ def test_two_units_at_once_are_within_what_is_claimed_of_a_group(adjacency: Adja
     two_apart = {(one, third) for one, other in both for third in after[other] if one < third}
 
     def released(data: Vector, draw: Draw) -> Any:
-        return released_mode(dict(zip("ab", data, strict=True)), TEST, draw, adjacency, domain="ab")
+        return released_mode(dict(zip("ab", data, strict=True)), TEST, draw, adjacency)
 
     found = worst(two_apart, lambda data: law_after_test(released, TEST.scale, data), 2.0 * TEST.epsilon)
     spec = ProposeTestReleaseSpec(epsilon=TEST.epsilon, delta=TEST.release_probability(0))
@@ -182,7 +181,7 @@ def _unit_is_a_row(patch: pytest.MonkeyPatch) -> None:
 def _quartiles_together(patch: pytest.MonkeyPatch) -> None:
     sound = quantiles.stable_quantile
 
-    def found(numbers: CountedNumbers, share: Fraction, most: int) -> Stable[int]:
+    def found(numbers: CountedNumbers, share: Fraction, most: int) -> StableAnswer[int]:
         return sound(numbers, share, most * 2)
 
     patch.setattr(quantiles, "stable_quantile", found)
@@ -190,11 +189,11 @@ def _quartiles_together(patch: pytest.MonkeyPatch) -> None:
 
 TEST_THRESHOLD = TEST.threshold
 PLANTS: tuple[tuple[Callable[[pytest.MonkeyPatch], None], Worst], ...] = (
-    (_threshold_off_by_one, lambda: of_mode(ONE, 1, True)),
+    (_threshold_off_by_one, lambda: of_mode(ONE, 1)),
     (_threshold_off_by_one, lambda: of_number(ONE, 1, False, True, 1, at_share(HALF))),
-    (_tie_ignored, lambda: of_mode(ONE, 1, True)),
-    (_not_halved, lambda: of_mode(TWO, 1, True)),
-    (_not_halved, lambda: of_mode(ONE, 2, False, 2, 6)),
+    (_tie_ignored, lambda: of_mode(ONE, 1)),
+    (_not_halved, lambda: of_mode(TWO, 1)),
+    (_not_halved, lambda: of_mode(ONE, 2, 2, 6)),
     (_between_alone, lambda: of_number(TWO, 1, True, True, 1, at_share(HALF))),
     (_unit_is_a_row, lambda: of_number(ONE, 2, False, True, 1, at_share(HALF))),
     (_unit_is_a_row, lambda: of_number(TWO, 1, False, True, 2, at_share(HALF))),
