@@ -16,6 +16,7 @@ from typing import Any
 from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import STAMP
+from dpcli.ledger.declared_set import MOST_RUNS, declared_caps
 from dpcli.ledger.governance import MOST_DAYS
 
 TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
@@ -145,7 +146,6 @@ WORDS = {
 }
 HOLDERS = ("person", "team")
 MODES = ("adaptive", "declared")
-MOST_RUNS = 10**6
 MOST_COUNT = 10**18
 
 
@@ -220,8 +220,7 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
             return "expected adaptive mode with blocks or a ceiling"
         if not {"declared", "certified"} <= set(terms) or not terms["certified"]["epsilon"] <= terms["epsilon"]:
             return "expected declared runs within the cap"
-        planned = {f"run {i}": str(item["runs"]) for i, item in enumerate(terms["declared"], 1)}
-        return None if caps == planned else "expected the caps of the declared runs"
+        return None if caps == declared_caps(terms["declared"]) else "expected the caps of the declared runs"
     known = _filters().get(terms.get("filter", ""))
     uncut = _wrong_blocks(terms, known)
     if uncut is not None:

@@ -15,6 +15,7 @@ from dpcli.file.pipeline.parts import marked_by_a_blank
 from dpcli.ledger.amendments import Amend, Approve, Proposable, Refuse, SetQuota
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
 from dpcli.ledger.checkpoint import checkpoint_of, due, restored
+from dpcli.ledger.declared_set import declared_caps
 from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance import ALERT_AT, UnknownPeople, numbered
 from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
@@ -33,7 +34,7 @@ from dpcli.ledger.requests import (
 )
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
-from dpcli.ledger.terms import LedgerTerms, declared_caps
+from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.neighbours import Adjacency
 
 if TYPE_CHECKING:
@@ -174,14 +175,14 @@ class Ledger:
                 f'{pipeline.path or "<pipeline>"}: privacy.dataset: expected "{self.dataset}", whose ledger this is, or none, found '
                 f'"{pipeline.privacy.dataset}"'
             )
-        terms.refuse_other(pipeline)
+        terms.refuse_other_privacy(pipeline)
         at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
         if not 0.0 <= at < 1.0:
             raise InputError(f"expected a delta in [0, 1), found {at!r}")
         try:
             return terms.price(pipeline, at), at
         except (CannotCertify, NotRepresentable) as refusal:
-            raise type(refusal)(f"{refusal}{terms.other_filter(pipeline, at)}") from None
+            raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, at)}") from None
 
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.

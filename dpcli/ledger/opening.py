@@ -18,11 +18,12 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
+from dpcli.ledger.declared_set import MOST_RUNS, compose
 from dpcli.ledger.filters.filter import filter_wanted, opened_filter
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import LedgerTerms, checked, composed
+from dpcli.ledger.terms import LedgerTerms
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -74,7 +75,8 @@ def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
     common["ceiling"] = given.get("ceiling")
-    terms = checked(LedgerTerms(**common, blocks=_blocks(given), two_person=given.get("two_person") or None))
+    terms = LedgerTerms(**common, blocks=_blocks(given), two_person=given.get("two_person") or None)
+    terms.refuse_invalid()
     terms = _MODES[given["mode"]](terms, given)
     assert dataset is not None
     return init(url, dataset, replace(terms, fingerprint=_fingerprint(given)))
@@ -183,27 +185,27 @@ NEEDED = {
 _MODES = {"adaptive": _adaptive, "declared": _declared}
 
 
-MOST = 10**6
-
-
-def declared_terms(terms: LedgerTerms, pipelines: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
-    """Return the terms with a set of (pipeline, runs), certified together.
+def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
+    """Return the terms with a set of (pipeline, count) runs, certified together.
 
     Raises:
         InputError: a run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
         Denied: the whole set exceeds the cap. CannotCertify: nobody can say what it costs.
     """
-    declared: list[dict[str, Any]] = [
-        {"pipeline": tables_of(pipeline), "runs": _runs(pipeline, runs)} for pipeline, runs in pipelines
-    ]
-    texts = [canonical(item["pipeline"]) for item in declared]
-    if not declared or len(set(texts)) != len(texts):
-        raise InputError(f"expected distinct runs to declare, found {'one twice: state how often' if declared else 'no --declare'}")
-    for pipeline, _ in pipelines:
-        terms.refuse_other(pipeline)
+    declared: list[dict[str, Any]] = []
+    for pipeline, count in runs:
+        if not 1 <= count <= MOST_RUNS:
+            raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST_RUNS}, found {count!r}")
+        declared.append({"pipeline": tables_of(pipeline), "runs": count})
+    if not declared:
+        raise InputError("expected distinct runs to declare, found no --declare")
+    if len({canonical(item["pipeline"]) for item in declared}) != len(declared):
+        raise InputError("expected distinct runs to declare, found one twice: state how often")
+    for pipeline, _ in runs:
+        terms.refuse_other_privacy(pipeline)
         if pipeline.privacy.adaptive:
             raise InputError(f"{pipeline.path}: privacy.adaptive: expected false in declared mode, found true: use --mode adaptive")
-    epsilon, accountant = composed(pipelines, terms.delta)
+    epsilon, accountant = compose(runs, terms.delta)
     if epsilon > terms.epsilon:
         from dpcli.base.rounding import up
 
@@ -211,12 +213,6 @@ def declared_terms(terms: LedgerTerms, pipelines: Sequence[tuple[Pipeline, int]]
             f"the declared runs cost epsilon {up(epsilon)} by {accountant} at delta = {terms.delta!r}, above the cap {terms.epsilon!r}"
         )
     return replace(terms, mode="declared", declared=declared, certified={"epsilon": epsilon, "accountant": accountant})
-
-
-def _runs(pipeline: Pipeline, runs: int) -> int:
-    if not 1 <= runs <= MOST:
-        raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST}, found {runs!r}")
-    return runs
 
 
 def stated_quota(

@@ -276,7 +276,7 @@ class LedgerState:
         if self.terms is not None or entry.row.seq != 1:
             raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
         terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
-        terms.refuse_nonsense(caps)
+        terms.refuse_forged(caps)
         self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon
         self.largest = self.at_opening
         self.opening, self.schema, self.version = entry.row.hash, terms.schema, terms.version or 1

@@ -18,6 +18,7 @@ from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
 from dpcli.ledger.checkpoint import tallies, usable
+from dpcli.ledger.declared_set import compose
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.governance import Proposal, proposal_of
 from dpcli.ledger.ledger import Ledger
@@ -101,13 +102,11 @@ def undeclared(terms: LedgerTerms) -> Iterator[str]:
 
 
 def _above(terms: LedgerTerms) -> Iterator[str]:
-    from dpcli.ledger.terms import composed
-
     runs = [(restated(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
     for i, (run, _) in enumerate(runs, 1):
         if run.others:
             yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
-    epsilon, accountant = composed([(run.pipeline, count) for run, count in runs], terms.delta)
+    epsilon, accountant = compose([(run.pipeline, count) for run, count in runs], terms.delta)
     if epsilon > terms.epsilon:
         yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
 

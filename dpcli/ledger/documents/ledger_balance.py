@@ -11,6 +11,7 @@ from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import Remaining, room, share_of
+from dpcli.ledger.declared_set import numbered_runs
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import balance, columns, quota_lines, runs, terms, total, waiting
@@ -18,7 +19,6 @@ from dpcli.ledger.governance import concerning
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import recent
 from dpcli.ledger.state import LedgerState, Run, named
-from dpcli.ledger.terms import declared_runs
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
@@ -159,7 +159,7 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
     if state.open_terms().mode == "declared":
         lines += [
             f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
-            for name, item in declared_runs(state.open_terms().declared)
+            for name, item in numbered_runs(state.open_terms().declared)
         ]
     elif state.open_terms().family is not None:
         lines.append("which windows still take a run: dpcli budget windows LEDGER FILE")

@@ -14,7 +14,7 @@ from dpcli.ledger.chain import digest
 from dpcli.ledger.grammar import TYPES, WORDS
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores.store import Store, standing
-from dpcli.ledger.terms import LedgerTerms, checked
+from dpcli.ledger.terms import LedgerTerms
 
 POSTGRES = ("postgresql://", "postgres://")
 EXPECTED = "expected a path, sqlite:///path or postgresql://..."
@@ -90,7 +90,7 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
     """
     if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
         raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
-    terms = checked(terms)
+    terms.refuse_invalid()
     if terms.team is not None and not url.startswith(POSTGRES):
         raise InputError(f"--team: {path_of(url)[:60]} is a file, which cannot tell one user from another; use postgresql://...")
 
