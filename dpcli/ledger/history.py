@@ -31,7 +31,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spread
 from dpcli.ledger.chain import is_stamp
 from dpcli.ledger.filters.filter import label
-from dpcli.ledger.grammar import TYPES, WORDS, seen
+from dpcli.ledger.grammar import WORDS, is_a, seen
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge, checked_key
 from dpcli.ledger.state import LedgerState
@@ -290,7 +290,7 @@ def _past(cells: Mapping[str, str], place: str, folder: str, now: str) -> PastRu
         checked_key(key)
     except InputError:
         raise Wrong("key", f"expected a name of at most 200 printable characters for this run, found {key[:60]!r}") from None
-    if maker and not TYPES["name"](maker):
+    if maker and not is_a("name", maker):
         raise Wrong("who", f"expected {WORDS['name']}, found {maker[:60]!a}")
     window = tuple(part.strip() for part in cells.get("window", "").split(";") if part.strip())
     made, delta = _made(cells.get("date", ""), now), _number(cells, "delta")
@@ -300,7 +300,7 @@ def _past(cells: Mapping[str, str], place: str, folder: str, now: str) -> PastRu
 
 def _made(text: str, now: str) -> str:
     stamp = f"{text}T00:00:00Z" if len(text) == len("2024-01-31") else text
-    if not is_stamp(stamp) or not TYPES["stamp"](stamp):
+    if not is_stamp(stamp) or not is_a("stamp", stamp):
         raise Wrong("date", f"expected a day as 2024-01-31, or a time as 2024-01-31T12:00:00Z, found {text[:40]!r}")
     if stamp > now:
         raise Wrong("date", f"expected a day that is over, found {text}")

@@ -18,7 +18,7 @@ from dpcli.ledger.checkpoint import checkpoint_of, due, restored
 from dpcli.ledger.declared_set import declared_caps
 from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance import ALERT_AT, UnknownPeople, numbered
-from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
+from dpcli.ledger.grammar import LONGEST_ENTRY, seen, wrong_entry
 from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, folded, pages
 from dpcli.ledger.requests import (
     OWN_KEY,
@@ -451,8 +451,8 @@ class Ledger:
         """Return the signed entry after `state`, which takes it in: what a later reading would refuse is not written."""
         entry = sealed(self._signed(content, now), self.dataset, state.head)
         wrong = wrong_entry(entry.content)
-        if wrong is None and len(entry.row.body) > LONGEST:
-            wrong = f"expected an entry of at most {LONGEST:,} characters, found {len(entry.row.body):,}"
+        if wrong is None and len(entry.row.body) > LONGEST_ENTRY:
+            wrong = f"expected an entry of at most {LONGEST_ENTRY:,} characters, found {len(entry.row.body):,}"
         if wrong is not None:
             raise InputError(f"{wrong}; nothing was written")
         state.apply(opened(entry.row, self.dataset, state.head))

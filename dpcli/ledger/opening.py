@@ -20,7 +20,7 @@ from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.declared_set import MOST_RUNS, compose
 from dpcli.ledger.filters.filter import filter_wanted, opened_filter
-from dpcli.ledger.grammar import TYPES, WORDS
+from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
@@ -225,7 +225,7 @@ def stated_quota(
         raise InputError(f"--member: {'state who is in the team' if team else 'only with --team'}")
     holder, name = ("person", str(person)) if team is None else ("team", team)
     for flag, each in (("--person" if team is None else "--team", name), *(("--member", one) for one in members)):
-        if not TYPES["name"](each):
+        if not is_a("name", each):
             raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
     return holder, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at)
 
@@ -239,6 +239,6 @@ def _portion(flag: str, text: str) -> str:
     # What has no place among six digits after the point is not written out, nor rounded to 0: its exponent may have any size.
     near = stated.is_finite() and -20 <= stated.as_tuple().exponent <= 1  # type: ignore[operator]
     spelled = format(stated.normalize(), "f") if near else ""
-    if not TYPES["portion"](spelled):
+    if not is_a("portion", spelled):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
     return spelled

@@ -28,7 +28,7 @@ from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import anchor_of, verify
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
-from tests.ledger.conftest import Database, File, Place, made
+from tests.ledger.conftest import Database, File, Place, installed
 from tests.ledger.deaths import killed
 from tests.ledger.every_command import ALL, called
 from tests.ledger.people import by
@@ -44,8 +44,8 @@ WAYS = ("sqlite to postgres", "sqlite to sqlite", "postgres to sqlite", "postgre
 @pytest.fixture(scope="module")
 def second(cluster: Cluster) -> Iterator[Database]:
     """Another database of the same server."""
-    with made(cluster) as found:
-        yield found
+    with installed(cluster) as database:
+        yield database
 
 
 @pytest.fixture(params=WAYS)
@@ -58,7 +58,8 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Place]:
             places.append(File(str(tmp_path / f"{fixture}.db")))
             continue
         found: Database = request.getfixturevalue(fixture)
-        found.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=found.name)
+        if fixture == "second":
+            found.without_datasets()
         places.append(found)
     return places[0], places[1]
 
@@ -774,7 +775,7 @@ def test_a_team_goes_along_where_it_is_known(people: Database, second: Database)
     """Else nobody would see what is copied, or everybody."""
     from dataclasses import replace
 
-    second.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=second.name)
+    second.without_datasets()
     with people.cluster.connect() as connection:
         for role in ("reds", "blues"):
             if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:

@@ -96,7 +96,7 @@ def test_an_old_database_is_upgraded_once(old_database: Database) -> None:
 def test_two_who_upgrade_at_once_both_find_it_done(old_database: Database) -> None:
     first = PostgresStore(old_database.url)
     with ThreadPoolExecutor(1) as pool:
-        with first._bounded() as connection:
+        with first._transaction() as connection:
             renew(connection, first.place)
             second = pool.submit(upgrade, old_database.url)
             time.sleep(0.5)  # it has seen the earlier version, and waits

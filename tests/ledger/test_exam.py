@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -26,7 +26,7 @@ from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.verify import anchor_of, verify
 from tests.ledger.cases import every
-from tests.ledger.conftest import Place
+from tests.ledger.conftest import Database, Place
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms
 from tests.waiting import PATIENCE, until
 
@@ -415,6 +415,8 @@ def test_a_dataset_without_a_ledger(place: Place, ledger: Ledger) -> None:
 
 
 def test_no_place_is_a_ledger_before_init(place: Place) -> None:
+    if "://" in place.url:
+        cast("Database", place).without_schema()
     with pytest.raises(LedgerError, match="no ledger here"):
         open_store(place.url)
 

@@ -434,7 +434,7 @@ READING: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("command", READING)
+@of_each("command", READING)
 def test_what_is_hidden_is_not_called_absent(teams: Database, command: str, tmp_path: Path) -> None:
     """One message for what is hidden and what is not there, true of both: it tells a stranger nothing, and a member of what is wrong."""
     (tmp_path / "run.toml").write_text(run_file())

@@ -55,7 +55,7 @@ def fill(url: str) -> None:
 
 
 def restore(database: Database, dump: bytes) -> None:
-    """Run a dump as a superuser, after the roles that it needs."""
+    """Run a dump as a superuser in place of the schema that is there, after the roles that it needs."""
     folder = programs()
     assert folder is not None
     assert b"dpcli" in dump
@@ -65,5 +65,6 @@ def restore(database: Database, dump: bytes) -> None:
                 connection.execute(f"CREATE ROLE {role}")
         for member, role in ((ROLES[1], ROLES[0]), (ROLES[2], ROLES[1]), (OWNER, ROLES[2])):
             connection.execute(f"GRANT {role} TO {member}")
+    database.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=database.name)
     command = [folder / "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", database.cluster.url(database.name)]
     subprocess.run(command, input=dump, check=True, capture_output=True)

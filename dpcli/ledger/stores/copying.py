@@ -27,7 +27,7 @@ from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, entry_of, opened
-from dpcli.ledger.grammar import TEXT, TYPES, seen
+from dpcli.ledger.grammar import LONGEST_TEXT, is_a, seen
 from dpcli.ledger.ledger import PAGE, Ledger, refuse_known_data
 from dpcli.ledger.past_runs import ForgetfulRuns, pages
 from dpcli.ledger.requests import Open, Prepare
@@ -134,10 +134,10 @@ class Copying:
     def _refuse_origin(self) -> None:
         """Raise LedgerError where the copy could not say where it comes from, before anything is closed."""
         place = self.ledger.store.address
-        if not TYPES["said"](place):
+        if not is_a("said", place):
             raise LedgerError(
-                f"{place!a}: expected a path of visible characters, at most {TEXT}, which the copy names: rename it first; nothing was "
-                "moved"
+                f"{place!a}: expected a path of visible characters, at most {LONGEST_TEXT}, which the copy names: rename it first; "
+                "nothing was moved"
             )
 
     def arrived(self, target: Store) -> DurableCopy | None:

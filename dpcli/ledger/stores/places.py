@@ -11,7 +11,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.file.toml.shown import first_names
 from dpcli.ledger.chain import digest
-from dpcli.ledger.grammar import TYPES, WORDS
+from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.stores.store import Store, standing
 from dpcli.ledger.terms import LedgerTerms
@@ -65,7 +65,7 @@ def without_secrets(url: str) -> str:
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:
     """Return the ledger of a dataset; of the only one where None. Raise LedgerError where there is none, InputError without its name."""
-    if dataset is not None and not TYPES["name"](dataset):
+    if dataset is not None and not is_a("name", dataset):
         raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
     store = open_store(url)
     try:
