@@ -65,19 +65,19 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("ascii", "backslashreplace")).hexdigest()
 
 
-def sealed(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
+def seal(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
     """Return the entry with this content that follows `head`."""
     chained = {**content, "ledger": VERSION, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
     body = canonical(chained)
     return LedgerEntry(StoredRow(head.seq + 1, body, digest(body)), json.loads(body))
 
 
-def opened(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
+def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
     """Return the entry in a row that follows `head`. Raise LedgerError where anything in it was changed."""
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
         raise LedgerError(f"{place}: missing from the chain (entry {row.seq} comes next): the ledger was changed by hand")
-    entry = alone(row, dataset)
+    entry = single_entry(row, dataset)
     if entry.content.get("previous") != head.hash:
         raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
     if _spelled(entry.content) != row.body:
@@ -85,18 +85,18 @@ def opened(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
     return entry
 
 
-def alone(row: StoredRow, dataset: str) -> LedgerEntry:
+def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
     """Return the entry in a row, checked by itself. Raise LedgerError where anything in it was changed."""
     place = f'dataset "{dataset}", entry {row.seq}'
     if digest(row.body) != row.hash:
         raise LedgerError(f"{place}: its content does not match its hash: the ledger was changed or damaged")
-    entry = entry_of(row, place)
+    entry = unchecked_entry(row, place)
     if entry.content.get("seq") != row.seq or entry.content.get("dataset") != dataset:
         raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
     return entry
 
 
-def entry_of(row: StoredRow, place: str) -> LedgerEntry:
+def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
     """Return the entry in a row, unchecked. Raise LedgerError, which begins with `place`, where there is none."""
     try:
         content = json.loads(row.body)
@@ -109,7 +109,7 @@ def entry_of(row: StoredRow, place: str) -> LedgerEntry:
     return LedgerEntry(row, content)
 
 
-def owner_of(body: object) -> str | None:
+def stated_dataset(body: object) -> str | None:
     """Return the dataset that an entry says it is of; None where nothing can be made of it."""
     try:
         dataset = json.loads(str(body))["dataset"]
@@ -125,7 +125,7 @@ def _spelled(content: Mapping[str, Any]) -> str | None:
         return None
 
 
-def clock() -> str:
+def utc_now() -> str:
     """Return the time by this machine's clock, in UTC, to the second."""
     return datetime.now(UTC).strftime(STAMP)
 
@@ -139,7 +139,7 @@ def is_stamp(text: str) -> bool:
     return len(text) == len("2030-01-01T00:00:00Z")
 
 
-def later(now: str, days: float) -> str:
+def time_after(now: str, days: float) -> str:
     """Return the time `days` after `now`, at most the end of the calendar."""
     try:
         return (datetime.strptime(now, STAMP) + timedelta(days)).strftime(STAMP)
@@ -147,7 +147,7 @@ def later(now: str, days: float) -> str:
         return now
 
 
-def expiry(text: str | None, now: str) -> str | None:
+def expiry_time(text: str | None, now: str) -> str | None:
     """Return the time that `text` means: ISO (UTC where it names no zone), or days or hours from `now` ("14d", "36h").
 
     To the second, in UTC. Raise InputError for anything else, or a time that is over.

@@ -25,9 +25,10 @@ from typing import Any
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import amount_of
-from dpcli.ledger.chain import Head, StoredRow, alone, canonical, opened
-from dpcli.ledger.governance import proposal_of, quota_of, subject_of
+from dpcli.ledger.chain import Head, StoredRow, canonical, next_entry, single_entry
 from dpcli.ledger.past_runs import EarlierRuns
+from dpcli.ledger.proposals import proposal_of, subject_of
+from dpcli.ledger.quotas import quota_of
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
@@ -37,7 +38,7 @@ SUMS = ("caps", "spent", "reserved")
 LARGEST = 500  # digits before the point of an amount; no sum of entries comes near
 
 
-def due(state: LedgerState, noted: int) -> bool:
+def is_due(state: LedgerState, noted: int) -> bool:
     """Check whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none.
 
     Never where the dataset has moved: whoever reads on from a checkpoint has to find that entry.
@@ -45,7 +46,7 @@ def due(state: LedgerState, noted: int) -> bool:
     return state.departure is None and state.head.seq - noted >= EVERY
 
 
-def stated(state: LedgerState) -> dict[str, Any]:
+def checkpoint_content(state: LedgerState) -> dict[str, Any]:
     """Return everything about a state that the entries before its head decide."""
     blocks = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
     two = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _two_person(state) else {}
@@ -76,7 +77,7 @@ def stated(state: LedgerState) -> dict[str, Any]:
 
 def checkpoint_of(state: LedgerState) -> StoredCheckpoint:
     """Return the checkpoint of a state as a backend keeps it."""
-    body = canonical(stated(state))
+    body = canonical(checkpoint_content(state))
     return StoredCheckpoint(body, _digest(body))
 
 
@@ -84,7 +85,7 @@ def _digest(body: str) -> str:
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()  # a server writes letters as they are
 
 
-def usable(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
+def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
     """Return what a checkpoint says; None where there is none, or one that is damaged, of another dataset or of a later format."""
     if checkpoint is None or _digest(checkpoint.body) != checkpoint.digest:
         return None
@@ -96,9 +97,9 @@ def usable(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, An
     return content if known and type(content.get("seq")) is int else None  # "9" would be read, and compared with no entry
 
 
-def tallies(noted: Mapping[str, Any], state: LedgerState) -> bool:
+def agrees_with(noted: Mapping[str, Any], state: LedgerState) -> bool:
     """Check whether a checkpoint says what the fold has come to at its entry."""
-    sound = stated(state)
+    sound = checkpoint_content(state)
     try:
         sums = all(_sum(name, noted, state) == _sum(name, sound, state) for name in SUMS)
         sums = sums and _people(noted.get("people", {}), state) == _people(sound.get("people", {}), state)
@@ -107,12 +108,12 @@ def tallies(noted: Mapping[str, Any], state: LedgerState) -> bool:
     return sums and all(noted.get(name) == value for name, value in sound.items() if name not in (*SUMS, "people"))
 
 
-def restored(store: Store, dataset: str) -> LedgerState | None:
+def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
     """Return the state at the checkpoint of a dataset, None where there is none to use.
 
     Raise LedgerError where it is about entries that are not there.
     """
-    content = usable(store.checkpoint(dataset), dataset)
+    content = usable_content(store.checkpoint(dataset), dataset)
     if content is None:
         return None
     try:
@@ -123,20 +124,20 @@ def restored(store: Store, dataset: str) -> LedgerState | None:
 
 def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerState:
     state = LedgerState(dataset)
-    state.apply(opened(_named(store, dataset, 1, content["opening"]), dataset, Head()))
+    state.apply(next_entry(_named(store, dataset, 1, content["opening"]), dataset, Head()))
     terms = state.open_terms()
     seq, under_way = int(content["seq"]), {key: UnderWay(*value) for key, value in content["under_way"].items()}
-    head = alone(_named(store, dataset, seq, content["hash"]), dataset)
+    head = single_entry(_named(store, dataset, seq, content["hash"]), dataset)
     state.head = Head(head.row.seq, head.row.hash)
     state.caps, state.spent, state.reserved = (_sum(name, content, state) for name in SUMS)
     if terms.blocks is not None:
         state.retired = frozenset(map(str, content["retired"]))
     if _two_person(state):
-        proposed = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items())
+        proposed = (single_entry(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items())
         state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposed}
     state.people = None
     if content["checkpoint"] == WITH_QUOTAS:
-        set_ = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items())
+        set_ = (single_entry(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items())
         state.quotas = {subject_of(entry.content): quota_of(entry) for entry in set_}
         state.people = _people(content["people"], state)
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
@@ -146,7 +147,7 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     state.under_way = under_way
     state.runs = EarlierRuns(store, dataset, state.head, dict(under_way))
     if content["last"] is not None:
-        state.last = state.runs[alone(_row(store, dataset, int(content["last"])), dataset).key]
+        state.last = state.runs[single_entry(_row(store, dataset, int(content["last"])), dataset).key]
     if not max(state.at_opening, state.epsilon) <= state.largest < math.inf:
         raise ValueError("the largest cap is not the largest")
     return state

@@ -28,7 +28,7 @@ from dpcli.file.toml.limits import escaped_path, read_head
 from dpcli.file.toml.shown import escaped
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import spread
+from dpcli.ledger.amounts import cost_on_blocks
 from dpcli.ledger.chain import is_stamp
 from dpcli.ledger.filters.filter import label
 from dpcli.ledger.grammar import WORDS, is_a, seen
@@ -132,7 +132,7 @@ def _denial(state: LedgerState, requests: Sequence[Charge]) -> str:
         return f"denied, and nothing was written: block {closed} was retired, and takes no run; charge such a history before it is retired"
     after, people = copy(state), dict(state.people or {})
     for request in new:
-        total = spread(amounts.read(request.cost.amounts), request.window)
+        total = cost_on_blocks(amounts.read(request.cost.amounts), request.window)
         after.spent = amounts.add(after.spent, total)
         people[request.who] = amounts.add(people.get(request.who, {}), total)
     after.people = people

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.canonical import tables_of
@@ -69,7 +69,7 @@ def _written(file: int) -> tuple[int, int]:
     return info.st_size, info.st_mtime_ns
 
 
-def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
+def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
     """Open a ledger. given: the flags by name. Raise InputError, Denied or LedgerError where it cannot be opened."""
     given = {**given, "dataset": dataset}
     _require_all(given)
@@ -215,19 +215,32 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     return replace(terms, mode="declared", declared=declared, certified={"epsilon": epsilon, "accountant": accountant})
 
 
-def stated_quota(
-    person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str
-) -> tuple[str, str, str, tuple[str, ...], str]:
-    """Return a quota's (of, name, share, members, alert). Raise InputError for flags that contradict each other."""
-    if (person is None) == (team is None):
-        raise InputError("--person, --team: state one of the two" + ("" if person is None else ", not both"))
-    if (team is not None) != bool(members):
-        raise InputError(f"--member: {'state who is in the team' if team else 'only with --team'}")
-    holder, name = ("person", str(person)) if team is None else ("team", team)
+class QuotaTerms(NamedTuple):
+    """The terms of a quota, in the order in which `Ledger.quota` takes them."""
+
+    of: str
+    name: str
+    share: str
+    members: tuple[str, ...]
+    alert_at: str
+
+
+def quota_from_flags(person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str) -> QuotaTerms:
+    """Return the terms of a quota. Raise InputError for flags that contradict each other."""
+    if person is not None and team is not None:
+        raise InputError("--person, --team: state one of the two, not both")
+    if team is None and members:
+        raise InputError("--member: only with --team")
+    if team is not None and not members:
+        raise InputError("--member: state who is in the team")
+    name = person if team is None else team
+    if name is None:
+        raise InputError("--person, --team: state one of the two")
     for flag, each in (("--person" if team is None else "--team", name), *(("--member", one) for one in members)):
         if not is_a("name", each):
             raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
-    return holder, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at)
+    of = "person" if team is None else "team"
+    return QuotaTerms(of, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at))
 
 
 def _portion(flag: str, text: str) -> str:

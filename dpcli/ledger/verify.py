@@ -17,11 +17,11 @@ from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotReprese
 from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
-from dpcli.ledger.checkpoint import tallies, usable
+from dpcli.ledger.checkpoint import agrees_with, usable_content
 from dpcli.ledger.declared_set import compose
 from dpcli.ledger.filters.filter import label
-from dpcli.ledger.governance import Proposal, proposal_of
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.proposals import Proposal, proposal_of
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
@@ -43,7 +43,7 @@ class Restated:
     least: bool
 
 
-def restated(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
+def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
     """Return the run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
 
     A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
@@ -93,7 +93,7 @@ class Prices:
         return self.known[key]
 
 
-def undeclared(terms: LedgerTerms) -> Iterator[str]:
+def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
     """Yield what this version finds about all runs of a declared set together, under the ledger's terms."""
     try:
         yield from _above(terms)
@@ -102,7 +102,7 @@ def undeclared(terms: LedgerTerms) -> Iterator[str]:
 
 
 def _above(terms: LedgerTerms) -> Iterator[str]:
-    runs = [(restated(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
+    runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
     for i, (run, _) in enumerate(runs, 1):
         if run.others:
             yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
@@ -115,7 +115,7 @@ def _wrong(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
     terms, delta = prices.terms, float(entry.content["delta"])
     if not delta < 1.0:
         raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
-    run = restated(terms, pipeline_from(entry.content["pipeline"]))
+    run = restate(terms, pipeline_from(entry.content["pipeline"]))
     if run.others:
         yield f"stated for {', '.join(run.others)} (DP103)"
     if run.others and terms.mode == "declared":
@@ -169,10 +169,10 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     damaged = ledger.store.check(ledger.dataset)
     if damaged:
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
-    state = replayed(ledger, anchor)
+    state = replay_all(ledger, anchor)
     terms = state.open_terms()
     refuse_changed(ledger.store, state)
-    terms_problems: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
+    terms_problems: list[str] = [*declared_set_problems(terms)] if terms.mode == "declared" else []
     problems: list[str] = []
     prices = Prices(terms)
     notes: list[str] = []
@@ -203,16 +203,16 @@ def refuse_changed(store: Store, state: LedgerState) -> None:
         raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{again}")
 
 
-def replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
+def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
     """Return what all entries come to, whatever totals were noted.
 
     Raise LedgerError where the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
     nothing unless all before it is read: totals that somebody else noted would be believed in its name.
     """
     state, noted = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
-    content = usable(noted, ledger.dataset)
+    content = usable_content(noted, ledger.dataset)
     for _, state in ledger.replay():
-        if content is not None and state.head.seq == content.get("seq") and not tallies(content, state):
+        if content is not None and state.head.seq == content.get("seq") and not agrees_with(content, state):
             raise LedgerError(
                 f'{ledger.store.place}: dataset "{ledger.dataset}", entry {state.head.seq}: the totals that were noted at it are not what '
                 "the entries add up to: the ledger was changed by hand, or by a program that cannot add"
@@ -290,5 +290,5 @@ def _notes(ledger: Ledger) -> Iterator[str]:
     if amiss:
         yield f"{amiss}: dpcli budget upgrade makes them again"
     noted = ledger.store.checkpoint(ledger.dataset)
-    if noted is not None and usable(noted, ledger.dataset) is None:
+    if noted is not None and usable_content(noted, ledger.dataset) is None:
         yield "the totals that were noted are damaged or of a later version, and not used: all entries are read instead"

@@ -160,7 +160,11 @@ def bare(database: Database) -> Database:
     return database
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+# For what a store itself does: in a quick run on both. What the ledger does is the same code, whatever keeps its rows.
+ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place without a ledger."""
     if request.param == "sqlite":

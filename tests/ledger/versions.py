@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.opening import open_with
+from dpcli.ledger.opening import open_from_flags
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.stores.postgres_install import ROLES
 from dpcli.ledger.terms import LedgerTerms
@@ -50,7 +50,7 @@ def fill(url: str) -> None:
         run = Path(folder, "run.toml")
         run.write_text(f'{HEAD}[[mechanism]]\nname = "query"\ntype = "pure-dp"\nepsilon = 0.5\n')
         given = {**DECLARED, "unit": "user", "adjacency": "add-remove", "epsilon": 2.0, "delta": 1e-6, "plans": [f"{run}:2"]}
-        with open_with(url, "planned", given) as ledger:
+        with open_from_flags(url, "planned", given) as ledger:
             ledger.spend(pure(0.5), "once")
 
 

@@ -136,8 +136,9 @@ def endings(reading: str) -> frozenset[str]:
 
 def cases() -> list[Any]:
     return [
-        pytest.param(name, ending, id=f"{name}{ending}", marks=[pytest.mark.needs(*needs)] if needs else [])
+        pytest.param(name, ending, id=f"{name}{ending}", marks=[*slow, *([pytest.mark.needs(*needs)] if needs else [])])
         for name, one in READINGS.items()
+        for slow in [[pytest.mark.long] if "transformers" in one.needs else []]  # to import that takes seconds
         for ending in sorted(endings(name))
         for needs in [(*one.needs, *(("pyarrow",) if ending == ".parquet" else ()))]
     ]

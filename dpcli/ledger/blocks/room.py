@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import opened_blocks
+from dpcli.ledger.amounts import charged_blocks
 from dpcli.ledger.blocks.family import MOST, spelled, stretches
 from dpcli.ledger.filters.filter import Cost
 
@@ -72,7 +72,9 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     parts = [] if family is None else stretches(family, takes)
     unused_takes = amounts.exceeded(wanted, state.caps) is None
     before, after = (None, None) if within else _untouched(state, blocks)
-    return BlockRoom(blocks, tuple(map(Stretch, parts)), cost, amounts.share(wanted, state.caps), unused_takes, before, after)
+    return BlockRoom(
+        blocks, tuple(map(Stretch, parts)), cost, amounts.largest_share(wanted, state.caps), unused_takes, before, after
+    )
 
 
 def _looked_at(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
@@ -94,7 +96,7 @@ def _looked_at(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
 
 def _touched(state: LedgerState) -> list[str]:
     """Return the blocks that were charged or retired, in order."""
-    return sorted({*opened_blocks(state.spent), *state.retired})
+    return sorted({*charged_blocks(state.spent), *state.retired})
 
 
 def _untouched(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None, str | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.rounding import percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import block_shares
+from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.denial import costs
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ def calendar(state: LedgerState) -> tuple[str, ...]:
     family = state.open_terms().family
     if family is None:
         return ()
-    spent = block_shares(state.spent, state.caps)
-    marks = {block: _mark(amounts.share(total, state.caps)) for block, total in spent.items()} | dict.fromkeys(state.retired, "x")
+    spent = spent_by_block(state.spent, state.caps)
+    marks = {block: _mark(amounts.largest_share(total, state.caps)) for block, total in spent.items()} | dict.fromkeys(
+        state.retired, "x"
+    )
     if not marks:
         return ("no block was charged yet",)
     blocks = sorted(family.kind.listed or marks, key=family.kind.rank)
@@ -62,7 +64,7 @@ def _lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
     return [f"{row[0]:{wide}}  {' '.join(marks.get(block, '.') for block in row)}" for row in rows]
 
 
-def windows(ledger: Ledger, fits: BlockRoom) -> Document:
+def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
     """Return where one run fits: the widest window and the latest; exit code 1 where there is none."""
     widest, latest = fits.widest, fits.latest
     amount, share = costs(amounts.read(fits.cost.amounts)), percent_used(fits.share)

@@ -12,7 +12,7 @@ from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.denial import costs
-from dpcli.ledger.documents.ledger_balance import guaranteed
+from dpcli.ledger.documents.ledger_balance import guarantee_words
 from dpcli.ledger.documents.ledger_data import entry_data
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
@@ -35,7 +35,7 @@ def log(ledger: Ledger) -> Document:
 
     lines = head.seq - counts + len(last)
     return Document(
-        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guaranteed(state)}",
+        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guarantee_words(state)}",
         data=_data("dpcli/budget-log/v1", state, _walked(ledger, state, entry_data)),
         tables=(Table("entries", ("entry", "kind", "run", "cost", "who", "when", "why"), Walked(lines, rows), frozenset({0})),),
         records=_walked(ledger, state, lambda e: entry_data(e) or {}),
@@ -50,7 +50,7 @@ def export(ledger: Ledger) -> Document:
     entries = _walked(ledger, state, _exported)
     rows = _walked(ledger, state, lambda e: (*_row(e)[:3], *_row(e)[4:], e.row.body, e.row.hash))
     return Document(
-        headline=f"{ledger.dataset}: {state.head.seq} entries{guaranteed(state)}",
+        headline=f"{ledger.dataset}: {state.head.seq} entries{guarantee_words(state)}",
         data=_data("dpcli/budget-export/v1", state, entries),
         tables=(Table("entries", ("entry", "kind", "run", "who", "when", "why", "body", "hash"), rows, frozenset({0})),),
         records=entries,
@@ -95,7 +95,7 @@ def anchor(ledger: Ledger) -> Document:
     return Document(f"{head['dataset']}: entry {head['seq']}, {head['hash']}", {**head, "exit_code": 0})
 
 
-def upgraded(names: tuple[str, ...]) -> Document:
+def upgrade_document(names: tuple[str, ...]) -> Document:
     """Return the result of an upgrade."""
     done = f"noted in {', '.join(names)}" if names else "nothing to do"
     return Document(
@@ -104,7 +104,7 @@ def upgraded(names: tuple[str, ...]) -> Document:
     )
 
 
-def verified(ledger: Ledger, result: Verified) -> Document:
+def verification_document(ledger: Ledger, result: Verified) -> Document:
     """Return the result of a verification."""
     problems, departure = result.problems, ledger.state().departure
     wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries say"
@@ -122,7 +122,7 @@ def verified(ledger: Ledger, result: Verified) -> Document:
     )
 
 
-def moved(copies: Sequence[Copied]) -> Document:
+def move_document(copies: Sequence[Copied]) -> Document:
     """Return the result of a move: every dataset with the end of what was copied, and what verifying the copies found."""
     lines = [_moved_line(one) for one in copies]
     problems = [f"{one.dataset}: {problem}" for one in copies for problem in (*one.verified.problems, *one.verified.notes)]

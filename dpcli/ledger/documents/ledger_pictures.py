@@ -11,7 +11,7 @@ from math import floor
 from dpcli.base.rounding import percent_used
 from dpcli.document.chart import Axis, Chart, Grid, Heading, Line, Marker, Square, Tone
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import block_shares
+from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import LedgerEntry
@@ -53,7 +53,7 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     """Return a picture of every block, None where there are none, or nothing was charged or retired yet. when: of the shares."""
     terms = state.open_terms()
     family = terms.family
-    known = set() if family is None else {*block_shares(state.spent, state.caps), *state.retired}
+    known = set() if family is None else {*spent_by_block(state.spent, state.caps), *state.retired}
     if family is None or not (known or family.kind.listed):
         return None
     drawn = _drawn(family, known, _squared(state))
@@ -77,10 +77,10 @@ def _stretch(family: BlockFamily, known: set[str]) -> str:
 
 
 def _squared(state: LedgerState) -> Squared:
-    spent = block_shares(state.spent, state.caps)
+    spent = spent_by_block(state.spent, state.caps)
 
     def square(block: str, column: int, row: int) -> Square:
-        share = amounts.share(spent[block], state.caps) if block in spent else None
+        share = amounts.largest_share(spent[block], state.caps) if block in spent else None
         retired = block in state.retired
         words = (EMPTY if share is None else percent_used(share)) + (f", {CLOSED}" if retired else "")
         return Square(block, column, row, share, words, retired)

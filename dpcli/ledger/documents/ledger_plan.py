@@ -13,17 +13,18 @@ from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
-from dpcli.ledger.documents.ledger_data import block_data, columns, plain
+from dpcli.ledger.documents.ledger_data import aligned_lines, amount_texts, block_data
 from dpcli.ledger.planning.schedule import Trailing
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
-    from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Instead, Outlook, PlannedRun, PricedRun
+    from dpcli.ledger.planning.plan_changes import Instead
+    from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Outlook, PlannedRun, PricedRun
 
 UNRESERVED = "nothing was written, and nothing is reserved: runs that are not in the schedule may take what it needs"
 
 
-def planned(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
+def plan_document(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
     """Return a plan: which runs fit, the first that does not, and how far the budget is then used; exit code 1 where one does not fit."""
     refused = plan.refused
     notes = (*_notes(plan, instead, outlook), UNRESERVED)
@@ -39,7 +40,7 @@ def planned(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | Non
         records=[_run_data(plan, run) for run in plan.runs],
         title=f"plan for {plan.before.dataset}",
         pictures=(picture(plan),) if pictured else (),
-        details=(*calendar(plan.after), "", *columns(schedule), "", *notes),
+        details=(*calendar(plan.after), "", *aligned_lines(schedule), "", *notes),
         why="" if refused is None else f"the run of {_file(plan, refused)} on {refused.day} does not fit",
     )
 
@@ -169,7 +170,7 @@ def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None)
         "share_before": share_of(plan.before.fullest(), plan.before.fullest().spent),
         "share_after": share_of(end, end.spent),
         "fullest_block": fullest_block(plan.after),
-        "spent_after": plain(end.spent),
+        "spent_after": amount_texts(end.spent),
         **({} if plan.after.open_terms().family is None else {"blocks": blocks}),
         "instead": [asdict(each) for each in instead],
         "beyond": None

@@ -19,17 +19,17 @@ DIGITS = 4
 DOUBLINGS = 14
 
 
-def fitting(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
+def changes_that_fit_now(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
     """Return changes of one parameter each that would fit now, as "noise_multiplier = 1.913 in train (now 1.1)"; none in declared mode.
 
     The values are on the side that fits, to four significant digits.
     """
     if state.open_terms().mode == "declared":
         return ()
-    return changes(pipeline, lambda changed: _fits(state, changed, delta))
+    return fitting_changes(pipeline, lambda changed: _fits(state, changed, delta))
 
 
-def changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tuple[str, ...]:
+def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tuple[str, ...]:
     """Return changes of one parameter each, in words, with which `fits` holds; it must go on holding with more noise, and with fewer steps.
 
     Where none does, the noise of all that adds some, as it is also for queries, which are priced together. Where a section says that

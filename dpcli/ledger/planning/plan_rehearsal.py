@@ -7,21 +7,19 @@ reads the chain. A run that is denied is not made, and costs nothing; those afte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentable
+from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.blocks.family import MOST
-from dpcli.ledger.chain import sealed
-from dpcli.ledger.denial import full, shortfall
+from dpcli.ledger.chain import seal
+from dpcli.ledger.denial import full_blocks_words, shortfall
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.planning.fit import changes
-from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, rhythm_of, trailing_of
+from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
@@ -113,7 +111,7 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
     priced = tuple(_priced(ledger, run, load(run.file)) for run in schedule.runs)
     before = ledger.state().rehearsal()
     _refuse_long(before, schedule, priced)
-    return rehearsed(before, schedule, priced)
+    return rehearse(before, schedule, priced)
 
 
 def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[PricedRun]) -> None:
@@ -127,7 +125,7 @@ def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[Price
         )
 
 
-def rehearsed(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
+def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
     """Return what becomes of a schedule whose runs have their prices."""
     after = _copied(before)
     runs = tuple(_walked(after, schedule.days(), priced))
@@ -196,7 +194,7 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
 
 
 def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
-    """Each run in its turn; `state` is spent from."""
+    """Yield each run in its turn, charged to `state` where it fits."""
     from dpcli.file.pipeline.canonical import tables_of
 
     tables, denied = [tables_of(run.pipeline) for run in priced], 0
@@ -211,7 +209,7 @@ def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequen
 
 
 def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
-    """The blocks that a run reads on a day, as a charge has them."""
+    """Return the blocks that a run reads on a day, as a charge has them."""
     if not isinstance(run.reads, Trailing):
         return run.reads
     family = state.open_terms().family
@@ -227,7 +225,7 @@ def _charged(state: LedgerState, charge: Charge, named: bool) -> str:
     except Denied:
         return _why(state, charge, named)
     assert content is not None  # no run has that key
-    state.apply(sealed(content, state.dataset, state.head))
+    state.apply(seal(content, state.dataset, state.head))
     return ""
 
 
@@ -236,103 +234,4 @@ def _why(state: LedgerState, charge: Charge, named: bool) -> str:
     if closed is not None:
         return f"block {closed} was retired, and takes no further run"
     missing = shortfall(state.over(charge.window), charge.cost)
-    return missing + full(state, charge.cost, charge.window) if named else missing
-
-
-WIDEST = 60  # times as long between two runs, at most
-
-
-@dataclass(frozen=True, slots=True)
-class Instead:
-    """A change after which all runs fit, as a file states it, and how many runs there are then in all."""
-
-    change: str
-    runs: int
-
-
-def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
-    """Return changes of one thing each about the table of the first run that is denied; none where all fit, or nothing helps."""
-    if plan.refused is None:
-        return ()
-    place = plan.refused.place
-    tried = (_fewer, _wider, _shorter)
-    return (*(change for try_ in tried if (change := try_(plan, place)) is not None), *_cheaper(ledger, plan, place))
-
-
-def _runs(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
-    """Return how many runs there are with another table in a place, 0 where one does not fit."""
-    priced = plan.priced if reads is None else _with(plan, place, replace(plan.priced[place], reads=reads))
-    return all_fit(plan.before, plan.schedule.replaced(place, run), priced)
-
-
-def _with(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
-    return (*plan.priced[:place], run, *plan.priced[place + 1 :])
-
-
-def _fewer(plan: BudgetPlan, place: int) -> Instead | None:
-    """The most of its runs, from the first on, with which all fit: with fewer, no block is charged more."""
-    run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
-    if run.every is None:
-        return None
-    most = _largest(lambda count: _runs(plan, place, replace(run, last=None, count=count)), planned)
-    return None if most is None else Instead(f"count = {most[0]} (now {planned})", most[1])
-
-
-def _wider(plan: BudgetPlan, place: int) -> Instead | None:
-    """The least time between two of its runs with which all fit."""
-    run = plan.priced[place].scheduled
-    if run.every is None:
-        return None
-    now = rhythm_of(run.every)
-    for count in range(now.count + 1, now.count * WIDEST + 1):
-        every = replace(now, count=count).words
-        changed = replace(run, every=every)
-        if sum(1 for _ in changed.days()) < 2:
-            return None  # no longer a repetition
-        runs = _runs(plan, place, changed)
-        if runs:
-            return Instead(f'every = "{every}" (now "{now.words}")', runs)
-    return None
-
-
-def _shorter(plan: BudgetPlan, place: int) -> Instead | None:
-    """The longest window up to its day with which all fit: in a shorter one, no block is charged more."""
-    run, reads = plan.priced[place].scheduled, plan.priced[place].reads
-    if not isinstance(reads, Trailing):
-        return None
-    most = _largest(lambda count: _runs(plan, place, run, replace(reads, count=count)), reads.count)
-    return None if most is None else Instead(f'window = "{replace(reads, count=most[0]).words}" (now "{reads.words}")', most[1])
-
-
-def _cheaper(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
-    """More noise in its file, or fewer steps, wherever the schedule has that file."""
-    run = plan.priced[place]
-    if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied(plan)) is not None:
-        return
-
-    def fits(pipeline: Pipeline) -> bool:
-        with suppress(InputError, CannotCertify, NotRepresentable):
-            cost, delta = ledger.cost(pipeline)
-            priced = (
-                replace(each, pipeline=pipeline, cost=cost, delta=delta) if each.scheduled.file == run.scheduled.file else each
-                for each in plan.priced
-            )
-            return bool(all_fit(plan.before, plan.schedule, tuple(priced)))
-        return False
-
-    for text in changes(run.pipeline, fits):
-        yield Instead(f"{text} of {run.scheduled.file}", len(plan.runs))
-
-
-def _denied(plan: BudgetPlan) -> tuple[str, ...]:
-    return () if plan.refused is None else plan.refused.window
-
-
-def _largest(runs: Callable[[int], int], above: int) -> tuple[int, int] | None:
-    """Return (count, runs) of the largest count below `above` for which there are any; None where there is none."""
-    low, high, most = 0, above, 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        fit = runs(middle)
-        low, high, most = (middle, high, fit) if fit else (low, middle, most)
-    return (low, most) if low else None
+    return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing

@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.chain import Head, StoredRow, digest, entry_of, opened
+from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_entry
 from dpcli.ledger.grammar import LONGEST_TEXT, is_a, seen
 from dpcli.ledger.ledger import PAGE, Ledger, refuse_known_data
-from dpcli.ledger.past_runs import ForgetfulRuns, pages
+from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.requests import Open, Prepare
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import address, created, open_ledger, open_store
+from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import Verified, refuse_changed, verify
 
@@ -65,7 +65,7 @@ class Copying:
 
         Raise LedgerError where the chain is broken, has moved elsewhere, or `target` has another one under its name.
         """
-        to, dataset = address(self.url, target), self.ledger.dataset
+        to, dataset = address_of(self.url, target), self.ledger.dataset
         self._refuse(target, to)
         self._refuse_one(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
@@ -95,7 +95,7 @@ class Copying:
     def open(self, target: Ledger, copy: str) -> None:
         """Open what was named (6); nothing where it is open."""
         request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
-        target.append_all([(request, "")], moved=True)
+        target.append_all([(request, "")], even_moved=True)
 
     def _refuse(self, target: Store, to: str) -> None:
         store, state = self.ledger.store, self.ledger.state()
@@ -151,7 +151,7 @@ class Copying:
             raise LedgerError(f"{target.place}: {_second(dataset)}")
         if not complete:
             return None
-        entries = [entry_of(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
+        entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
         if entries[0].kind != "copied" and entries[0].content.get("copy") != departure.at.hash:
             return None  # a later state of the ledger that it comes from
         return DurableCopy(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
@@ -166,13 +166,13 @@ class Copying:
         store, dataset, first = self.ledger.store, self.ledger.dataset, state.head.seq
         if not first and not target.after(dataset, 0, 1):
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
-        for row, present in zip_longest(pages(store, dataset, end.seq, PAGE, first), _all(target, dataset, first)):
+        for row, present in zip_longest(rows_up_to(store, dataset, end.seq, PAGE, first), _all(target, dataset, first)):
             if present is not None and present != row:
                 raise LedgerError(
                     f'{target.place}: expected no "{dataset}", or a beginning of the chain in {store.place}: entry {present.seq} '
                     f"differs: a dataset is copied to a ledger that does not have it"
                 )
-            state.apply(opened(row, dataset, state.head))
+            state.apply(next_entry(row, dataset, state.head))
             if present is None:
                 tail.take(row)
             if self.progress is not None:
@@ -183,7 +183,7 @@ class Copying:
     def read_again(self, target: Store, end: Head) -> None:
         dataset, head = self.ledger.dataset, Head()
         for row in _all(target, dataset, 0):
-            opened(row, dataset, head)
+            next_entry(row, dataset, head)
             head = Head(row.seq, row.hash)
         if head != end:
             raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read')
@@ -214,7 +214,7 @@ def _second(dataset: str) -> str:
     )
 
 
-def copied(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
+def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
     """Move one dataset from the ledger at `source` to the one at `target`, made where there is none; done before, nothing is written.
 
     Raise LedgerError as `Copying.fill`, and where the copy is not sound.
@@ -224,14 +224,14 @@ def copied(source: str, target: str, dataset: str, why: str = "", progress: Prog
         departure = ledger.state().departure
         assert departure is not None
         with open_ledger(target, dataset) as copy:
-            return Copied(dataset, address(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
+            return Copied(dataset, address_of(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
 
 
 def _moved(copying: Copying) -> bool:
     """Do all but verify it (1 to 6). Return whether all was done before."""
     ledger = copying.ledger
     with _explained(ledger):
-        created(copying.url, copying.fill, DAY)
+        create_or_fill(copying.url, copying.fill, DAY)
     closed = ledger.state().departure
     with _explained(ledger), open_ledger(copying.url, ledger.dataset) as copy:
         durable = copying.arrived(copy.store)
@@ -270,7 +270,7 @@ def _standing(ledger: Ledger, ended: bool) -> str:
     return ""
 
 
-def all_of(url: str) -> tuple[str, ...]:
+def dataset_names(url: str) -> tuple[str, ...]:
     """Return the datasets of a ledger. Raise LedgerError where it has none."""
     store = open_store(url)
     try:

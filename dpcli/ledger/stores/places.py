@@ -13,7 +13,7 @@ from dpcli.file.toml.shown import first_names
 from dpcli.ledger.chain import digest
 from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.stores.store import Store, standing
+from dpcli.ledger.stores.store import Store, error_after_write
 from dpcli.ledger.terms import LedgerTerms
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -36,7 +36,7 @@ def open_store(url: str) -> Store:
     return SqliteStore(path_of(url))
 
 
-def everywhere(url: str) -> str:
+def absolute_url(url: str) -> str:
     """Return the place as it means the same ledger from every working directory."""
     return url if url.startswith(POSTGRES) else os.path.abspath(path_of(url))
 
@@ -98,11 +98,11 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
         version = store.version if store.version > 1 else None
         open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version))
 
-    created(url, fill)
+    create_or_fill(url, fill)
     try:
         ledger = open_ledger(url, dataset)
     except LedgerError as error:
-        raise standing(error) from None
+        raise error_after_write(error) from None
     ledger.store.wrote = True
     return ledger
 
@@ -146,12 +146,12 @@ def _changed(url: str) -> str | None:
         store.close()
 
 
-def address(url: str, store: Store) -> str:
+def address_of(url: str, store: Store) -> str:
     """Return `Store.address`, of a file also before it has its name."""
     return store.address if url.startswith(POSTGRES) else os.path.realpath(path_of(url))
 
 
-def created(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
+def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
     """Make a store at a path or URL where there is none, and let `fill` write to it; in a database within `seconds`."""
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)

@@ -27,7 +27,7 @@ from dpcli.ledger.stores.postgres_connection import (
     unreachable,
 )
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, COUNTS, NOTED, SOUND, VERSION, Raced, install, installed_version, renew
-from dpcli.ledger.stores.store import StoredCheckpoint, standing
+from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
 BUSY_SECONDS = 30.0  # to wait for a lock
 LONGEST_CONNECT = 600  # seconds that a URL may ask for
@@ -220,7 +220,7 @@ class PostgresStore:
                 yield connection
         except LedgerError as error:
             if self.wrote:
-                raise standing(error) from error.__context__
+                raise error_after_write(error) from error.__context__
             raise
         is_idle = connection.info.transaction_status == 0  # else this was a part of a transaction that is still open
         self.wrote |= writes and is_idle

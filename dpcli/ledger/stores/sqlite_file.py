@@ -49,7 +49,7 @@ LEDGER_WORDS = FileWords(
 )
 
 
-def refuse(path: str, is_open: bool = False) -> int:
+def require_ledger_file(path: str, is_open: bool = False) -> int:
     """Return the bytes that `path` says to hold. Raise LedgerError unless it is a regular, private file that can be read as a ledger.
 
     Fewer may be there while another process commits or before a transaction that was cut short is rolled back: SQLite tells.
@@ -183,7 +183,7 @@ FILL = "INSERT INTO head SELECT dataset, max(seq) FROM entry GROUP BY dataset"
 LATEST = 2
 
 
-def spelled(key: str) -> str:
+def key_in_entry(key: str) -> str:
     """Return a key as `KEY` finds it."""
     return json.dumps(key)[1:-1]
 
@@ -201,7 +201,7 @@ def schema_of(connection: Any) -> str:
     return "\n".join(str(sql) for (sql,) in rows)
 
 
-def intact(connection: Any) -> bool:
+def has_latest_definitions(connection: Any) -> bool:
     """Check whether the definitions in a file are those of this version, and no others."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         for statement in SCHEMA:
