@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dpcli.document.formats.facts import renderable
-from dpcli.ledger import overview as module
+from dpcli.ledger import dataset_overview as module
+from dpcli.ledger.dataset_overview import CHANGED, UNNOTED, Glance, Unread, overview
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.overview import CHANGED, UNNOTED, Glance, Unread, overview
 from dpcli.ledger.plugin import BLOCKS, FILTERS
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore

@@ -92,7 +92,8 @@ def history(ledger: str, history: str, dataset: str | None, **output: Any) -> in
     Exit code 0: done, or nothing to do. 1: it does not fit, and nothing was written. 2: a line is wrong. 4: a key is another run's.
     """
     from dpcli.ledger.documents.ledger_answers import import_document
-    from dpcli.ledger.history import charge_history, read_history
+    from dpcli.ledger.history import charge_history
+    from dpcli.ledger.history_file import read_history
 
     with opened(ledger, dataset) as book:
         runs = read_history(history, book.now())

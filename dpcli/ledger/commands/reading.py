@@ -100,8 +100,8 @@ def overview(ledgers: tuple[str, ...], **output: Any) -> int:
     Each is read from its last checkpoint on, whatever its history. A dataset or a ledger that cannot be read has a row that says so, before
     all others; the exit code is 4 then.
     """
+    from dpcli.ledger.dataset_overview import overview
     from dpcli.ledger.documents.ledger_overview import overview_document
-    from dpcli.ledger.overview import overview
 
     return emit(overview_document(*overview(ledgers)), **output)
 

@@ -10,7 +10,7 @@ from dpcli.document.document import Document, Table
 from dpcli.ledger.documents.ledger_data import aligned_lines as set_columns
 
 if TYPE_CHECKING:
-    from dpcli.ledger.overview import Glance, Unread
+    from dpcli.ledger.dataset_overview import Glance, Unread
 
 COLUMNS = (
     "dataset",
