@@ -136,7 +136,7 @@ class Approve:
     acknowledged: bool = False
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        proposal = _open_proposal(state, self.seq)
+        proposal = _require_open_proposal(state, self.seq)
         _require_reason(self.why)
         if proposal.made_by(self.who):
             raise LedgerError(
@@ -152,7 +152,7 @@ class Approve:
     def _checked(self, proposal: Proposal, state: LedgerState, now: str) -> dict[str, Any]:
         """Return what the approver adds, once what is proposed may be done as things stand."""
         if proposal.asks["kind"] == "amend":
-            _refuse_wide(proposal, state)
+            _refuse_wider_caps(proposal, state)
             return {"approver": self.who, **output_statement(proposal.asks["epsilon"], state, self.unseen, self.acknowledged)}
         if proposal.asks["kind"] == "void":
             Move("void", proposal.asks["key"], self.who, proposal.asks["why"]).entry(state, now)
@@ -167,12 +167,12 @@ class Refuse:
     why: str
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        _open_proposal(state, self.seq)
+        _require_open_proposal(state, self.seq)
         _require_reason(self.why)
         return {"kind": "refuse", "proposal": self.seq, "why": self.why}
 
 
-def _open_proposal(state: LedgerState, seq: int) -> Proposal:
+def _require_open_proposal(state: LedgerState, seq: int) -> Proposal:
     if not state.open_terms().two_person:
         raise InputError(f'expected a two-person ledger, found "{state.dataset}", in which nothing is proposed')
     proposal = proposal_numbered(state.proposals, seq)
@@ -191,7 +191,7 @@ def _require_reason(why: str) -> None:
         raise InputError("--reason: state why, in words")
 
 
-def _refuse_wide(proposal: Proposal, state: LedgerState) -> None:
+def _refuse_wider_caps(proposal: Proposal, state: LedgerState) -> None:
     """Raise LedgerError for caps above those of the epsilon that the approver reads: whoever proposed them wrote them."""
     caps = amounts.read(state.open_terms().caps(proposal.asks["epsilon"]))
     if amounts.exceeded(amounts.read(proposal.asks["caps"]), caps) is not None:

@@ -48,7 +48,7 @@ def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
         max(0.0, -difference(spent, 1.0)),
         float((terms.certified or {})["epsilon"]) if declared else None,
         None if state.last is None else 0 if closed else runs_like(state, state.last),
-        0.0 if declared or closed else _pure(terms.the_filter, full.left()),
+        0.0 if declared or closed else _pure_room(terms.the_filter, full.left()),
     )
 
 
@@ -70,7 +70,7 @@ def runs_like(state: LedgerState, run: Run) -> int:
     return max(min(many, default=-1), 0) if any(run.cost.values()) else -1
 
 
-def _pure(rule: Filter, left: amounts.Amounts) -> float:
+def _pure_room(rule: Filter, left: amounts.Amounts) -> float:
     return rule.pure_room(amounts.float_below(left[rule.currency[0]]))
 
 

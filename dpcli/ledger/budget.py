@@ -121,7 +121,7 @@ class DatasetBudget(Displayed):
             LedgerError: the ledger is missing, locked or damaged, or the key is another run's or has begun.
             CannotCertify, NotRepresentable: the ledger's filter has no cost for it.
         """
-        request = _checked(pipeline, key, delta, why)
+        request = _request(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
         blocks = texts_of("window", window)
         with self._open() as ledger:
@@ -143,7 +143,7 @@ class DatasetBudget(Displayed):
         Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may
         have been drawn.
         """
-        request = _checked(pipeline, key, delta, why)
+        request = _request(pipeline, key, delta, why)
         blocks = texts_of("window", window)
         with self._open() as ledger:
             first_time(ledger.spend(*request, blocks), key)
@@ -234,7 +234,7 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
         return DatasetBudget(named.url, ledger.dataset)
 
 
-def _checked(
+def _request(
     pipeline: Pipeline | str | os.PathLike[str], key: str, delta: float | None, why: str
 ) -> tuple[Pipeline, str, float | None, str]:
     at = None if delta is None else number_of("delta", delta)

@@ -80,7 +80,7 @@ def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
     entry = single_entry(row, dataset)
     if entry.content.get("previous") != head.hash:
         raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
-    if _spelled(entry.content) != row.body:
+    if _canonical_or_none(entry.content) != row.body:
         raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
     return entry
 
@@ -118,7 +118,7 @@ def stated_dataset(body: object) -> str | None:
     return dataset if type(dataset) is str else None
 
 
-def _spelled(content: Mapping[str, Any]) -> str | None:
+def _canonical_or_none(content: Mapping[str, Any]) -> str | None:
     try:
         return canonical(content)
     except ValueError:  # NaN and infinities, which Python reads and no JSON has
@@ -156,7 +156,7 @@ def expiry_time(text: str | None, now: str) -> str | None:
         return None
     start = datetime.strptime(now, STAMP).replace(tzinfo=UTC)
     try:
-        end = _relative(text, start) or _absolute(text)
+        end = _relative_time(text, start) or _absolute_time(text)
     except (ValueError, OverflowError):
         end = start
     if end <= start:
@@ -164,11 +164,11 @@ def expiry_time(text: str | None, now: str) -> str | None:
     return end.strftime(STAMP)
 
 
-def _relative(text: str, start: datetime) -> datetime | None:
+def _relative_time(text: str, start: datetime) -> datetime | None:
     match = re.fullmatch(r"([0-9]{1,5})([dh])", text)
     return None if match is None else start + timedelta(**{{"d": "days", "h": "hours"}[match[2]]: int(match[1])})
 
 
-def _absolute(text: str) -> datetime:
+def _absolute_time(text: str) -> datetime:
     time = datetime.fromisoformat(text)
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

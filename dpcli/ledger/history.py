@@ -33,15 +33,15 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
     """
     place = runs[0].place.rpartition(":")[0]
     requests = each_or_all_mistakes(
-        [(number, run) for number, run in enumerate(runs)], place, lambda item: _charge(ledger, item[1])
+        [(number, run) for number, run in enumerate(runs)], place, lambda item: _charge_of(ledger, item[1])
     )
     try:
         return ledger.append_all([(request, request.key) for request in requests])
     except Denied:
-        raise Denied(_denial(ledger.state(), requests)) from None
+        raise Denied(_denial_message(ledger.state(), requests)) from None
 
 
-def _charge(ledger: Ledger, run: PastRun) -> Charge:
+def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
     try:
         cost, at = ledger.cost(run.pipeline, run.delta)
         window = ledger.stated_window(run.pipeline, run.window)
@@ -51,7 +51,7 @@ def _charge(ledger: Ledger, run: PastRun) -> Charge:
     return Charge("spend", run.key, tables, at, cost, ledger.who, run.note, None, window, run.made, run.maker)
 
 
-def _denial(state: LedgerState, requests: Sequence[Charge]) -> str:
+def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
     """Return by how much it does not fit, and which cap would hold it."""
     new = [request for request in requests if request.key not in state.runs]
     closed = next((block for request in new if (block := state.closed(request.window)) is not None), None)

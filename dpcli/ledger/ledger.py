@@ -143,7 +143,7 @@ class Ledger:
                     state.apply(entry)
                     yield entry, state
 
-    def again(self, end: Head) -> Iterator[LedgerEntry]:
+    def reread(self, end: Head) -> Iterator[LedgerEntry]:
         """Yield the entries up to `end`, to which `replay` came, checked against the chain."""
         head = Head()
         for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
@@ -309,7 +309,7 @@ class Ledger:
             )
         return family.window(stated)
 
-    def dated(self, given: Sequence[str]) -> tuple[str, ...]:
+    def resolve_trailing(self, given: Sequence[str]) -> tuple[str, ...]:
         """Return what is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
 
         Raise InputError where the blocks are not days or weeks.
@@ -358,11 +358,11 @@ class Ledger:
         """
         return self._append(Proposable(Leave(to, seen(why)), expires), "", even_moved=True)
 
-    def arrived(self, copy: str) -> Receipt:
+    def name_copy(self, copy: str) -> Receipt:
         """Name its copy there, by the hash of that one's own first entry."""
         return self._append(Arrived(copy), "", even_moved=True)
 
-    def prepared(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
+    def first_own_entry(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
         """Return the first entry of a copy that is its own, after `state`, which takes it in."""
         now = self.now()
         content = request.entry(state, now)
@@ -394,7 +394,7 @@ class Ledger:
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
-        blocks = self.stated_window(pipeline, self.dated(window))
+        blocks = self.stated_window(pipeline, self.resolve_trailing(window))
         return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:

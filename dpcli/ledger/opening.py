@@ -49,11 +49,11 @@ def _digest(path: str) -> str:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe has no end, and gives its contents once
             raise InputError(f"--data {path}: not a file: name each file of a folder")
         with open(path, "rb") as file:
-            before = _written(file.fileno())
+            before = _size_and_time(file.fileno())
             while piece := file.read(PIECE):
                 size += len(piece)
                 total.update(piece)
-            after = _written(file.fileno())
+            after = _size_and_time(file.fileno())
     except OSError as error:
         raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
     if not size:
@@ -63,7 +63,7 @@ def _digest(path: str) -> str:
     return total.hexdigest()
 
 
-def _written(file: int) -> tuple[int, int]:
+def _size_and_time(file: int) -> tuple[int, int]:
     """Return the size of an open file, and when it was last written."""
     info = os.fstat(file)
     return info.st_size, info.st_mtime_ns
@@ -75,7 +75,7 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
     common["ceiling"] = given.get("ceiling")
-    terms = LedgerTerms(**common, blocks=_blocks(given), two_person=given.get("two_person") or None)
+    terms = LedgerTerms(**common, blocks=_blocks_of(given), two_person=given.get("two_person") or None)
     terms.refuse_invalid()
     terms = _MODES[given["mode"]](terms, given)
     assert dataset is not None
@@ -84,7 +84,7 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
 
 def _require_all(given: Mapping[str, Any]) -> None:
     """Raise InputError for every flag that is missing, in one message."""
-    missing = [name for name in _needed(given) if given.get(name) in (None, "", (), [])]
+    missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
     lines = [f"--{FLAGS.get(name, name)}: state {NEEDED[name] if name in NEEDED else filter_wanted()}" for name in missing]
     if len(lines) == 1:
         raise InputError(lines[0])
@@ -92,7 +92,7 @@ def _require_all(given: Mapping[str, Any]) -> None:
         raise InputError("\n  ".join((f"{len(lines)} flags are missing:", *lines)))
 
 
-def _needed(given: Mapping[str, Any]) -> Iterator[str]:
+def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the flags without which nothing is opened, whatever else is given."""
     yield from ALWAYS
     if given.get("blocks") is not None:
@@ -111,7 +111,7 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
     return fingerprint_of(files)
 
 
-def _blocks(given: Mapping[str, Any]) -> dict[str, Any] | None:
+def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the blocks that the dataset is cut into, None where it is one."""
     by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
     if by is None:
@@ -122,7 +122,7 @@ def _blocks(given: Mapping[str, Any]) -> dict[str, Any] | None:
     return BlockFamily(by, given["column"], given["max_blocks"], sorted(given.get("names") or ()), given.get("count")).content()
 
 
-def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
+def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     if given["plans"]:
         raise InputError("--declare: only with --mode declared")
     own = {name: given[name] for name in ("order", "slack") if given[name] is not None}
@@ -133,7 +133,7 @@ def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     return replace(terms, filter=rule.name, parameters=dict(rule.parameters()))
 
 
-def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
+def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
 
     if terms.blocks is not None:
         raise InputError("--blocks: only with --mode adaptive")
@@ -142,7 +142,7 @@ def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
             raise InputError(f"{flag} cannot be combined with --mode declared")
-    plans = [_plan(text) for text in given["plans"]]
+    plans = [_pipeline_and_count(text) for text in given["plans"]]
     for pipeline, _ in plans:
         if pipeline.privacy.dataset not in (None, given["dataset"]):
             raise InputError(
@@ -152,7 +152,7 @@ def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     return declared_terms(terms, plans)
 
 
-def _plan(text: str) -> tuple[Pipeline, int]:
+def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
     from dpcli.file.pipeline.read import load
 
     path, separator, count = text.rpartition(":")
@@ -182,7 +182,7 @@ NEEDED = {
     "count": "the number of blocks",
     "plans": "the file of a run, once for each",
 }
-_MODES = {"adaptive": _adaptive, "declared": _declared}
+_MODES = {"adaptive": _adaptive_terms_of, "declared": _declared_terms_of}
 
 
 def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:

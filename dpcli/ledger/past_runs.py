@@ -160,7 +160,7 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
     status: dict[str, str] = {}  # whatever became of a run is further towards the end than its charge
     while head.seq and len(runs) < count:
         first = max(head.seq - LAST_PAGE, 0)
-        entries = _linked(store.after(dataset, first, head.seq - first), dataset, head, store.place)
+        entries = _linked_entries(store.after(dataset, first, head.seq - first), dataset, head, store.place)
         for entry in reversed(entries):
             if entry.kind in NEXT:
                 status.setdefault(entry.key, NEXT[entry.kind])
@@ -170,7 +170,7 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
     return runs[:count][::-1]
 
 
-def _linked(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> list[LedgerEntry]:
+def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> list[LedgerEntry]:
     """Return the entries of the rows. Raise LedgerError where they do not lead to `end`."""
     entries: list[LedgerEntry] = []
     head = Head(rows[0].seq - 1, str(single_entry(rows[0], dataset).content.get("previous"))) if rows else Head()

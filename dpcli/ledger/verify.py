@@ -75,7 +75,7 @@ class Prices:
         """
         who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
         try:
-            problem = " and ".join(_wrong(self, entry))
+            problem = " and ".join(_problems_of_charge(self, entry))
         except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
             problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
         if problem:
@@ -96,12 +96,12 @@ class Prices:
 def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
     """Yield what this version finds about all runs of a declared set together, under the ledger's terms."""
     try:
-        yield from _above(terms)
+        yield from _excess_of_declared_set(terms)
     except Exception as error:  # whatever composing a forged set ends in
         yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
 
 
-def _above(terms: LedgerTerms) -> Iterator[str]:
+def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
     runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
     for i, (run, _) in enumerate(runs, 1):
         if run.others:
@@ -111,7 +111,7 @@ def _above(terms: LedgerTerms) -> Iterator[str]:
         yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
 
 
-def _wrong(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
+def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
     terms, delta = prices.terms, float(entry.content["delta"])
     if not delta < 1.0:
         raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
@@ -133,10 +133,10 @@ def _wrong(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
         paid = charged.get(name, Decimal(0))
         if value > paid * SLACK:
             least = "at least " if run.least else ""
-            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_times(value, paid)} (DP408)"
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_factor_words(value, paid)} (DP408)"
 
 
-def _times(value: Decimal, paid: Decimal) -> str:
+def _factor_words(value: Decimal, paid: Decimal) -> str:
     return f", {float(value / paid):.4g} times as much" if paid else ""
 
 
@@ -178,19 +178,19 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     notes: list[str] = []
     proposed: dict[int, Proposal] = {}
     done = 0
-    for entry in ledger.again(state.head):
+    for entry in ledger.reread(state.head):
         if entry.kind == "propose":
             proposed[entry.row.seq] = proposal_of(entry)
         elif terms.two_person and "approval" in entry.content:
-            notes += _alike(proposed[entry.content["proposal"]], entry)
+            notes += _lookalike_approver(proposed[entry.content["proposal"]], entry)
         if "caps" in entry.content and terms.mode != "declared":
-            terms_problems += _wide(terms, entry)
+            terms_problems += _excess_of_caps(terms, entry)
         if "cost" in entry.content:
             if progress is not None:
                 progress(done, state.charges)
             done += 1
             problems += prices.understated(entry)
-    return Verified(state.head.seq, done, state.head, (*terms_problems, *problems), (*notes, *_notes(ledger)))
+    return Verified(state.head.seq, done, state.head, (*terms_problems, *problems), (*notes, *_notes_on_store(ledger)))
 
 
 def refuse_changed(store: Store, state: LedgerState) -> None:
@@ -263,7 +263,7 @@ def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
         raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
 
 
-def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
+def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
     """Yield caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
     epsilon = float(entry.content.get("epsilon", terms.epsilon))
     try:
@@ -277,14 +277,14 @@ def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
             yield f"{cap}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
 
-def _alike(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
+def _lookalike_approver(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
     """Yield an approval by somebody whose name people do not tell from the proposer's; a file takes any name."""
     who = str(entry.content.get("who"))
     if proposal.made_by(who):
         yield f"entry {entry.row.seq}: {who} approved what {proposal.who} proposed, and the two names look alike"
 
 
-def _notes(ledger: Ledger) -> Iterator[str]:
+def _notes_on_store(ledger: Ledger) -> Iterator[str]:
     """Yield guards of an earlier version, which may have let in what no guard should; and totals that nobody can use."""
     amiss = ledger.store.outdated
     if amiss:

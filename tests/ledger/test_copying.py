@@ -872,9 +872,9 @@ def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
             refused = by_hand(people, "ada", "append", DATASET, row.seq, row.body)
             assert refused != "" and (content["kind"] in ("moved", "copied") or "has moved" in refused), content
             assert by_hand(people, "ada", "take", DATASET, row.seq, row.body) != "", content
-        ledger.arrived("a" * 64)
+        ledger.name_copy("a" * 64)
         with pytest.raises(LedgerError, match="another copy of it was named"):
-            ledger.arrived("b" * 64)
+            ledger.name_copy("b" * 64)
         row = forged(ledger.state(), "ada", {"kind": "moved", "to": "/elsewhere.db", "copy": "b" * 64})
         assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != ""
 
@@ -1012,7 +1012,7 @@ def test_a_move_of_before_copies_had_names_goes_on(named: bool, tmp_path: Path) 
         tail.append(entry.row)
     if named:
         with open_ledger(source.url, DATASET) as ledger:
-            ledger.arrived(entry.row.hash)
+            ledger.name_copy(entry.row.hash)
     assert move_dataset(source.url, target.url, DATASET).repeated == named
     assert move_dataset(source.url, target.url, DATASET).repeated
     assert open_places(source, target) == [target.url]

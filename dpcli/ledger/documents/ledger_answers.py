@@ -45,8 +45,8 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     try:
         result = ask()
     except Denied as no:
-        return _denied(ledger, no, "the run does")
-    state, run, kind = result.state, result.run, _kind(result)
+        return _denial_document(ledger, no, "the run does")
+    state, run, kind = result.state, result.run, _entry_kind(result)
     data = {"schema": SCHEMA, "granted": kind != "propose", "repeated": result.repeated, "entry": entry_data(result.entry)}
     if kind == "propose" and result.entry is not None:
         proposal = proposal_numbered(state.proposals, result.entry.row.seq)
@@ -61,7 +61,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     quota = state.quotas[subject_of(result.entry.content)] if kind == "quota" and result.entry is not None else None
     alerts = uncharged_member_note(state, quota) if quota is not None else quota_warnings(state, ledger.who) if charged else ()
     return Document(
-        _granted(result, kind),
+        _grant_words(result, kind),
         {**data, "told": list(result.notes), **balance_data(state), "exit_code": 0},
         "warn" if warning or result.notes else "pass",
         total=share_spent_text(state),
@@ -71,7 +71,7 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     )
 
 
-def _kind(result: Receipt) -> str:
+def _entry_kind(result: Receipt) -> str:
     return "" if result.entry is None else result.entry.kind
 
 
@@ -80,7 +80,7 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
     try:
         receipts = ask()
     except Denied as no:
-        return _denied(ledger, no, "the history does")
+        return _denial_document(ledger, no, "the history does")
     state, entries = ledger.state(), [entry_data(each.entry) or {} for each in receipts if each.entry is not None]
     runs = f"{len(receipts)} {'run' if len(receipts) == 1 else 'runs'} of the history"
     charged = f"charged {len(entries)} of {runs}" + (", the others before" if len(receipts) > len(entries) else "")
@@ -106,7 +106,7 @@ def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Doc
     )
 
 
-def _denied(ledger: Ledger, no: Denied, subject: str) -> Document:
+def _denial_document(ledger: Ledger, no: Denied, subject: str) -> Document:
     headline, *why = str(no).split("\n  ")
     state = ledger.state()
     return Document(
@@ -121,7 +121,7 @@ def _denied(ledger: Ledger, no: Denied, subject: str) -> Document:
     )
 
 
-def _granted(result: Receipt, kind: str) -> str:
+def _grant_words(result: Receipt, kind: str) -> str:
     state, run = result.state, result.run
     cut, declared = state.open_terms().family is not None, state.open_terms().mode == "declared"
     if cut:
@@ -131,9 +131,9 @@ def _granted(result: Receipt, kind: str) -> str:
     else:
         left = f"{left_percent(remaining_room(state))} of the {'declared runs are' if declared else 'cap is'} left{delta_remark(state)}"
     if run is not None:
-        return _granted_run(result, run, left)
+        return _run_words(result, run, left)
     if result.entry is None:
-        return "retired already: nothing was written" if cut else f"{_amended(state)}; {left}"
+        return "retired already: nothing was written" if cut else f"{_cap_words(state)}; {left}"
     seq, content = result.entry.row.seq, result.entry.content
     if kind == "retire":
         closed = len(state.retired)
@@ -146,14 +146,14 @@ def _granted(result: Receipt, kind: str) -> str:
         return f"closed, entry {seq}: the dataset moves to {content['to']}; dpcli budget copy completes that"
     if kind == "upgrade":
         return f"upgraded: version {state.version} guards the entries from now on; {left}"
-    return f"{_amended(state)}; {left}"
+    return f"{_cap_words(state)}; {left}"
 
 
-def _amended(state: LedgerState) -> str:
+def _cap_words(state: LedgerState) -> str:
     return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guarantee_words(state)}"
 
 
-def _granted_run(result: Receipt, run: Run, left: str) -> str:
+def _run_words(result: Receipt, run: Run, left: str) -> str:
     cost = costs(run.cost)
     if result.notes:
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
@@ -196,15 +196,15 @@ def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline
         with open_ledger(ledger, dataset) as book:
             known = book.state().runs.get(run)
         if known is not None and known.status != "void":
-            return _with(document, True, f"charged before, as {run[:12]}: nothing more would be charged")
+            return _with_answer(document, True, f"charged before, as {run[:12]}: nothing more would be charged")
     try:
         answer = quote(ledger, dataset, pipeline)
-        return _with(document, answer.fits, answer.message)
+        return _with_answer(document, answer.fits, answer.message)
     except (CannotCertify, NotRepresentable) as refusal:
-        return _with(document, False, str(refusal), refusal.exit_code)
+        return _with_answer(document, False, str(refusal), refusal.exit_code)
 
 
-def _with(document: Document, fits: bool, message: str, code: int = 1) -> Document:
+def _with_answer(document: Document, fits: bool, message: str, code: int = 1) -> Document:
     line = f"{'fits in the ledger' if fits else 'the ledger would deny it'}: {message}"
     exit_code = document.exit_code if fits or document.exit_code else code
     extended = replace(

@@ -34,7 +34,7 @@ def calendar(state: LedgerState) -> tuple[str, ...]:
     if not marks:
         return ("no block was charged yet",)
     blocks = sorted(family.kind.listed or marks, key=family.kind.rank)
-    lines = _weeks(marks) if family.kind.weekly else _lines(blocks, marks)
+    lines = _week_lines(marks) if family.kind.weekly else _block_lines(blocks, marks)
     hidden = [f"... {len(lines) - SHOWN} earlier lines"] if len(lines) > SHOWN else []
     return ("", LEGEND, *hidden, *lines[-SHOWN:])
 
@@ -43,7 +43,7 @@ def _mark(share: float) -> str:
     return "#" if share >= 1.0 else str(int(10.0 * share))
 
 
-def _weeks(marks: dict[str, str]) -> list[str]:
+def _week_lines(marks: dict[str, str]) -> list[str]:
     """Return weeks from Monday to Sunday; weeks in which no block was charged are left out, and a line says so."""
     weeks: dict[date, list[str]] = {}
     for block, mark in marks.items():
@@ -58,7 +58,7 @@ def _monday(day: date) -> date:
     return date.fromordinal(max(day.toordinal() - day.weekday(), 1))
 
 
-def _lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
+def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
     rows = [blocks[i : i + EACH] for i in range(0, len(blocks), EACH)]
     wide = max(len(row[0]) for row in rows)
     return [f"{row[0]:{wide}}  {' '.join(marks.get(block, '.') for block in row)}" for row in rows]
@@ -81,7 +81,7 @@ def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
         "never_charged": {"before": fits.before, "after": fits.after, "takes": fits.unused_takes},
         "exit_code": 0 if fits.stretches else 1,
     }
-    notes = _outside(fits)
+    notes = _notes_on_unused(fits)
     if widest is None or latest is None:
         headline = f"{ledger.dataset}: none of {len(fits.within)} blocks takes the run; {cost}"
         why = f"no block {'that was looked at ' if notes else ''}has room for the run"
@@ -102,7 +102,7 @@ def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
     )
 
 
-def _outside(fits: BlockRoom) -> tuple[str, ...]:
+def _notes_on_unused(fits: BlockRoom) -> tuple[str, ...]:
     """Return what is known of the blocks that were not looked at, where that is anything."""
     places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
     if not places:

@@ -45,13 +45,13 @@ def proposal_lines(state: LedgerState, now: str) -> tuple[str, ...]:
     )
 
 
-def _used(state: LedgerState, quota: Quota) -> float:
+def _share_of_quota(state: LedgerState, quota: Quota) -> float:
     """Return the share of a quota that is used, of the scarcest amount and on the fullest block; rounded up a little."""
     return amounts.largest_share(state.quota_used(quota), quota.limits(state.caps))
 
 
-def _alerted(state: LedgerState, quota: Quota) -> bool:
-    return quota.share < 1 and _used(state, quota) >= float(quota.alert_at)
+def _is_alerting(state: LedgerState, quota: Quota) -> bool:
+    return quota.share < 1 and _share_of_quota(state, quota) >= float(quota.alert_at)
 
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
@@ -60,14 +60,14 @@ def quota_words(state: LedgerState, quota: Quota) -> str:
     words = " and ".join(f"{down(value)} of {label(name)}" for name, value in left.items() if state.caps[name])
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
     on = "" if state.open_terms().family is None else " on the fullest block"
-    share = _used(state, quota)
+    share = _share_of_quota(state, quota)
     taken = f"used to {up(100.0 * share, 1)} %" if share <= 100.0 else "exceeded by what was charged before it"
     return f"{quota.words}{members}, {quota.share} of the cap, is {taken}{on}: {words} left"
 
 
 def quota_warnings(state: LedgerState, who: str) -> tuple[str, ...]:
     """Return a line for each quota of somebody that is used as far as its alert says."""
-    return tuple(f"warning: {quota_words(state, quota)}" for quota in quotas_of(state.quotas, who) if _alerted(state, quota))
+    return tuple(f"warning: {quota_words(state, quota)}" for quota in quotas_of(state.quotas, who) if _is_alerting(state, quota))
 
 
 def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
 def quota_lines(state: LedgerState) -> tuple[str, ...]:
     """Return a line for each quota that limits anything."""
     return tuple(
-        ("warning: " if _alerted(state, quota) else "") + quota_words(state, quota)
+        ("warning: " if _is_alerting(state, quota) else "") + quota_words(state, quota)
         for quota in state.quotas.values()
         if quota.share < 1
     )
@@ -132,8 +132,8 @@ def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
         "entry": quota.seq,
         "spent": amount_texts(state.quota_used(quota)),
         "limit": amount_texts(quota.limits(state.caps)),
-        "share_used": _used(state, quota),
-        "alert": _alerted(state, quota),
+        "share_used": _share_of_quota(state, quota),
+        "alert": _is_alerting(state, quota),
     }
 
 

@@ -15,8 +15,8 @@ from dpcli.ledger.filters.filter import (
     PREMISES,
     Cost,
     Filter,
+    at_least_smallest,
     epsilon_of_run,
-    floored,
     largest_within,
     pure_within,
     require_finite,
@@ -88,7 +88,7 @@ class AdvancedFilter(Filter):
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         epsilon, accountant = epsilon_of_run(pipeline, delta)
-        half_square = require_finite(floored(0.5 * epsilon * epsilon * (1.0 + 1e-15), steps_of(pipeline)), "square")
+        half_square = require_finite(at_least_smallest(0.5 * epsilon * epsilon * (1.0 + 1e-15), steps_of(pipeline)), "square")
         detail = f"epsilon {epsilon:.6g} at delta = {delta!r} by {accountant}"
         return Cost({"half_squares": cost_text(half_square), "delta": cost_text(delta)}, detail)
 
@@ -122,7 +122,7 @@ class ZcdpFilter(Filter):
         from dpcli.accountants.zcdp import ZcdpProfile
 
         steps = steps_of(pipeline)
-        rho = require_finite(floored(ZcdpProfile(steps).rho(), steps), "rho")
+        rho = require_finite(at_least_smallest(ZcdpProfile(steps).rho(), steps), "rho")
         return Cost({"rho": cost_text(rho)}, "sum of rho")
 
     def pure_room(self, left: float) -> float:
@@ -163,7 +163,7 @@ class RdpFilter(Filter):
         """Return the filter at `order`; where None, at the order where Gaussian-like runs get the most out of the cap."""
         cls.refuse_delta(delta)
         if order is None:
-            order = float(f"{1.0 + _best(epsilon, math.log(delta)):.4g}")
+            order = float(f"{1.0 + _best_order_minus_one(epsilon, math.log(delta)):.4g}")
         if not 1.0 + 1e-6 <= order <= 1e6:
             raise InputError(f"--order: expected a number from 1.000001 to 10^6, found {order!r}")
         return cls(order)
@@ -181,7 +181,7 @@ class RdpFilter(Filter):
         from dpcli.accountants.renyi_curve import renyi_curve
 
         steps = steps_of(pipeline)
-        rdp = floored(float(renyi_curve(steps).at(np.array([self.order]))[0]), steps)
+        rdp = at_least_smallest(float(renyi_curve(steps).at(np.array([self.order]))[0]), steps)
         return Cost(
             {"rdp": cost_text(require_finite(rdp, f"Renyi divergence at order {self.order:g}"))},
             f"Renyi divergence at order {self.order:g}",
@@ -207,7 +207,7 @@ class RdpFilter(Filter):
         return renyi_epsilon(self.order - 1.0, rdp, math.log(delta)) * (1.0 + 1e-14) + 1e-15
 
 
-def _best(epsilon: float, log_delta: float) -> float:
+def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
     """Return order - 1 with the largest cap over order, which is the rho that a Gaussian could spend."""
     tried: list[tuple[float, float]] = []
 
@@ -235,22 +235,22 @@ class GdpFilter(Filter):
     group_power: ClassVar[int | None] = 2
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return {"mu_squared": cap_text(largest_within(lambda square: _epsilon(square, delta) <= epsilon, 1e9))}
+        return {"mu_squared": cap_text(largest_within(lambda square: _gaussian_epsilon(square, delta) <= epsilon, 1e9))}
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         steps = steps_of(pipeline)
         squares = [count * mu_of(mechanism) ** 2 for mechanism, count in steps]
-        total = require_finite(floored(math.fsum(squares) * (1.0 + 4e-15), steps), "mu")
+        total = require_finite(at_least_smallest(math.fsum(squares) * (1.0 + 4e-15), steps), "mu")
         return Cost({"mu_squared": cost_text(total)}, "sum of mu^2")
 
     def pure_room(self, left: float) -> float:
         return pure_within(lambda epsilon: mu_of_pure(epsilon) ** 2, left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return _epsilon(float_above(amounts["mu_squared"]), delta) if amounts["mu_squared"] else 0.0
+        return _gaussian_epsilon(float_above(amounts["mu_squared"]), delta) if amounts["mu_squared"] else 0.0
 
 
-def _epsilon(square: float, delta: float) -> float:
+def _gaussian_epsilon(square: float, delta: float) -> float:
     return gaussian_epsilon_upper(math.sqrt(square) * (1.0 + 4e-16), delta) if square > 0.0 else 0.0
 
 
@@ -262,7 +262,7 @@ def mu_of(mechanism: Mechanism) -> float:
     try:
         return mechanism.gdp()
     except NotRepresentable:
-        return mu_of_pure(_pure(mechanism))
+        return mu_of_pure(_pure_epsilon(mechanism))
 
 
 def mu_of_pure(epsilon: float) -> float:
@@ -278,7 +278,7 @@ def mu_of_pure(epsilon: float) -> float:
     return mu
 
 
-def _pure(mechanism: Mechanism) -> float:
+def _pure_epsilon(mechanism: Mechanism) -> float:
     reason = "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this is neither"
     try:
         pure = mechanism.approx_dp(0.0)

@@ -165,7 +165,7 @@ def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
     return row.upper, row.accountant.name
 
 
-def floored(cost: float, steps: Steps) -> float:
+def at_least_smallest(cost: float, steps: Steps) -> float:
     """Return the cost, or the least there is for each step that is not free: what underflowed is still not nothing."""
     from dpcli.mechanisms.stated.pure_and_approx import Free
 

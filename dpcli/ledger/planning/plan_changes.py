@@ -36,13 +36,13 @@ def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
     return (*filter(None, schedule_changes), *_cheaper_runs(ledger, plan, place))
 
 
-def _runs(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
+def _runs_where_all_fit(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
     """Return how many runs there are with another table in a place, 0 where one does not fit."""
-    priced = plan.priced if reads is None else _with(plan, place, replace(plan.priced[place], reads=reads))
+    priced = plan.priced if reads is None else _with_run(plan, place, replace(plan.priced[place], reads=reads))
     return all_fit(plan.before, plan.schedule.replaced(place, run), priced)
 
 
-def _with(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
+def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
     return (*plan.priced[:place], run, *plan.priced[place + 1 :])
 
 
@@ -51,7 +51,7 @@ def _fewer_runs(plan: BudgetPlan, place: int) -> Instead | None:
     run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
     if run.every is None:
         return None
-    most = _largest(lambda count: _runs(plan, place, replace(run, last=None, count=count)), planned)
+    most = _largest(lambda count: _runs_where_all_fit(plan, place, replace(run, last=None, count=count)), planned)
     return None if most is None else Instead(f"count = {most[0]} (now {planned})", most[1])
 
 
@@ -66,7 +66,7 @@ def _longer_intervals(plan: BudgetPlan, place: int) -> Instead | None:
         changed = replace(run, every=every)
         if sum(1 for _ in changed.days()) < 2:
             return None  # no longer a repetition
-        runs = _runs(plan, place, changed)
+        runs = _runs_where_all_fit(plan, place, changed)
         if runs:
             return Instead(f'every = "{every}" (now "{now.words}")', runs)
     return None
@@ -77,14 +77,14 @@ def _shorter_window(plan: BudgetPlan, place: int) -> Instead | None:
     run, reads = plan.priced[place].scheduled, plan.priced[place].reads
     if not isinstance(reads, Trailing):
         return None
-    most = _largest(lambda count: _runs(plan, place, run, replace(reads, count=count)), reads.count)
+    most = _largest(lambda count: _runs_where_all_fit(plan, place, run, replace(reads, count=count)), reads.count)
     return None if most is None else Instead(f'window = "{replace(reads, count=most[0]).words}" (now "{reads.words}")', most[1])
 
 
 def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
     """Yield more noise in its file, or fewer steps, wherever the schedule has that file."""
     run = plan.priced[place]
-    if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied(plan)) is not None:
+    if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied_window(plan)) is not None:
         return
 
     def fits(pipeline: Pipeline) -> bool:
@@ -101,7 +101,7 @@ def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Inst
         yield Instead(f"{text} of {run.scheduled.file}", len(plan.runs))
 
 
-def _denied(plan: BudgetPlan) -> tuple[str, ...]:
+def _denied_window(plan: BudgetPlan) -> tuple[str, ...]:
     return () if plan.refused is None else plan.refused.window
 
 

@@ -108,7 +108,7 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
     """
     from dpcli.file.pipeline.read import load
 
-    priced = tuple(_priced(ledger, run, load(run.file)) for run in schedule.runs)
+    priced = tuple(_price(ledger, run, load(run.file)) for run in schedule.runs)
     before = ledger.state().rehearsal()
     _refuse_long(before, schedule, priced)
     return rehearse(before, schedule, priced)
@@ -127,15 +127,15 @@ def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[Price
 
 def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
     """Return what becomes of a schedule whose runs have their prices."""
-    after = _copied(before)
-    runs = tuple(_walked(after, schedule.days(), priced))
+    after = _spendable_copy(before)
+    runs = tuple(_walk(after, schedule.days(), priced))
     return BudgetPlan(schedule, priced, runs, before, after)
 
 
 def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
     """Return how many runs a schedule has where all of them fit, 0 where one does not."""
     runs = 0
-    for run in _walked(_copied(before), schedule.days(), priced):
+    for run in _walk(_spendable_copy(before), schedule.days(), priced):
         if not run.fits:
             return 0
         runs += 1
@@ -157,7 +157,7 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
     walked = 0
     try:
-        for run in _walked(_copied(plan.before), days, plan.priced):
+        for run in _walk(_spendable_copy(plan.before), days, plan.priced):
             walked += 1
             if not run.fits:
                 return Outlook(run, walked - 1)
@@ -166,14 +166,14 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
     return Outlook(None, max(walked - len(plan.runs), 0))
 
 
-def _copied(state: LedgerState) -> LedgerState:
+def _spendable_copy(state: LedgerState) -> LedgerState:
     """Return a copy to spend from; its runs have keys of their own, and no earlier run is asked for."""
     copied = state.rehearsal()
     copied.runs = {}
     return copied
 
 
-def _priced(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
+def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
     cost, delta = ledger.cost(pipeline)
     try:
         return PricedRun(run, pipeline, cost, delta, reads_of(ledger, run, pipeline))
@@ -193,7 +193,7 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
     return moving
 
 
-def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
+def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
     """Yield each run in its turn, charged to `state` where it fits."""
     from dpcli.file.pipeline.canonical import tables_of
 
@@ -202,7 +202,7 @@ def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequen
         run = priced[place]
         window = window_on(state, run, day)
         charge = Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window)
-        why = _charged(state, charge, denied < NAMED)
+        why = _charge_or_reason(state, charge, denied < NAMED)
         denied += bool(why)
         flat = state.over(window)
         yield PlannedRun(day, place, window, run.cost, share_of(flat, flat.spent), why)
@@ -218,18 +218,18 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     return tuple(sorted(blocks)) if len(blocks) <= MOST else family.window(blocks)  # which says that they are too many
 
 
-def _charged(state: LedgerState, charge: Charge, named: bool) -> str:
+def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
     """Charge a run, or return why it is denied; where `named`, with the blocks."""
     try:
         content = charge.entry(state, "")
     except Denied:
-        return _why(state, charge, named)
+        return _denial_reason(state, charge, named)
     assert content is not None  # no run has that key
     state.apply(seal(content, state.dataset, state.head))
     return ""
 
 
-def _why(state: LedgerState, charge: Charge, named: bool) -> str:
+def _denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
     closed = state.closed(charge.window)
     if closed is not None:
         return f"block {closed} was retired, and takes no further run"

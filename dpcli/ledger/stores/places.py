@@ -69,13 +69,13 @@ def open_ledger(url: str, dataset: str | None = None) -> Ledger:
         raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
     store = open_store(url)
     try:
-        return Ledger(store, _only(store) if dataset is None else dataset)
+        return Ledger(store, _only_dataset(store) if dataset is None else dataset)
     except BaseException:
         store.close()
         raise
 
 
-def _only(store: Store) -> str:
+def _only_dataset(store: Store) -> str:
     names = store.datasets()
     if len(names) != 1:
         holds = "shows this login" if store.hides else "holds"
@@ -126,11 +126,11 @@ def _refuse_changed(url: str) -> None:
 
     Looked at twice: whoever upgrades at this moment changes them between two questions of one look.
     """
-    if _changed(url) is not None and (problem := _changed(url)) is not None:
+    if _changed_definitions(url) is not None and (problem := _changed_definitions(url)) is not None:
         raise LedgerError(problem)
 
 
-def _changed(url: str) -> str | None:
+def _changed_definitions(url: str) -> str | None:
     store = open_store(url)
     try:
         schema = digest(store.schema())

@@ -102,7 +102,7 @@ def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callab
     except UnicodeEncodeError:
         raise LedgerError(f"{place}: a name is not Unicode; nothing was written") from None
     except psycopg.Error as error:
-        raise LedgerError(f"{place}: {_meaning(error, meanings, unsure())}") from None
+        raise LedgerError(f"{place}: {_meaning_of(error, meanings, unsure())}") from None
 
 
 def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
@@ -119,7 +119,7 @@ def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> Ledge
     return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
 
 
-def _meaning(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
+def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
     state = error.sqlstate or ""
     if not state:  # the server did not answer, or was not asked
         return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
@@ -190,9 +190,9 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
     known = [NOTHING]
     try:
         with (
-            _confirmed(connection, place, kept.unsure) as warned,
+            _refusing_warnings(connection, place, kept.unsure) as warned,
             explained(place, kept.meanings, lambda: known[-1]),
-            _patient(connection, place, limits.answer, known),
+            _with_deadline(connection, place, limits.answer, known),
             connection.transaction(),
         ):
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
@@ -200,14 +200,14 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
             warned.clear()  # what comes now is about the commit
             known[:] = [kept.unsure if writes else NOTHING]
     except LedgerError as error:
-        if not _locked(error):
+        if not _is_lock_timeout(error):
             raise
-        holders = "" if HOLDER in str(error) else _holders(connection, place, limits, kept.schema)
+        holders = "" if HOLDER in str(error) else _holder_words(connection, place, limits, kept.schema)
         raise LedgerError(f"{error}{holders}") from error.__context__
 
 
 @contextmanager
-def _confirmed(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
+def _refusing_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
     """Raise LedgerError where the server warns about a commit: it gave up waiting for its standby, and the entry may be lost with it."""
     warned: list[str] = []
 
@@ -224,7 +224,7 @@ def _confirmed(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
         raise LedgerError(f"{place}: the server committed with a warning ({warned[0]}): {unsure}")
 
 
-def _locked(error: BaseException | None) -> bool:
+def _is_lock_timeout(error: BaseException | None) -> bool:
     """Check whether an error came of a lock that was not to be had."""
     while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
         error = error.__context__
@@ -236,7 +236,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 @contextmanager
-def _patient(connection: Any, place: str, seconds: float, known: Sequence[str] = (NOTHING,)) -> Iterator[None]:
+def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[str] = (NOTHING,)) -> Iterator[None]:
     """Shut the connection's socket when the time is over, so that whoever waits for it goes on with an error."""
     descriptor, over = os.dup(connection.fileno()), threading.Event()
 
@@ -260,10 +260,10 @@ def _patient(connection: Any, place: str, seconds: float, known: Sequence[str] =
         os.close(descriptor)
 
 
-def _holders(connection: Any, place: str, limits: Limits, schema: str) -> str:
+def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> str:
     """Return who holds the rows, for a message; "" where nobody does any more, or nobody says."""
     with suppress(Exception):
-        with _patient(connection, place, limits.answer), connection.transaction():
+        with _with_deadline(connection, place, limits.answer), connection.transaction():
             connection.execute(OWN_NAMES)
             rows = connection.execute(HOLDERS, (schema,)).fetchall()
         if rows:

@@ -138,7 +138,7 @@ class SqliteStore:
             _OPEN.add(self)
         with self._explained():
             self.connection = connect(path, seconds)
-        weakref.finalize(self, _let_go, self.connection)  # a store that is dropped lets go of its file
+        weakref.finalize(self, _close_quietly, self.connection)  # a store that is dropped lets go of its file
         try:
             self._prepare(trusted)
         except BaseException:
@@ -389,7 +389,7 @@ def upgraded(path: str) -> SqliteStore:
     return store
 
 
-def _let_go(connection: Any) -> None:
+def _close_quietly(connection: Any) -> None:
     with suppress(Exception):  # only the thread that opened it may close it
         connection.close()
 
