@@ -13,7 +13,7 @@ from dpcli.base.stated import difference
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.filters.filter import Filter
-from dpcli.ledger.quotas import quotas_of
+from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.state import LedgerState, Run
 
 

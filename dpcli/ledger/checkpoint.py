@@ -26,9 +26,9 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import amount_of
 from dpcli.ledger.chain import Head, StoredRow, canonical, next_entry, single_entry
+from dpcli.ledger.governance.proposals import proposal_of, subject_of
+from dpcli.ledger.governance.quotas import quota_of
 from dpcli.ledger.past_runs import EarlierRuns
-from dpcli.ledger.proposals import proposal_of, subject_of
-from dpcli.ledger.quotas import quota_of
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 

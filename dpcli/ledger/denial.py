@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dpcli.base.rounding import down, percent_used, up
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Cost, label
+from dpcli.ledger.governance.quotas import Quota
 from dpcli.ledger.grammar import seen
-from dpcli.ledger.quotas import Quota
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Any
 from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import STAMP
-from dpcli.ledger.declared_set import MOST_RUNS, declared_caps
-from dpcli.ledger.proposals import MOST_DAYS
+from dpcli.ledger.filters.declared_set import MOST_RUNS, declared_caps
+from dpcli.ledger.governance.proposals import MOST_DAYS
 
 LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # characters of a reason, and of a name or key
 LONGEST_ENTRY = 4_000_000  # characters of an entry in its one spelling

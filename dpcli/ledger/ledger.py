@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 from dpcli import __version__
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.file.pipeline.parts import marked_by_a_blank
-from dpcli.ledger.amendments import Amend, Approve, Proposable, Refuse, SetQuota
 from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, next_entry, seal
 from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
-from dpcli.ledger.declared_set import declared_caps
+from dpcli.ledger.filters.declared_set import declared_caps
 from dpcli.ledger.filters.filter import Cost, sum_of
+from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota
+from dpcli.ledger.governance.proposals import proposal_numbered
+from dpcli.ledger.governance.quotas import ALERT_AT, UnknownPeople
 from dpcli.ledger.grammar import LONGEST_ENTRY, seen, wrong_entry
 from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
-from dpcli.ledger.proposals import proposal_numbered
-from dpcli.ledger.quotas import ALERT_AT, UnknownPeople
 from dpcli.ledger.requests import (
     OWN_KEY,
     Arrived,

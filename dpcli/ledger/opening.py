@@ -18,7 +18,7 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.declared_set import MOST_RUNS, compose
+from dpcli.ledger.filters.declared_set import MOST_RUNS, compose
 from dpcli.ledger.filters.filter import filter_wanted, opened_filter
 from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger

@@ -14,8 +14,15 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import ZERO, charged_blocks, cost_on_blocks, most_on_one_block
 from dpcli.ledger.chain import Head, LedgerEntry, is_stamp
-from dpcli.ledger.proposals import Proposals, is_arrival, open_proposals_after, proposal_numbered, refuse_unapproved, subject_of
-from dpcli.ledger.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
+from dpcli.ledger.governance.proposals import (
+    Proposals,
+    is_arrival,
+    open_proposals_after,
+    proposal_numbered,
+    refuse_unapproved,
+    subject_of,
+)
+from dpcli.ledger.governance.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
 from dpcli.ledger.terms import LedgerTerms
 
 LONGEST = 200  # characters of a run's mechanisms in print

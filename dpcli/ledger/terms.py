@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotRepresentable
 from dpcli.ledger.blocks.block_kinds import kind_named
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.declared_set import declared_cost, numbered_runs
+from dpcli.ledger.filters.declared_set import declared_cost, numbered_runs
 from dpcli.ledger.filters.filter import Cost, Filter, filter_named, opened_filter
 from dpcli.ledger.plugin import FILTERS
 
@@ -28,7 +28,7 @@ class LedgerTerms:
 
     unit, adjacency: what every run must be stated in. epsilon, delta: the cap.
     ceiling: the largest cap that may be set whatever outputs show, and so what is guaranteed from the first day; epsilon where None.
-    mode: "adaptive" (the filter decides on each run) or "declared" (the runs are fixed in advance: dpcli.ledger.declared_set).
+    mode: "adaptive" (the filter decides on each run) or "declared" (the runs are fixed in advance: dpcli.ledger.filters.declared_set).
     filter, parameters: the filter and what was chosen for it. dataset_size: where declared public.
     declared: in declared mode the runs, as tables and how often; certified: the epsilon of them all and the accountant.
     schema, version: of the definitions that guard the entries, their hash and which of dpcli's they are (1 where absent).

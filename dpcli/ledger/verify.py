@@ -18,10 +18,10 @@ from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
 from dpcli.ledger.checkpoint import agrees_with, usable_content
-from dpcli.ledger.declared_set import compose
+from dpcli.ledger.filters.declared_set import compose
 from dpcli.ledger.filters.filter import label
+from dpcli.ledger.governance.proposals import Proposal, proposal_of
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.proposals import Proposal, proposal_of
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
@@ -30,117 +30,9 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
+ANCHOR = "dpcli/anchor/v1"  # the schema of its file
 REMEMBERED = 1_000  # runs whose price is kept
 SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
-
-
-@dataclass(frozen=True, slots=True)
-class Restated:
-    """A run under the ledger's terms. others: what it was stated for instead, in words; least: whether its contributions are unknown."""
-
-    pipeline: Pipeline
-    others: tuple[str, ...]
-    least: bool
-
-
-def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
-    """Return the run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
-
-    A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
-    """
-    from dpcli.mechanisms.neighbours import Adjacency
-
-    stated = pipeline.privacy
-    size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size
-    given = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
-    wanted = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
-    others = tuple(f"{name} {given[name]} instead of {wanted[name]}" for name in wanted if given[name] != wanted[name])
-    unknown = stated.unit != terms.unit and terms.unit != "example"
-    records = None if terms.unit == "example" else stated.max_contributions or 1
-    privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
-    return Restated(replace(pipeline, privacy=privacy), others, unknown)
-
-
-class Prices:
-    """Charges of one ledger priced again. The same run at the same delta is composed once: of a year of nightly runs that is nearly all."""
-
-    def __init__(self, terms: LedgerTerms) -> None:
-        self.terms = terms
-        self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
-
-    def understated(self, entry: LedgerEntry) -> Iterator[str]:
-        """Yield a charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
-
-        A run that cannot be priced is one of them, whatever its content does to whoever tries.
-        """
-        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
-        try:
-            problem = " and ".join(_problems_of_charge(self, entry))
-        except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
-            problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
-        if problem:
-            yield f"{who}: {problem}"
-
-    def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
-        """Return what a run is charged. Raise CannotCertify or NotRepresentable where it has no cost; that is tried each time."""
-        if self.terms.mode != "declared":  # where a run is looked up by all that it states
-            pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
-        key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
-        if key not in self.known:
-            if len(self.known) >= REMEMBERED:
-                self.known.clear()
-            self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
-        return self.known[key]
-
-
-def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
-    """Yield what this version finds about all runs of a declared set together, under the ledger's terms."""
-    try:
-        yield from _excess_of_declared_set(terms)
-    except Exception as error:  # whatever composing a forged set ends in
-        yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
-
-
-def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
-    runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
-    for i, (run, _) in enumerate(runs, 1):
-        if run.others:
-            yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
-    epsilon, accountant = compose([(run.pipeline, count) for run, count in runs], terms.delta)
-    if epsilon > terms.epsilon:
-        yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
-
-
-def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
-    terms, delta = prices.terms, float(entry.content["delta"])
-    if not delta < 1.0:
-        raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
-    run = restate(terms, pipeline_from(entry.content["pipeline"]))
-    if run.others:
-        yield f"stated for {', '.join(run.others)} (DP103)"
-    if run.others and terms.mode == "declared":
-        return  # the declared set has no such run
-    stated = run.pipeline.privacy.window
-    if stated is not None and terms.family is not None and [*terms.family.window(stated)] != entry.content.get("window"):
-        yield "charged on other blocks than the window that it states"
-    charged = amounts.read(entry.content["cost"])
-    try:
-        cost = prices.of(run.pipeline, delta)
-    except (CannotCertify, NotRepresentable) as error:
-        yield f"its cost cannot be computed again: {error}"
-        return
-    for name, value in cost.items():
-        paid = charged.get(name, Decimal(0))
-        if value > paid * SLACK:
-            least = "at least " if run.least else ""
-            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_factor_words(value, paid)} (DP408)"
-
-
-def _factor_words(value: Decimal, paid: Decimal) -> str:
-    return f", {float(value / paid):.4g} times as much" if paid else ""
-
-
-ANCHOR = "dpcli/anchor/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,3 +184,109 @@ def _notes_on_store(ledger: Ledger) -> Iterator[str]:
     noted = ledger.store.checkpoint(ledger.dataset)
     if noted is not None and usable_content(noted, ledger.dataset) is None:
         yield "the totals that were noted are damaged or of a later version, and not used: all entries are read instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """A run under the ledger's terms. others: what it was stated for instead, in words; least: whether its contributions are unknown."""
+
+    pipeline: Pipeline
+    others: tuple[str, ...]
+    least: bool
+
+
+def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
+    """Return the run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
+
+    A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
+    """
+    from dpcli.mechanisms.neighbours import Adjacency
+
+    stated = pipeline.privacy
+    size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size
+    given = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
+    wanted = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
+    others = tuple(f"{name} {given[name]} instead of {wanted[name]}" for name in wanted if given[name] != wanted[name])
+    unknown = stated.unit != terms.unit and terms.unit != "example"
+    records = None if terms.unit == "example" else stated.max_contributions or 1
+    privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
+    return Restated(replace(pipeline, privacy=privacy), others, unknown)
+
+
+class Prices:
+    """Charges of one ledger priced again. The same run at the same delta is composed once: of a year of nightly runs that is nearly all."""
+
+    def __init__(self, terms: LedgerTerms) -> None:
+        self.terms = terms
+        self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
+
+    def understated(self, entry: LedgerEntry) -> Iterator[str]:
+        """Yield a charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
+
+        A run that cannot be priced is one of them, whatever its content does to whoever tries.
+        """
+        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+        try:
+            problem = " and ".join(_problems_of_charge(self, entry))
+        except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
+            problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+        if problem:
+            yield f"{who}: {problem}"
+
+    def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
+        """Return what a run is charged. Raise CannotCertify or NotRepresentable where it has no cost; that is tried each time."""
+        if self.terms.mode != "declared":  # where a run is looked up by all that it states
+            pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
+        key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
+        if key not in self.known:
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
+        return self.known[key]
+
+
+def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
+    """Yield what this version finds about all runs of a declared set together, under the ledger's terms."""
+    try:
+        yield from _excess_of_declared_set(terms)
+    except Exception as error:  # whatever composing a forged set ends in
+        yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+
+
+def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
+    runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
+    for i, (run, _) in enumerate(runs, 1):
+        if run.others:
+            yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
+    epsilon, accountant = compose([(run.pipeline, count) for run, count in runs], terms.delta)
+    if epsilon > terms.epsilon:
+        yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
+
+
+def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
+    terms, delta = prices.terms, float(entry.content["delta"])
+    if not delta < 1.0:
+        raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
+    run = restate(terms, pipeline_from(entry.content["pipeline"]))
+    if run.others:
+        yield f"stated for {', '.join(run.others)} (DP103)"
+    if run.others and terms.mode == "declared":
+        return  # the declared set has no such run
+    stated = run.pipeline.privacy.window
+    if stated is not None and terms.family is not None and [*terms.family.window(stated)] != entry.content.get("window"):
+        yield "charged on other blocks than the window that it states"
+    charged = amounts.read(entry.content["cost"])
+    try:
+        cost = prices.of(run.pipeline, delta)
+    except (CannotCertify, NotRepresentable) as error:
+        yield f"its cost cannot be computed again: {error}"
+        return
+    for name, value in cost.items():
+        paid = charged.get(name, Decimal(0))
+        if value > paid * SLACK:
+            least = "at least " if run.least else ""
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_factor_words(value, paid)} (DP408)"
+
+
+def _factor_words(value: Decimal, paid: Decimal) -> str:
+    return f", {float(value / paid):.4g} times as much" if paid else ""

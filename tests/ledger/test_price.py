@@ -182,7 +182,7 @@ def test_an_old_database_with_such_an_entry_fails_verify(database: Database) -> 
 
 
 def test_a_declared_run_that_is_another_is_found() -> None:
-    from dpcli.ledger.declared_set import declared_caps
+    from dpcli.ledger.filters.declared_set import declared_caps
     from dpcli.ledger.opening import declared_terms
 
     found = declared_terms(LedgerTerms("user", "replace-one", 100.0, 1e-5, dataset_size=1000), [(HONEST, 2)])

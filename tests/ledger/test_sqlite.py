@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpcli.base.errors import Denied, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.currencies import ApproxFilter
 from dpcli.ledger.ledger import Ledger, open_dataset
@@ -36,6 +36,12 @@ def ledger(path: str) -> Ledger:
 def spent(path: str) -> Decimal:
     """As somebody else reads it."""
     return open_ledger(path, DATASET).state().spent["epsilon"]
+
+
+def test_the_lock_is_taken_before_the_first_look(ledger: Ledger, path: str) -> None:
+    second = SqliteStore(path, seconds=0.05)
+    with ledger.store.writing(DATASET), pytest.raises(LedgerError, match="locked"), second.writing(DATASET):
+        pass
 
 
 def test_what_was_read_before_the_lock_is_read_again_under_it(ledger: Ledger, path: str) -> None:
@@ -98,6 +104,12 @@ def test_a_cap_changes_by_an_entry_alone(ledger: Ledger, path: str, monkeypatch:
     assert after.state().caps["epsilon"] == Decimal("0.5")
     with pytest.raises(Denied):
         charge(after, "key", "0.6")
+
+
+def test_an_amendment_needs_an_approver(ledger: Ledger) -> None:
+    for why, approver in (("a reason", " "), ("", "the board")):
+        with pytest.raises(InputError, match="--reason and --approver"):
+            ledger.amend(2.0, why, approver)
 
 
 def test_the_first_cap_is_what_the_opening_says(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

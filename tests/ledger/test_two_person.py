@@ -18,9 +18,9 @@ from dpcli.file.toml.looks import looks
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, time_after, utc_now
 from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
+from dpcli.ledger.governance.proposals import MOST_DAYS
 from dpcli.ledger.grammar import ASKS, ENTRIES
 from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
-from dpcli.ledger.proposals import MOST_DAYS
 from dpcli.ledger.state import TWO_PERSONS
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify

@@ -24,8 +24,8 @@ from dpcli.ledger.documents.ledger_data import (
     terms_data,
     uncharged_member_note,
 )
+from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
 from dpcli.ledger.ledger import Ledger, Receipt
-from dpcli.ledger.proposals import proposal_numbered, subject_of
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.lint.delta import judged_deltas

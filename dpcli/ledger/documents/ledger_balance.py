@@ -11,7 +11,6 @@ from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.balance import Remaining, remaining_room, share_of
-from dpcli.ledger.declared_set import numbered_runs
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
 from dpcli.ledger.documents.ledger_data import (
@@ -23,9 +22,10 @@ from dpcli.ledger.documents.ledger_data import (
     share_spent_text,
     terms_data,
 )
+from dpcli.ledger.filters.declared_set import numbered_runs
+from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import recent_runs
-from dpcli.ledger.quotas import quotas_of
 from dpcli.ledger.state import LedgerState, Run, mechanism_names
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dpcli.ledger.amounts import ZERO, spent_by_block
 from dpcli.ledger.balance import remaining_room, share_of
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label
-from dpcli.ledger.proposals import Proposal
-from dpcli.ledger.quotas import Quota, quotas_of
+from dpcli.ledger.governance.proposals import Proposal
+from dpcli.ledger.governance.quotas import Quota, quotas_of
 from dpcli.ledger.state import LedgerState
 
 

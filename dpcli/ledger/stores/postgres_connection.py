@@ -60,6 +60,54 @@ REFUSALS = (
     (r"too many (clients|connections)|remaining connection slots", "the server takes no more connections"),
     (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
 )
+CONNECT_SECONDS = 10
+WORK = 60.0  # seconds for a transaction, besides its waiting for a lock
+HOLDER = "; held by "
+# Names are looked for in pg_catalog alone: in a schema where others may write, somebody may have put a function that fits better.
+OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+# A commit that its standby has not is told by a warning alone, which a setting of the database, the login or the URL may hold back.
+LIMITS = (
+    f"{OWN_NAMES}, pg_catalog.set_config('client_min_messages', 'warning', true), "
+    "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
+)
+# Whoever holds a row of the ledger in a transaction that does not end: everybody may see the name and the process.
+HOLDERS = (
+    "SELECT DISTINCT a.usename, a.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
+    "JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = %s AND c.relname IN ('dataset', 'format', 'entry', 'budget') AND l.granted AND a.pid <> pg_catalog.pg_backend_pid() "
+    "AND a.datname = pg_catalog.current_database() AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'AccessExclusiveLock') "
+    "ORDER BY a.pid"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The longest waits, in seconds: for a lock, for a statement, and for any answer at all."""
+
+    lock: float
+    work: float = WORK  # for a transaction, besides its waiting for the lock
+
+    @property
+    def statement(self) -> float:
+        """The wait for one statement; it may wait for a lock first."""
+        return self.lock + 30.0
+
+    @property
+    def answer(self) -> float:
+        """The wait for a transaction, after which the socket is shut."""
+        return self.lock + self.work
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A kind of data in a server, for messages: its schema, the meanings of errors, what somebody knows who got no answer."""
+
+    schema: str
+    meanings: Mapping[str, str]
+    unsure: str
+
+
+LEDGER = Kept("dpcli", MEANINGS, UNSURE)
 
 
 def driver() -> Any:
@@ -128,56 +176,6 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
     )
     text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")
     return meaning.format(text=text, state=state, unsure=unsure)
-
-
-CONNECT_SECONDS = 10
-WORK = 60.0
-HOLDER = "; held by "
-# Names are looked for in pg_catalog alone: in a schema where others may write, somebody may have put a function that fits better.
-OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-# A commit that its standby has not is told by a warning alone, which a setting of the database, the login or the URL may hold back.
-LIMITS = (
-    f"{OWN_NAMES}, pg_catalog.set_config('client_min_messages', 'warning', true), "
-    "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
-)
-# Whoever holds a row of the ledger in a transaction that does not end: everybody may see the name and the process.
-HOLDERS = (
-    "SELECT DISTINCT a.usename, a.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
-    "JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE n.nspname = %s AND c.relname IN ('dataset', 'format', 'entry', 'budget') AND l.granted AND a.pid <> pg_catalog.pg_backend_pid() "
-    "AND a.datname = pg_catalog.current_database() AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'AccessExclusiveLock') "
-    "ORDER BY a.pid"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The longest waits, in seconds: for a lock, for a statement, and for any answer at all."""
-
-    lock: float
-    work: float = WORK  # for a transaction, besides its waiting for the lock
-
-    @property
-    def statement(self) -> float:
-        """The wait for one statement; it may wait for a lock first."""
-        return self.lock + 30.0
-
-    @property
-    def answer(self) -> float:
-        """The wait for a transaction, after which the socket is shut."""
-        return self.lock + self.work
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A kind of data in a server, for messages: its schema, the meanings of errors, what somebody knows who got no answer."""
-
-    schema: str
-    meanings: Mapping[str, str]
-    unsure: str
-
-
-LEDGER = Kept("dpcli", MEANINGS, UNSURE)
 
 
 @contextmanager

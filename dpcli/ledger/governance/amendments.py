@@ -9,7 +9,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import expiry_time, time_after
-from dpcli.ledger.proposals import DAYS, MOST_DAYS, Proposal, proposal_numbered
+from dpcli.ledger.governance.proposals import DAYS, MOST_DAYS, Proposal, proposal_numbered
 from dpcli.ledger.requests import LedgerRequest, Move
 from dpcli.ledger.state import LedgerState
 
