@@ -21,39 +21,39 @@ _UP = Context(prec=DIGITS, rounding=ROUND_CEILING)
 _DOWN = Context(prec=DIGITS, rounding=ROUND_FLOOR)
 
 
-def written(upper: float) -> str:
+def cost_text(upper: float) -> str:
     """Return a cost in [0, inf) as a decimal of at most 20 significant digits, rounded up. Raise InternalError for any other number."""
     if not 0.0 <= upper < math.inf:
         raise InternalError(f"a cost of {upper!r}: this is a bug in dpcli")
-    return str(_UP.create_decimal(stated(upper)).normalize(_UP))
+    return str(_UP.create_decimal(decimal_of(upper)).normalize(_UP))
 
 
-def rounded_up(amount: Decimal) -> str:
+def sum_text(amount: Decimal) -> str:
     """Return an exact amount as a decimal of at most 20 significant digits, rounded up."""
     return str(_UP.plus(amount).normalize(_UP))
 
 
-def written_down(lower: float | Decimal) -> str:
+def cap_text(lower: float | Decimal) -> str:
     """Return a cap in [0, inf), rounded down: a double as what it is, a decimal as it was stated."""
     return str(_DOWN.create_decimal(Decimal(lower)).normalize(_DOWN))
 
 
-def stated(x: float) -> Decimal:
+def decimal_of(x: float) -> Decimal:
     """Return the decimal that a double stands for: of at most 15 digits, what somebody wrote (ten times 0.1 is 1); else its exact value."""
     short = Decimal(repr(x))
     return short if len(short.as_tuple().digits) <= 15 else Decimal(x)
 
 
-def upward(amount: Decimal) -> float:
+def float_above(amount: Decimal) -> float:
     """Return the smallest double that is not below `amount`."""
     near = float(amount)
     return near if Decimal(near) >= amount else math.nextafter(near, math.inf)
 
 
-def downward(amount: Decimal) -> float:
+def float_below(amount: Decimal) -> float:
     """Return the largest double that stands for no more than `amount`."""
     near = float(amount)
-    return near if stated(near) <= amount else math.nextafter(near, 0.0)
+    return near if decimal_of(near) <= amount else math.nextafter(near, 0.0)
 
 
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
@@ -83,7 +83,7 @@ def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
     return result
 
 
-def divided(cap: str, parts: int) -> str:
+def divide_down(cap: str, parts: int) -> str:
     """Return a cap divided by a whole number, rounded down."""
     return str(_DOWN.divide(Decimal(cap), Decimal(parts)).normalize(_DOWN))
 
@@ -93,23 +93,23 @@ def exceeded(total: Amounts, caps: Amounts) -> str | None:
     return next((name for name in total if name not in caps or total[name] > caps[name]), None)
 
 
-def share(part: Amounts, caps: Amounts) -> float:
+def largest_share(part: Amounts, caps: Amounts) -> float:
     """Return the largest share of a cap that `part` takes, rounded up a little; inf where a cap of 0 is touched."""
     shares = [float(part[name] / caps[name]) if caps.get(name) else (math.inf if part[name] else 0.0) for name in part]
     return max(shares, default=0.0)
 
 
-def spread(cost: Amounts, window: Sequence[str]) -> dict[str, Decimal]:
+def cost_on_blocks(cost: Amounts, window: Sequence[str]) -> dict[str, Decimal]:
     """Return a cost in full on each block of a window; as it is where there are no blocks."""
     return {f"{name}{AT}{block}": value for block in window for name, value in cost.items()} if window else dict(cost)
 
 
-def fullest(total: Amounts, names: Iterable[str], window: Sequence[str]) -> dict[str, Decimal]:
+def most_on_one_block(total: Amounts, names: Iterable[str], window: Sequence[str]) -> dict[str, Decimal]:
     """Return the most of each amount on any block of a window: what fits on that fits on all of them."""
     return {name: max((total.get(f"{name}{AT}{block}", ZERO) for block in window), default=ZERO) for name in names}
 
 
-def opened_blocks(total: Amounts) -> list[str]:
+def charged_blocks(total: Amounts) -> list[str]:
     """Return the blocks that were ever charged, sorted."""
     return sorted({name.partition(AT)[2] for name in total})
 
@@ -119,7 +119,7 @@ def amount_of(name: str) -> str:
     return name.partition(AT)[0]
 
 
-def block_shares(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dict[str, Decimal]]:
+def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dict[str, Decimal]]:
     """Return what is spent of each amount, by block."""
     by_block: dict[str, dict[str, Decimal]] = {}
     for name, value in total.items():

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Self
 
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import InputError, LedgerError
-from dpcli.ledger.chain import expiry
+from dpcli.ledger.chain import expiry_time
 from dpcli.ledger.ledger import first_time
-from dpcli.ledger.stores.places import everywhere, open_ledger, without_secrets
+from dpcli.ledger.stores.places import absolute_url, open_ledger, without_secrets
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -87,7 +87,7 @@ class DatasetBudget(Displayed):
         return f"dataset={self.dataset!r}, {without_secrets(self.url)!r}"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "url", everywhere(path_or_url("budget", self.url)))
+        object.__setattr__(self, "url", absolute_url(path_or_url("budget", self.url)))
         if self.dataset is not None:
             text_of("dataset", self.dataset)
 
@@ -121,11 +121,11 @@ class DatasetBudget(Displayed):
             LedgerError: the ledger is missing, locked or damaged, or the key is another run's or has begun.
             CannotCertify, NotRepresentable: the ledger's filter has no cost for it.
         """
-        request = _checked(pipeline, key, delta, why)
+        request = _request(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
         blocks = texts_of("window", window)
         with self._open() as ledger:
-            receipt = ledger.reserve(*request, expiry(last, ledger.now()), blocks)
+            receipt = ledger.reserve(*request, expiry_time(last, ledger.now()), blocks)
             for line in receipt.notes[1:]:  # that it is the same reservation was asked for; that it ends at another time was not
                 warnings.warn(f"dpcli: {line}", stacklevel=2)
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
@@ -143,7 +143,7 @@ class DatasetBudget(Displayed):
         Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may
         have been drawn.
         """
-        request = _checked(pipeline, key, delta, why)
+        request = _request(pipeline, key, delta, why)
         blocks = texts_of("window", window)
         with self._open() as ledger:
             first_time(ledger.spend(*request, blocks), key)
@@ -234,7 +234,7 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
         return DatasetBudget(named.url, ledger.dataset)
 
 
-def _checked(
+def _request(
     pipeline: Pipeline | str | os.PathLike[str], key: str, delta: float | None, why: str
 ) -> tuple[Pipeline, str, float | None, str]:
     at = None if delta is None else number_of("delta", delta)

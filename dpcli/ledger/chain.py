@@ -65,38 +65,38 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("ascii", "backslashreplace")).hexdigest()
 
 
-def sealed(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
+def seal(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
     """Return the entry with this content that follows `head`."""
     chained = {**content, "ledger": VERSION, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
     body = canonical(chained)
     return LedgerEntry(StoredRow(head.seq + 1, body, digest(body)), json.loads(body))
 
 
-def opened(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
+def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
     """Return the entry in a row that follows `head`. Raise LedgerError where anything in it was changed."""
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
         raise LedgerError(f"{place}: missing from the chain (entry {row.seq} comes next): the ledger was changed by hand")
-    entry = alone(row, dataset)
+    entry = single_entry(row, dataset)
     if entry.content.get("previous") != head.hash:
         raise LedgerError(f"{place}: does not follow the entry before it: the ledger was changed by hand")
-    if _spelled(entry.content) != row.body:
+    if _canonical_or_none(entry.content) != row.body:
         raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
     return entry
 
 
-def alone(row: StoredRow, dataset: str) -> LedgerEntry:
+def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
     """Return the entry in a row, checked by itself. Raise LedgerError where anything in it was changed."""
     place = f'dataset "{dataset}", entry {row.seq}'
     if digest(row.body) != row.hash:
         raise LedgerError(f"{place}: its content does not match its hash: the ledger was changed or damaged")
-    entry = entry_of(row, place)
+    entry = unchecked_entry(row, place)
     if entry.content.get("seq") != row.seq or entry.content.get("dataset") != dataset:
         raise LedgerError(f"{place}: its content belongs elsewhere: the ledger was changed by hand")
     return entry
 
 
-def entry_of(row: StoredRow, place: str) -> LedgerEntry:
+def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
     """Return the entry in a row, unchecked. Raise LedgerError, which begins with `place`, where there is none."""
     try:
         content = json.loads(row.body)
@@ -109,7 +109,7 @@ def entry_of(row: StoredRow, place: str) -> LedgerEntry:
     return LedgerEntry(row, content)
 
 
-def owner_of(body: object) -> str | None:
+def stated_dataset(body: object) -> str | None:
     """Return the dataset that an entry says it is of; None where nothing can be made of it."""
     try:
         dataset = json.loads(str(body))["dataset"]
@@ -118,14 +118,14 @@ def owner_of(body: object) -> str | None:
     return dataset if type(dataset) is str else None
 
 
-def _spelled(content: Mapping[str, Any]) -> str | None:
+def _canonical_or_none(content: Mapping[str, Any]) -> str | None:
     try:
         return canonical(content)
     except ValueError:  # NaN and infinities, which Python reads and no JSON has
         return None
 
 
-def clock() -> str:
+def utc_now() -> str:
     """Return the time by this machine's clock, in UTC, to the second."""
     return datetime.now(UTC).strftime(STAMP)
 
@@ -139,7 +139,7 @@ def is_stamp(text: str) -> bool:
     return len(text) == len("2030-01-01T00:00:00Z")
 
 
-def later(now: str, days: float) -> str:
+def time_after(now: str, days: float) -> str:
     """Return the time `days` after `now`, at most the end of the calendar."""
     try:
         return (datetime.strptime(now, STAMP) + timedelta(days)).strftime(STAMP)
@@ -147,7 +147,7 @@ def later(now: str, days: float) -> str:
         return now
 
 
-def expiry(text: str | None, now: str) -> str | None:
+def expiry_time(text: str | None, now: str) -> str | None:
     """Return the time that `text` means: ISO (UTC where it names no zone), or days or hours from `now` ("14d", "36h").
 
     To the second, in UTC. Raise InputError for anything else, or a time that is over.
@@ -156,7 +156,7 @@ def expiry(text: str | None, now: str) -> str | None:
         return None
     start = datetime.strptime(now, STAMP).replace(tzinfo=UTC)
     try:
-        end = _relative(text, start) or _absolute(text)
+        end = _relative_time(text, start) or _absolute_time(text)
     except (ValueError, OverflowError):
         end = start
     if end <= start:
@@ -164,11 +164,11 @@ def expiry(text: str | None, now: str) -> str | None:
     return end.strftime(STAMP)
 
 
-def _relative(text: str, start: datetime) -> datetime | None:
+def _relative_time(text: str, start: datetime) -> datetime | None:
     match = re.fullmatch(r"([0-9]{1,5})([dh])", text)
     return None if match is None else start + timedelta(**{{"d": "days", "h": "hours"}[match[2]]: int(match[1])})
 
 
-def _absolute(text: str) -> datetime:
+def _absolute_time(text: str) -> datetime:
     time = datetime.fromisoformat(text)
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

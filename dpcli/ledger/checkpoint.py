@@ -25,8 +25,9 @@ from typing import Any
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import amount_of
-from dpcli.ledger.chain import Head, StoredRow, alone, canonical, opened
-from dpcli.ledger.governance import proposal_of, quota_of, subject_of
+from dpcli.ledger.chain import Head, StoredRow, canonical, next_entry, single_entry
+from dpcli.ledger.governance.proposals import proposal_of, subject_of
+from dpcli.ledger.governance.quotas import quota_of
 from dpcli.ledger.past_runs import EarlierRuns
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
@@ -37,7 +38,7 @@ SUMS = ("caps", "spent", "reserved")
 LARGEST = 500  # digits before the point of an amount; no sum of entries comes near
 
 
-def due(state: LedgerState, noted: int) -> bool:
+def is_due(state: LedgerState, noted: int) -> bool:
     """Check whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none.
 
     Never where the dataset has moved: whoever reads on from a checkpoint has to find that entry.
@@ -45,26 +46,26 @@ def due(state: LedgerState, noted: int) -> bool:
     return state.departure is None and state.head.seq - noted >= EVERY
 
 
-def stated(state: LedgerState) -> dict[str, Any]:
+def checkpoint_content(state: LedgerState) -> dict[str, Any]:
     """Return everything about a state that the entries before its head decide."""
     blocks = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
-    two = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _two_person(state) else {}
+    two = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _is_two_person(state) else {}
     unseen = {"unseen": True} if not state.unbounded and state.largest > state.at_opening else {}
     return {
         **blocks,
         **two,
         **unseen,
-        **_quotas(state),
+        **_quota_content(state),
         "checkpoint": WITH_QUOTAS if state.quotas else FORMAT,
         "dataset": state.dataset,
         "seq": state.head.seq,
         "hash": state.head.hash,
         "opening": state.opening,
-        "caps": _written(state.caps),
+        "caps": _amount_texts(state.caps),
         "epsilon": state.epsilon,
         "largest": state.largest,
-        "spent": _written(state.spent),
-        "reserved": _written(state.reserved),
+        "spent": _amount_texts(state.spent),
+        "reserved": _amount_texts(state.reserved),
         "charges": state.charges,
         "last": None if state.last is None else state.last.seq,
         "under_way": {key: [run.seq, run.hash, run.status] for key, run in state.under_way.items()},
@@ -76,7 +77,7 @@ def stated(state: LedgerState) -> dict[str, Any]:
 
 def checkpoint_of(state: LedgerState) -> StoredCheckpoint:
     """Return the checkpoint of a state as a backend keeps it."""
-    body = canonical(stated(state))
+    body = canonical(checkpoint_content(state))
     return StoredCheckpoint(body, _digest(body))
 
 
@@ -84,7 +85,7 @@ def _digest(body: str) -> str:
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()  # a server writes letters as they are
 
 
-def usable(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
+def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
     """Return what a checkpoint says; None where there is none, or one that is damaged, of another dataset or of a later format."""
     if checkpoint is None or _digest(checkpoint.body) != checkpoint.digest:
         return None
@@ -96,49 +97,51 @@ def usable(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, An
     return content if known and type(content.get("seq")) is int else None  # "9" would be read, and compared with no entry
 
 
-def tallies(noted: Mapping[str, Any], state: LedgerState) -> bool:
+def agrees_with(noted: Mapping[str, Any], state: LedgerState) -> bool:
     """Check whether a checkpoint says what the fold has come to at its entry."""
-    sound = stated(state)
+    sound = checkpoint_content(state)
     try:
-        sums = all(_sum(name, noted, state) == _sum(name, sound, state) for name in SUMS)
-        sums = sums and _people(noted.get("people", {}), state) == _people(sound.get("people", {}), state)
+        sums = all(_sum_by_name(name, noted, state) == _sum_by_name(name, sound, state) for name in SUMS)
+        sums = sums and _read_people(noted.get("people", {}), state) == _read_people(sound.get("people", {}), state)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
     return sums and all(noted.get(name) == value for name, value in sound.items() if name not in (*SUMS, "people"))
 
 
-def restored(store: Store, dataset: str) -> LedgerState | None:
+def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
     """Return the state at the checkpoint of a dataset, None where there is none to use.
 
     Raise LedgerError where it is about entries that are not there.
     """
-    content = usable(store.checkpoint(dataset), dataset)
+    content = usable_content(store.checkpoint(dataset), dataset)
     if content is None:
         return None
     try:
-        return _restored(store, dataset, content)
+        return _state_of(store, dataset, content)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return None
 
 
-def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerState:
+def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerState:
     state = LedgerState(dataset)
-    state.apply(opened(_named(store, dataset, 1, content["opening"]), dataset, Head()))
+    state.apply(next_entry(_row_with_hash(store, dataset, 1, content["opening"]), dataset, Head()))
     terms = state.open_terms()
     seq, under_way = int(content["seq"]), {key: UnderWay(*value) for key, value in content["under_way"].items()}
-    head = alone(_named(store, dataset, seq, content["hash"]), dataset)
+    head = single_entry(_row_with_hash(store, dataset, seq, content["hash"]), dataset)
     state.head = Head(head.row.seq, head.row.hash)
-    state.caps, state.spent, state.reserved = (_sum(name, content, state) for name in SUMS)
+    state.caps, state.spent, state.reserved = (_sum_by_name(name, content, state) for name in SUMS)
     if terms.blocks is not None:
         state.retired = frozenset(map(str, content["retired"]))
-    if _two_person(state):
-        proposed = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items())
+    if _is_two_person(state):
+        proposed = (
+            single_entry(_row_with_hash(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items()
+        )
         state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposed}
     state.people = None
     if content["checkpoint"] == WITH_QUOTAS:
-        set_ = (alone(_named(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items())
+        set_ = (single_entry(_row_with_hash(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items())
         state.quotas = {subject_of(entry.content): quota_of(entry) for entry in set_}
-        state.people = _people(content["people"], state)
+        state.people = _read_people(content["people"], state)
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
     state.unbounded = state.largest > state.at_opening and content.get("unseen") is not True
     state.charges, state.latest = int(content["charges"]), str(content["latest"])
@@ -146,32 +149,32 @@ def _restored(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     state.under_way = under_way
     state.runs = EarlierRuns(store, dataset, state.head, dict(under_way))
     if content["last"] is not None:
-        state.last = state.runs[alone(_row(store, dataset, int(content["last"])), dataset).key]
+        state.last = state.runs[single_entry(_row_at(store, dataset, int(content["last"])), dataset).key]
     if not max(state.at_opening, state.epsilon) <= state.largest < math.inf:
         raise ValueError("the largest cap is not the largest")
     return state
 
 
-def _quotas(state: LedgerState) -> dict[str, Any]:
+def _quota_content(state: LedgerState) -> dict[str, Any]:
     """Return the quotas, and what each person has charged; nothing where no quota was ever set."""
     if not state.quotas or state.people is None:
         return {}
-    people = {who: _written(total) for who, total in state.people.items()}
+    people = {who: _amount_texts(total) for who, total in state.people.items()}
     return {"quotas": {str(each.seq): each.hash for each in state.quotas.values()}, "people": people}
 
 
-def _people(noted: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
+def _read_people(noted: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
     if any(amount_of(name) not in state.caps for total in noted.values() for name in total):
         raise ValueError("expected amounts that have a cap")
-    return {who: _read(total, dict.fromkeys(total, Decimal(0))) for who, total in noted.items()}
+    return {who: _read_amounts(total, dict.fromkeys(total, Decimal(0))) for who, total in noted.items()}
 
 
-def _two_person(state: LedgerState) -> bool:
+def _is_two_person(state: LedgerState) -> bool:
     return state.terms is not None and state.terms.two_person is True
 
 
-def _named(store: Store, dataset: str, seq: int, hash_: str) -> StoredRow:
-    row = _row(store, dataset, seq)
+def _row_with_hash(store: Store, dataset: str, seq: int, hash_: str) -> StoredRow:
+    row = _row_at(store, dataset, seq)
     if row.hash != hash_:
         raise LedgerError(
             f'{store.place}: dataset "{dataset}", entry {seq}: is not the one that was there when the totals were noted: the ledger was '
@@ -180,7 +183,7 @@ def _named(store: Store, dataset: str, seq: int, hash_: str) -> StoredRow:
     return row
 
 
-def _row(store: Store, dataset: str, seq: int) -> StoredRow:
+def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
     rows = store.after(dataset, seq - 1, 1)
     if not rows or rows[0].seq != seq:
         raise LedgerError(
@@ -190,21 +193,21 @@ def _row(store: Store, dataset: str, seq: int) -> StoredRow:
     return rows[0]
 
 
-def _written(total: amounts.Amounts) -> dict[str, str]:
+def _amount_texts(total: amounts.Amounts) -> dict[str, str]:
     return {name: str(value) for name, value in total.items()}
 
 
-def _sum(name: str, noted: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
+def _sum_by_name(name: str, noted: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
     """Return a sum by the names of the caps, in their order; what is summed by block, by those of amounts and blocks."""
     if state.terms is None or state.terms.blocks is None or name == "caps":
-        return _read(noted[name], state.caps)
+        return _read_amounts(noted[name], state.caps)
     total: Mapping[str, str] = noted[name]
     if not {amount_of(each) for each in total} <= state.caps.keys():
         raise ValueError("expected amounts that have a cap")
-    return _read(total, total)
+    return _read_amounts(total, total)
 
 
-def _read(texts: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
+def _read_amounts(texts: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
     """Return amounts by these names, in their order. Blocks that were charged alike have one text, which is read once."""
     known = {text: amounts.EXACT.create_decimal(text) for text in set(texts.values())}
     if texts.keys() != set(names) or not all(

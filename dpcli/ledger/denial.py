@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.rounding import down, percent_used, up
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Cost, label
-from dpcli.ledger.governance import Quota
+from dpcli.ledger.governance.quotas import Quota
 from dpcli.ledger.grammar import seen
 from dpcli.ledger.state import LedgerState
 
@@ -23,7 +23,7 @@ DECLARED = "run "  # how the amounts of a declared set begin
 
 def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, window: Sequence[str] = (), who: str = "") -> str:
     """Return the message of a charge by `who`, several lines: the numbers, what would fit, and what other composition says."""
-    from dpcli.ledger.planning.fit import fitting
+    from dpcli.ledger.planning.fit import changes_that_fit_now
 
     # The name of its pipeline, where it has one: a program may ask for several.
     no = f"denied, and nothing was written{f': {seen(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
@@ -33,11 +33,11 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     over = state.over_quota(who, window, amounts.read(cost.amounts))
     if over is not None and full_state.fits(amounts.read(cost.amounts)):
         return f"{no}: {_over_quota(state, over, cost, window)}"
-    lines = [f"{no}: {shortfall(full_state, cost)}{full(state, cost, window)}"]
+    lines = [f"{no}: {shortfall(full_state, cost)}{full_blocks_words(state, cost, window)}"]
     if state.open_terms().mode == "declared":
         return lines[0]
     lines += delta_advice(full_state, cost, pipeline.path)
-    would = fitting(full_state, pipeline, delta)
+    would = changes_that_fit_now(full_state, pipeline, delta)
     if would:
         lines.append(f"would fit: {'; or '.join(would)}")
     lines.append(_no_argument(state))
@@ -66,12 +66,12 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
     name = _scarcest(state, wanted)
     of = label(name)
     return (
-        f"the run costs {up(wanted[name])} of {of} ({percent(wanted[name], state, name)} of the cap); {down(left[name])} of "
+        f"the run costs {up(wanted[name])} of {of} ({percent_of_cap(wanted[name], state, name)} of the cap); {down(left[name])} of "
         f"{up(state.caps[name])} is left, {up(max(amounts.add(wanted, left, -1)[name], Decimal(0)))} too little"
     )
 
 
-def full(state: LedgerState, cost: Cost, window: Sequence[str]) -> str:
+def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> str:
     """Return which blocks of a window do not take the cost, in words; "" without blocks."""
     wanted = amounts.read(cost.amounts)
     blocks = [block for block in window if not state.over((block,)).fits(wanted)]
@@ -112,6 +112,6 @@ def costs(cost: amounts.Amounts) -> str:
     return " and ".join(words) or "nothing"
 
 
-def percent(amount: Decimal, state: LedgerState, name: str) -> str:
+def percent_of_cap(amount: Decimal, state: LedgerState, name: str) -> str:
     """Return a share of a cap in print, rounded up."""
-    return percent_used(amounts.share({name: amount}, state.caps))
+    return percent_used(amounts.largest_share({name: amount}, state.caps))

@@ -1,49 +1,48 @@
 """The grammar of entries: one table, by which dpcli checks what it writes and from which the database's own checks are made.
 
-A reader asks for less (`State`): whatever these rules let in, every reader reads. Names with "?" may be absent; nothing else may be there.
-Each type has a test of its own here and one in SQL (`dpcli.is_a`), and both are tried on the same values.
+A reader (dpcli.ledger.state) asks for less: whatever these rules let in, every reader reads. Each type has a function here and one in SQL
+(dpcli.is_a), and both are tested on the same values.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import STAMP
-from dpcli.ledger.governance import MOST_DAYS
+from dpcli.ledger.filters.declared_set import MOST_RUNS, declared_caps
+from dpcli.ledger.governance.proposals import MOST_DAYS
 
-TEXT, NAME = 20_000, 200  # characters of a reason, and of a name or key
-LONGEST = 4_000_000  # characters of an entry in its one spelling
+LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # characters of a reason, and of a name or key
+LONGEST_ENTRY = 4_000_000  # characters of an entry in its one spelling
+AMOUNT_DIGITS = 20  # without leading zeros
+SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # but for 0
+MOST_COUNT = 10**18
+HOLDERS = ("person", "team")  # of a quota
+MODES = ("adaptive", "declared")
 PATTERNS = {
     "hash": "^[0-9a-f]{64}$",
     "stamp": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
     "portion": "^(0|1|0[.][0-9]{1,6})$",
     "amount": "^[0-9]{1,40}([.][0-9]{1,40})?(E[+-]?[0-9]{1,3})?$",
 }
-DIGITS = 20  # of an amount, without leading zeros
-SMALLEST, LARGEST = "1E-330", "1E+310"  # of an amount that is not 0
 # Characters that a terminal acts on or nobody sees, as ranges: no key, name or reason has one.
 UNSEEN = (
-    *((0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F)),
-    *((0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164)),
-    *(
-        (0xD800, 0xF8FF),
-        (0xFE00, 0xFE0F),
-        (0xFEFF, 0xFEFF),
-        (0xFFA0, 0xFFA0),
-        (0xFFF0, 0xFFFB),
-        (0xFFFE, 0xFFFF),
-        (0x110BD, 0x110BD),
-    ),
-    *((0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0x10FFFF)),
-)
+    (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F),
+    (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
+    (0xD800, 0xF8FF), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0xFFFE, 0xFFFF), (0x110BD, 0x110BD),
+    (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0x10FFFF),
+)  # fmt: skip
 SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000))
+
+# The names of each table and the types of their values; with "?" a name may be absent.
 COMMON = {
     "ledger": "count",
     "dataset": "name",
@@ -114,9 +113,9 @@ BLOCKS = {"by": "by", "column": "name", "max_blocks": "runs", "names": "window?"
 DECLARED = {"pipeline": "pipeline", "runs": "runs"}
 CERTIFIED = {"epsilon": "bound", "accountant": "name"}
 WORDS = {
-    "text": f"at most {TEXT} visible characters",
+    "text": f"at most {LONGEST_TEXT} visible characters",
     "said": "a reason in visible characters",
-    "name": f"at most {NAME} visible characters",
+    "name": f"at most {LONGEST_NAME} visible characters",
     "hash": "64 hexadecimal digits",
     "stamp": "a time as 2030-12-31T23:59:59Z",
     "delta": "the shortest spelling of a number in [0, 1)",
@@ -143,10 +142,6 @@ WORDS = {
     "portion": "a decimal from 0 to 1 with at most 6 digits after the point",
     "asks": "what may be proposed",
 }
-HOLDERS = ("person", "team")
-MODES = ("adaptive", "declared")
-MOST_RUNS = 10**6
-MOST_COUNT = 10**18
 
 
 def rules() -> dict[str, Any]:
@@ -154,8 +149,8 @@ def rules() -> dict[str, Any]:
     return {
         "patterns": PATTERNS,
         "words": WORDS,
-        "longest": TEXT,
-        "name": NAME,
+        "longest": LONGEST_TEXT,
+        "name": LONGEST_NAME,
         "unseen": [list(pair) for pair in UNSEEN],
         "spaces": [list(pair) for pair in SPACES],
         "common": COMMON,
@@ -194,19 +189,29 @@ def wrong_entry(content: Mapping[str, Any]) -> str | None:
 
 def seen(text: str) -> str:
     """Return a reason as an entry may hold it: what nobody sees is replaced, and what is too long is cut."""
-    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)[:TEXT]
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)[:LONGEST_TEXT]
+
+
+def is_a(kind: str, value: Any) -> bool:
+    """Check whether a value is of a type, as "name"; WORDS says what that is."""
+    return TYPES[kind](value)
 
 
 def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | None:
+    """Return the first name of a table that should not be there, is missing, or has a value of another type, as "expected ..."."""
     unknown = sorted(set(table) - set(names))
     if unknown:
         return f"expected no {unknown[0]}"
     for name, kind in sorted(names.items()):
-        if name not in table and kind.endswith("?"):
+        type_, is_optional = kind.rstrip("?"), kind.endswith("?")
+        if is_a(type_, table[name]) if name in table else is_optional:
             continue
-        if name not in table or not TYPES[kind.rstrip("?")](table[name]):
-            return f"expected {name}: {WORDS[kind.rstrip('?')]}"
+        return f"expected {name}: {WORDS[type_]}"
     return None
+
+
+def _is_table(names: Mapping[str, str], value: Any) -> bool:
+    return type(value) is dict and _wrong_table(names, value) is None
 
 
 def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
@@ -220,25 +225,20 @@ def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | N
             return "expected adaptive mode with blocks or a ceiling"
         if not {"declared", "certified"} <= set(terms) or not terms["certified"]["epsilon"] <= terms["epsilon"]:
             return "expected declared runs within the cap"
-        planned = {f"run {i}": str(item["runs"]) for i, item in enumerate(terms["declared"], 1)}
-        return None if caps == planned else "expected the caps of the declared runs"
-    known = _filters().get(terms.get("filter", ""))
-    uncut = _wrong_blocks(terms, known)
-    if uncut is not None:
-        return uncut
-    if known is None or set(caps) != set(known.currency):
+        return None if caps == declared_caps(terms["declared"]) else "expected the caps of the declared runs"
+    rule = _filters().get(terms.get("filter", ""))
+    if "blocks" in terms and rule is not None:
+        if "dataset_size" in terms:
+            return "expected no dataset_size with blocks"
+        reason = BlockFamily(**terms["blocks"]).unproved(rule, terms["adjacency"], terms["delta"])
+        if reason is not None:
+            return reason
+    if rule is None or set(caps) != set(rule.currency):
         return "expected a filter with the caps of its currency"
-    given = terms.get("parameters", {})
-    within = set(given) == set(known.ranges) and all(low <= given[name] <= high for name, (low, high) in known.ranges.items())
-    return None if within else "expected the parameters of the filter"
-
-
-def _wrong_blocks(terms: Mapping[str, Any], known: Any) -> str | None:
-    if "blocks" not in terms or known is None:
+    parameters = terms.get("parameters", {})
+    if set(parameters) == set(rule.ranges) and all(low <= parameters[name] <= high for name, (low, high) in rule.ranges.items()):
         return None
-    if "dataset_size" in terms:
-        return "expected no dataset_size with blocks"
-    return BlockFamily(**terms["blocks"]).unproved(known, terms["adjacency"], terms["delta"])
+    return "expected the parameters of the filter"
 
 
 def _adjacencies() -> list[str]:
@@ -255,7 +255,7 @@ def _filters() -> dict[str, Any]:
 
 
 def _is_text(value: Any) -> bool:
-    return type(value) is str and len(value) <= TEXT and not _UNSEEN.search(value)
+    return type(value) is str and len(value) <= LONGEST_TEXT and not _UNSEEN.search(value)
 
 
 def _is_reason(value: Any) -> bool:
@@ -286,16 +286,16 @@ def _is_amount(value: Any) -> bool:
     if not _matches("amount", value) or len(value) > 40:
         return False
     number = Decimal(value)
-    digits = len(value.partition("E")[0].replace(".", "").lstrip("0"))
-    return digits <= DIGITS and (number == 0 or Decimal(SMALLEST) <= number <= Decimal(LARGEST))
+    digits = value.partition("E")[0].replace(".", "").lstrip("0")
+    return len(digits) <= AMOUNT_DIGITS and (number == 0 or SMALLEST_AMOUNT <= number <= LARGEST_AMOUNT)
 
 
-def _is_number(value: Any, low: float = -math.inf, high: float = math.inf) -> bool:
+def _is_number(value: Any) -> bool:
     if type(value) not in (int, float):
         return False
     try:
-        return math.isfinite(value) and low <= float(value) <= high
-    except OverflowError:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all doubles
         return False
 
 
@@ -311,55 +311,65 @@ def _is_pipeline(value: Any) -> bool:
 
 
 def _is_window(value: Any) -> bool:
-    if type(value) is not list or not 1 <= len(value) <= MOST or not all(map(TYPES["name"], value)):
+    if type(value) is not list or not 1 <= len(value) <= MOST or not all(is_a("name", name) for name in value):
         return False
     return value == sorted(set(value))
 
 
+def _is_declared(value: Any) -> bool:
+    return type(value) is list and bool(value) and all(_is_table(DECLARED, item) for item in value)
+
+
 def _is_asks(value: Any) -> bool:
     kind = value.get("kind") if type(value) is dict else None
-    return type(kind) is str and kind in ASKS and _wrong_table(ASKS[kind], value) is None
+    return type(kind) is str and kind in ASKS and _is_table(ASKS[kind], value)
 
 
-def _matches(name: str, value: Any) -> bool:
-    return type(value) is str and re.fullmatch(PATTERNS[name][1:-1], value) is not None
+def _is_dict_of(is_value: Callable[[Any], bool], value: Any) -> bool:
+    return type(value) is dict and all(map(is_value, value.values()))
 
 
-def _class(ranges: tuple[tuple[int, int], ...]) -> str:
+def _is_one_of(words: Collection[str], value: Any) -> bool:
+    return type(value) is str and value in words
+
+
+def _matches(pattern: str, value: Any) -> bool:
+    return type(value) is str and re.fullmatch(PATTERNS[pattern][1:-1], value) is not None
+
+
+def _character_class(ranges: Sequence[tuple[int, int]]) -> str:
     return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
 
 
-_UNSEEN = re.compile(f"[{_class(UNSEEN)}]")
-_SEEN = re.compile(f"[^{_class((*UNSEEN, *SPACES))}]")
+_UNSEEN = re.compile(f"[{_character_class(UNSEEN)}]")
+_SEEN = re.compile(f"[^{_character_class((*UNSEEN, *SPACES))}]")
 TYPES: dict[str, Callable[[Any], bool]] = {
     "text": _is_text,
     "said": _is_reason,
-    "name": lambda value: _is_reason(value) and len(value) <= NAME,
-    "hash": lambda value: _matches("hash", value),
+    "name": lambda value: _is_reason(value) and len(value) <= LONGEST_NAME,
+    "hash": partial(_matches, "hash"),
     "stamp": _is_stamp,
     "delta": _is_delta,
-    "amounts": lambda value: type(value) is dict and bool(value) and all(map(_is_amount, value.values())),
+    "amounts": lambda value: bool(value) and _is_dict_of(_is_amount, value),
     "count": _is_count,
-    "runs": lambda value: _is_count(value, MOST_RUNS),
+    "runs": partial(_is_count, most=MOST_RUNS),
     "positive": lambda value: _is_number(value) and value > 0,
     "bound": lambda value: _is_number(value) and value >= 0,
     "share": lambda value: _is_number(value) and 0 <= value < 1,
-    "adjacency": lambda value: type(value) is str and value in _adjacencies(),
-    "mode": lambda value: type(value) is str and value in MODES,
-    "filter": lambda value: type(value) is str and value in _filters(),
-    "parameters": lambda value: type(value) is dict and all(map(_is_number, value.values())),
+    "adjacency": lambda value: _is_one_of(_adjacencies(), value),
+    "mode": partial(_is_one_of, MODES),
+    "filter": lambda value: _is_one_of(_filters(), value),
+    "parameters": partial(_is_dict_of, _is_number),
     "pipeline": _is_pipeline,
-    "declared": lambda value: (
-        type(value) is list and bool(value) and all(type(item) is dict and _wrong_table(DECLARED, item) is None for item in value)
-    ),
-    "certified": lambda value: type(value) is dict and _wrong_table(CERTIFIED, value) is None,
-    "by": lambda value: type(value) is str and value in known_kinds(),
-    "blocks": lambda value: type(value) is dict and _wrong_table(BLOCKS, value) is None,
+    "declared": _is_declared,
+    "certified": partial(_is_table, CERTIFIED),
+    "by": lambda value: _is_one_of(known_kinds().keys(), value),
+    "blocks": partial(_is_table, BLOCKS),
     "window": _is_window,
     "yes": lambda value: value is True,
-    "holder": lambda value: type(value) is str and value in HOLDERS,
+    "holder": partial(_is_one_of, HOLDERS),
     "people": _is_window,
-    "portion": lambda value: _matches("portion", value),
+    "portion": partial(_matches, "portion"),
     "asks": _is_asks,
-    "terms": lambda value: type(value) is dict and _wrong_table(TERMS, value) is None,
+    "terms": partial(_is_table, TERMS),
 }

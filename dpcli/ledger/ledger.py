@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 from dpcli import __version__
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
 from dpcli.file.pipeline.parts import marked_by_a_blank
-from dpcli.ledger.amendments import Amend, Approve, Proposable, Refuse, SetQuota
-from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, opened, sealed
-from dpcli.ledger.checkpoint import checkpoint_of, due, restored
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, digest, next_entry, seal
+from dpcli.ledger.checkpoint import checkpoint_of, is_due, state_at_checkpoint
+from dpcli.ledger.filters.declared_set import declared_caps
 from dpcli.ledger.filters.filter import Cost, sum_of
-from dpcli.ledger.governance import ALERT_AT, UnknownPeople, numbered
-from dpcli.ledger.grammar import LONGEST, seen, wrong_entry
-from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, folded, pages
+from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota
+from dpcli.ledger.governance.proposals import proposal_numbered
+from dpcli.ledger.governance.quotas import ALERT_AT, UnknownPeople
+from dpcli.ledger.grammar import LONGEST_ENTRY, seen, wrong_entry
+from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.requests import (
     OWN_KEY,
     Arrived,
@@ -33,7 +35,7 @@ from dpcli.ledger.requests import (
 )
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.store import UNSURE, Store, Tail
-from dpcli.ledger.terms import LedgerTerms, declared_caps
+from dpcli.ledger.terms import LedgerTerms
 from dpcli.mechanisms.neighbours import Adjacency
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ class Ledger:
     def state(self) -> LedgerState:
         """Return everything up to now. Raise LedgerError where the ledger is missing, locked or damaged."""
         if not self._state.head.seq:
-            self._state = restored(self.store, self.dataset) or self._state
+            self._state = state_at_checkpoint(self.store, self.dataset) or self._state
             self._noted = self._state.head.seq
         rows = None
         while rows is None or len(rows) == MANY:
@@ -118,14 +120,14 @@ class Ledger:
     def _take(self, row: StoredRow) -> None:
         """Take in the next row; at the first quota after totals that say nothing of persons all entries are read."""
         try:
-            self._state.apply(opened(row, self.dataset, self._state.head))
+            self._state.apply(next_entry(row, self.dataset, self._state.head))
         except UnknownPeople:
-            self._state = folded(self.store, self.dataset, row.seq)
+            self._state = fold_entries(self.store, self.dataset, row.seq)
 
     def _know_people(self) -> None:
         """Read all entries where the totals that were noted say nothing of persons, as none was needed before a quota."""
         if self.state().people is None:
-            self._state = folded(self.store, self.dataset, self._state.head.seq)
+            self._state = fold_entries(self.store, self.dataset, self._state.head.seq)
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Return every entry, as `replay` checks it."""
@@ -137,15 +139,15 @@ class Ledger:
             state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
             while rows := self.store.after(self.dataset, state.head.seq, PAGE):
                 for row in rows:
-                    entry = opened(row, self.dataset, state.head)
+                    entry = next_entry(row, self.dataset, state.head)
                     state.apply(entry)
                     yield entry, state
 
-    def again(self, end: Head) -> Iterator[LedgerEntry]:
+    def reread(self, end: Head) -> Iterator[LedgerEntry]:
         """Yield the entries up to `end`, to which `replay` came, checked against the chain."""
         head = Head()
-        for row in pages(self.store, self.dataset, end.seq, PAGE):
-            entry = opened(row, self.dataset, head)
+        for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
+            entry = next_entry(row, self.dataset, head)
             head = Head(row.seq, row.hash)
             yield entry
         if head != end:
@@ -174,14 +176,14 @@ class Ledger:
                 f'{pipeline.path or "<pipeline>"}: privacy.dataset: expected "{self.dataset}", whose ledger this is, or none, found '
                 f'"{pipeline.privacy.dataset}"'
             )
-        terms.refuse_other(pipeline)
+        terms.refuse_other_privacy(pipeline)
         at = next((d for d in (delta, pipeline.privacy.delta) if d is not None), 0.0)
         if not 0.0 <= at < 1.0:
             raise InputError(f"expected a delta in [0, 1), found {at!r}")
         try:
             return terms.price(pipeline, at), at
         except (CannotCertify, NotRepresentable) as refusal:
-            raise type(refusal)(f"{refusal}{terms.other_filter(pipeline, at)}") from None
+            raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, at)}") from None
 
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
@@ -262,7 +264,7 @@ class Ledger:
 
         unseen, acknowledged: as in `amend`, of a cap that is raised.
         """
-        proposal = numbered(self.state().proposals, seq)
+        proposal = proposal_numbered(self.state().proposals, seq)
         if proposal is not None and proposal.asks["kind"] == "quota":
             self._know_people()
         return self._append(Approve(seq, self.who, seen(why), unseen, acknowledged), "")
@@ -307,7 +309,7 @@ class Ledger:
             )
         return family.window(stated)
 
-    def dated(self, given: Sequence[str]) -> tuple[str, ...]:
+    def resolve_trailing(self, given: Sequence[str]) -> tuple[str, ...]:
         """Return what is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
 
         Raise InputError where the blocks are not days or weeks.
@@ -347,20 +349,20 @@ class Ledger:
 
     def upgrade(self) -> Receipt:
         """Note that the definitions which guard the entries were made again by a later version."""
-        return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", moved=True)
+        return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", even_moved=True)
 
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
         """Close the dataset, as it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a ledger of two persons it is proposed.
 
         Raise LedgerError where it moved elsewhere.
         """
-        return self._append(Proposable(Leave(to, seen(why)), expires), "", moved=True)
+        return self._append(Proposable(Leave(to, seen(why)), expires), "", even_moved=True)
 
-    def arrived(self, copy: str) -> Receipt:
+    def name_copy(self, copy: str) -> Receipt:
         """Name its copy there, by the hash of that one's own first entry."""
-        return self._append(Arrived(copy), "", moved=True)
+        return self._append(Arrived(copy), "", even_moved=True)
 
-    def prepared(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
+    def first_own_entry(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
         """Return the first entry of a copy that is its own, after `state`, which takes it in."""
         now = self.now()
         content = request.entry(state, now)
@@ -392,16 +394,19 @@ class Ledger:
         from dpcli.file.pipeline.canonical import tables_of
 
         cost, at = self.cost(pipeline, delta)
-        blocks = self.stated_window(pipeline, self.dated(window))
+        blocks = self.stated_window(pipeline, self.resolve_trailing(window))
         return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
 
-    def _append(self, request: LedgerRequest, key: str, moved: bool = False) -> Receipt:
-        """moved: whether it may be asked of a dataset that has moved."""
-        (receipt,) = self.append_all([(request, key)], moved)
+    def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
+        """Append one request. even_moved: as of `append_all`."""
+        (receipt,) = self.append_all([(request, key)], even_moved)
         return receipt
 
-    def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], moved: bool = False) -> tuple[Receipt, ...]:
-        """Append requests, with the keys of their runs, in order and in one transaction: all or none. Raise what any of them raises."""
+    def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
+        """Append requests, with the keys of their runs, in order and in one transaction: all or none. Raise what any of them raises.
+
+        even_moved: append them to a dataset that has moved too.
+        """
         state = self.state()  # most of the reading before anybody has to wait
         entries: list[LedgerEntry | None] = []
         try:
@@ -409,7 +414,7 @@ class Ledger:
                 for row in tail.after(state.head.seq):
                     self._take(row)
                 state = self._state
-                if not moved:
+                if not even_moved:
                     state.refuse_moved()
                 trial = state.rehearsal()
                 for request, _ in requests:
@@ -428,7 +433,7 @@ class Ledger:
 
     def _notable(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
         """Check whether a checkpoint is due: at once after a quota, which needs to know who was charged for what, and in an opened copy."""
-        return due(state, self._noted) or any(entry is not None and entry.kind in ("quota", "copied") for entry in entries)
+        return is_due(state, self._noted) or any(entry is not None and entry.kind in ("quota", "copied") for entry in entries)
 
     def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
         """Append the entry of a request after `state`, which takes it in; None where none is needed. The caller ends the transaction."""
@@ -448,13 +453,13 @@ class Ledger:
 
     def _applied(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
         """Return the signed entry after `state`, which takes it in: what a later reading would refuse is not written."""
-        entry = sealed(self._signed(content, now), self.dataset, state.head)
+        entry = seal(self._signed(content, now), self.dataset, state.head)
         wrong = wrong_entry(entry.content)
-        if wrong is None and len(entry.row.body) > LONGEST:
-            wrong = f"expected an entry of at most {LONGEST:,} characters, found {len(entry.row.body):,}"
+        if wrong is None and len(entry.row.body) > LONGEST_ENTRY:
+            wrong = f"expected an entry of at most {LONGEST_ENTRY:,} characters, found {len(entry.row.body):,}"
         if wrong is not None:
             raise InputError(f"{wrong}; nothing was written")
-        state.apply(opened(entry.row, self.dataset, state.head))
+        state.apply(next_entry(entry.row, self.dataset, state.head))
         return entry
 
 
@@ -488,5 +493,5 @@ def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
     """Return the terms of another dataset by its opening alone: what is wrong with its later entries is its own affair."""
     state = LedgerState(dataset)
     for row in store.after(dataset, 0, 1):
-        state.apply(opened(row, dataset, state.head))
+        state.apply(next_entry(row, dataset, state.head))
     return state.terms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from dpcli.file.toml.findings import Diagnostic, Severity
 from dpcli.ledger.chain import STAMP, canonical
@@ -11,11 +12,17 @@ from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.sqlite_file import network_file_system
 
-LARGE = 10.0
-HOUR = 3600.0
+LARGE_EPSILON = 10.0
+HOUR = 3600.0  # seconds
 
 
-Finding = tuple[str, Severity, str, int]  # the rule, how grave, in words, and the number of the entry, 0 for the whole ledger
+class LedgerFinding(NamedTuple):
+    """A finding of a rule (`code`) about an entry, by its number; about the terms where that is 0."""
+
+    code: str
+    message: str
+    entry: int
+    severity: Severity = "warning"
 
 
 def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
@@ -23,34 +30,34 @@ def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
     state = ledger.state()
     place = f"{ledger.store.place}#{ledger.dataset}"
     return tuple(
-        Diagnostic(code, severity, message, place, f"entry {entry}" if entry else "terms")
+        Diagnostic(each.code, each.severity, each.message, place, f"entry {each.entry}" if each.entry else "terms")
         for rule in RULES
-        for code, severity, message, entry in rule(ledger, state)
+        for each in rule(ledger, state)
     )
 
 
-def _delta(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+def _delta(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     from dpcli.lint.delta import CODE, size_problem
 
     terms = state.open_terms()
     if terms.family is not None:
         return  # each window has a size of its own
     if terms.dataset_size is None:
-        yield ("DP306", "warning", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
+        yield LedgerFinding("DP306", "opened without dataset_size: nothing can say whether its delta is small enough", 1)
     elif (problem := size_problem(terms.delta, terms.dataset_size)) is not None:
         message, severity = problem
-        yield (CODE, severity, message, 1)
+        yield LedgerFinding(CODE, message, 1, severity)
 
 
-def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
-    if state.epsilon > LARGE:
-        yield ("DP304", "warning", f"a cap of epsilon = {state.epsilon:g} limits next to no attack", 1)
+def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
+    if state.epsilon > LARGE_EPSILON:
+        yield LedgerFinding("DP304", f"a cap of epsilon = {state.epsilon:g} limits next to no attack", 1)
     if state.guaranteed is None:
         words = "no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
-        yield ("DP304", "warning", words, state.head.seq)
+        yield LedgerFinding("DP304", words, state.head.seq)
 
 
-def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """Find one run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
     last: dict[str, Run] = {}
     for run in state.runs.values():
@@ -60,7 +67,7 @@ def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
             last[text] = run
             if before is not None and _seconds(run) - _seconds(before) < HOUR:
                 words = f'"{run.key}" is the run of "{before.key}" (entry {before.seq}) again, within the hour'
-                yield ("DP404", "warning", f"{words}: a retry keeps its key, a repeated question its answer", run.seq)
+                yield LedgerFinding("DP404", f"{words}: a retry keeps its key, a repeated question its answer", run.seq)
 
 
 def _seconds(run: Run) -> float:
@@ -70,7 +77,7 @@ def _seconds(run: Run) -> float:
         return 0.0
 
 
-def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """Find runs of different dataset_size: batch_size is a rate only over the true size."""
     first: Run | None = None
     for run in state.runs.values():
@@ -80,54 +87,47 @@ def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
             known = first.pipeline["privacy"]["dataset_size"]
             if size != known:
                 words = f'"{run.key}" states dataset_size {size}, "{first.key}" (entry {first.seq}) {known}: one of them has another rate'
-                yield ("DP005", "warning", f"{words}; dpcli budget init --dataset-size settles it", run.seq)
+                yield LedgerFinding("DP005", f"{words}; dpcli budget init --dataset-size settles it", run.seq)
 
 
-def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """Find a cap that was amended below what is spent, which takes nothing back."""
     if not state.fullest().fits({}):
-        yield (
-            "DP304",
-            "warning",
-            "more is spent than the cap allows since it was amended: what is spent stays spent",
-            state.head.seq,
-        )
+        words = "more is spent than the cap allows since it was amended: what is spent stays spent"
+        yield LedgerFinding("DP304", words, state.head.seq)
 
 
-def _unknown_data(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+def _unknown_data(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     if state.open_terms().fingerprint is None and len(ledger.store.datasets()) > 1:
         words = "one of several datasets, opened without a fingerprint: the same data under another name would not be noticed"
-        yield ("DP406", "warning", words, 1)
+        yield LedgerFinding("DP406", words, 1)
 
 
-def _other_version(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+def _other_version(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     from dpcli import __version__
 
     older = sorted({str(run.content.get("dpcli")) for run in state.runs.values()} - {__version__})
     if older:
         words = f"charged by dpcli {', '.join(older)}: dpcli budget verify computes their costs again"
-        yield ("DP408", "warning", words, state.head.seq)
+        yield LedgerFinding("DP408", words, state.head.seq)
 
 
-def _network(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+def _network(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     kind = None if "://" in ledger.store.place else network_file_system(ledger.store.place)
     if kind is not None:
-        yield ("DP409", "error", f"on a network file system ({kind}), whose locks do not keep two machines apart", 0)
+        words = f"on a network file system ({kind}), whose locks do not keep two machines apart"
+        yield LedgerFinding("DP409", words, 0, "error")
 
 
-def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[Finding]:
+def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
     """Find reservations past their day, which count in full; whoever made one should say how it ended."""
     for run in state.runs.values():
         if run.expired(ledger.now()):
-            yield (
-                "DP403",
-                "warning",
-                f'the reservation "{run.key}" has expired and counts in full: commit it, with the reason',
-                run.seq,
-            )
+            words = f'the reservation "{run.key}" has expired and counts in full: commit it, with the reason'
+            yield LedgerFinding("DP403", words, run.seq)
 
 
-RULES: tuple[Callable[[Ledger, LedgerState], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[Ledger, LedgerState], Iterator[LedgerFinding]], ...] = (
     _delta,
     _large_epsilon,
     _same_run,

@@ -11,18 +11,19 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.ledger.blocks.block_kinds import known_kinds
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import canonical
+from dpcli.ledger.filters.declared_set import MOST_RUNS, compose
 from dpcli.ledger.filters.filter import filter_wanted, opened_filter
-from dpcli.ledger.grammar import TYPES, WORDS
+from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.ledger.terms import LedgerTerms, checked, composed
+from dpcli.ledger.terms import LedgerTerms
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -48,11 +49,11 @@ def _digest(path: str) -> str:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe has no end, and gives its contents once
             raise InputError(f"--data {path}: not a file: name each file of a folder")
         with open(path, "rb") as file:
-            before = _written(file.fileno())
+            before = _size_and_time(file.fileno())
             while piece := file.read(PIECE):
                 size += len(piece)
                 total.update(piece)
-            after = _written(file.fileno())
+            after = _size_and_time(file.fileno())
     except OSError as error:
         raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
     if not size:
@@ -62,19 +63,20 @@ def _digest(path: str) -> str:
     return total.hexdigest()
 
 
-def _written(file: int) -> tuple[int, int]:
+def _size_and_time(file: int) -> tuple[int, int]:
     """Return the size of an open file, and when it was last written."""
     info = os.fstat(file)
     return info.st_size, info.st_mtime_ns
 
 
-def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
+def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
     """Open a ledger. given: the flags by name. Raise InputError, Denied or LedgerError where it cannot be opened."""
     given = {**given, "dataset": dataset}
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
     common["ceiling"] = given.get("ceiling")
-    terms = checked(LedgerTerms(**common, blocks=_blocks(given), two_person=given.get("two_person") or None))
+    terms = LedgerTerms(**common, blocks=_blocks_of(given), two_person=given.get("two_person") or None)
+    terms.refuse_invalid()
     terms = _MODES[given["mode"]](terms, given)
     assert dataset is not None
     return init(url, dataset, replace(terms, fingerprint=_fingerprint(given)))
@@ -82,7 +84,7 @@ def open_with(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger
 
 def _require_all(given: Mapping[str, Any]) -> None:
     """Raise InputError for every flag that is missing, in one message."""
-    missing = [name for name in _needed(given) if given.get(name) in (None, "", (), [])]
+    missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
     lines = [f"--{FLAGS.get(name, name)}: state {NEEDED[name] if name in NEEDED else filter_wanted()}" for name in missing]
     if len(lines) == 1:
         raise InputError(lines[0])
@@ -90,7 +92,7 @@ def _require_all(given: Mapping[str, Any]) -> None:
         raise InputError("\n  ".join((f"{len(lines)} flags are missing:", *lines)))
 
 
-def _needed(given: Mapping[str, Any]) -> Iterator[str]:
+def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the flags without which nothing is opened, whatever else is given."""
     yield from ALWAYS
     if given.get("blocks") is not None:
@@ -109,7 +111,7 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
     return fingerprint_of(files)
 
 
-def _blocks(given: Mapping[str, Any]) -> dict[str, Any] | None:
+def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the blocks that the dataset is cut into, None where it is one."""
     by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
     if by is None:
@@ -120,7 +122,7 @@ def _blocks(given: Mapping[str, Any]) -> dict[str, Any] | None:
     return BlockFamily(by, given["column"], given["max_blocks"], sorted(given.get("names") or ()), given.get("count")).content()
 
 
-def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
+def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     if given["plans"]:
         raise InputError("--declare: only with --mode declared")
     own = {name: given[name] for name in ("order", "slack") if given[name] is not None}
@@ -131,7 +133,7 @@ def _adaptive(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     return replace(terms, filter=rule.name, parameters=dict(rule.parameters()))
 
 
-def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
+def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
 
     if terms.blocks is not None:
         raise InputError("--blocks: only with --mode adaptive")
@@ -140,7 +142,7 @@ def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     for flag, name in (("--filter", "name"), ("--order", "order"), ("--slack", "slack")):
         if given[name]:
             raise InputError(f"{flag} cannot be combined with --mode declared")
-    plans = [_plan(text) for text in given["plans"]]
+    plans = [_pipeline_and_count(text) for text in given["plans"]]
     for pipeline, _ in plans:
         if pipeline.privacy.dataset not in (None, given["dataset"]):
             raise InputError(
@@ -150,7 +152,7 @@ def _declared(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
     return declared_terms(terms, plans)
 
 
-def _plan(text: str) -> tuple[Pipeline, int]:
+def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
     from dpcli.file.pipeline.read import load
 
     path, separator, count = text.rpartition(":")
@@ -180,30 +182,30 @@ NEEDED = {
     "count": "the number of blocks",
     "plans": "the file of a run, once for each",
 }
-_MODES = {"adaptive": _adaptive, "declared": _declared}
+_MODES = {"adaptive": _adaptive_terms_of, "declared": _declared_terms_of}
 
 
-MOST = 10**6
-
-
-def declared_terms(terms: LedgerTerms, pipelines: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
-    """Return the terms with a set of (pipeline, runs), certified together.
+def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
+    """Return the terms with a set of (pipeline, count) runs, certified together.
 
     Raises:
         InputError: a run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
         Denied: the whole set exceeds the cap. CannotCertify: nobody can say what it costs.
     """
-    declared: list[dict[str, Any]] = [
-        {"pipeline": tables_of(pipeline), "runs": _runs(pipeline, runs)} for pipeline, runs in pipelines
-    ]
-    texts = [canonical(item["pipeline"]) for item in declared]
-    if not declared or len(set(texts)) != len(texts):
-        raise InputError(f"expected distinct runs to declare, found {'one twice: state how often' if declared else 'no --declare'}")
-    for pipeline, _ in pipelines:
-        terms.refuse_other(pipeline)
+    declared: list[dict[str, Any]] = []
+    for pipeline, count in runs:
+        if not 1 <= count <= MOST_RUNS:
+            raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST_RUNS}, found {count!r}")
+        declared.append({"pipeline": tables_of(pipeline), "runs": count})
+    if not declared:
+        raise InputError("expected distinct runs to declare, found no --declare")
+    if len({canonical(item["pipeline"]) for item in declared}) != len(declared):
+        raise InputError("expected distinct runs to declare, found one twice: state how often")
+    for pipeline, _ in runs:
+        terms.refuse_other_privacy(pipeline)
         if pipeline.privacy.adaptive:
             raise InputError(f"{pipeline.path}: privacy.adaptive: expected false in declared mode, found true: use --mode adaptive")
-    epsilon, accountant = composed(pipelines, terms.delta)
+    epsilon, accountant = compose(runs, terms.delta)
     if epsilon > terms.epsilon:
         from dpcli.base.rounding import up
 
@@ -213,25 +215,32 @@ def declared_terms(terms: LedgerTerms, pipelines: Sequence[tuple[Pipeline, int]]
     return replace(terms, mode="declared", declared=declared, certified={"epsilon": epsilon, "accountant": accountant})
 
 
-def _runs(pipeline: Pipeline, runs: int) -> int:
-    if not 1 <= runs <= MOST:
-        raise InputError(f"{pipeline.path}: expected a number of runs from 1 to {MOST}, found {runs!r}")
-    return runs
+class QuotaTerms(NamedTuple):
+    """The terms of a quota, in the order in which `Ledger.quota` takes them."""
+
+    of: str
+    name: str
+    share: str
+    members: tuple[str, ...]
+    alert_at: str
 
 
-def stated_quota(
-    person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str
-) -> tuple[str, str, str, tuple[str, ...], str]:
-    """Return a quota's (of, name, share, members, alert). Raise InputError for flags that contradict each other."""
-    if (person is None) == (team is None):
-        raise InputError("--person, --team: state one of the two" + ("" if person is None else ", not both"))
-    if (team is not None) != bool(members):
-        raise InputError(f"--member: {'state who is in the team' if team else 'only with --team'}")
-    holder, name = ("person", str(person)) if team is None else ("team", team)
+def quota_from_flags(person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str) -> QuotaTerms:
+    """Return the terms of a quota. Raise InputError for flags that contradict each other."""
+    if person is not None and team is not None:
+        raise InputError("--person, --team: state one of the two, not both")
+    if team is None and members:
+        raise InputError("--member: only with --team")
+    if team is not None and not members:
+        raise InputError("--member: state who is in the team")
+    name = person if team is None else team
+    if name is None:
+        raise InputError("--person, --team: state one of the two")
     for flag, each in (("--person" if team is None else "--team", name), *(("--member", one) for one in members)):
-        if not TYPES["name"](each):
+        if not is_a("name", each):
             raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
-    return holder, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at)
+    of = "person" if team is None else "team"
+    return QuotaTerms(of, name, _portion("--share", share), tuple(members), _portion("--alert-at", alert_at))
 
 
 def _portion(flag: str, text: str) -> str:
@@ -243,6 +252,6 @@ def _portion(flag: str, text: str) -> str:
     # What has no place among six digits after the point is not written out, nor rounded to 0: its exponent may have any size.
     near = stated.is_finite() and -20 <= stated.as_tuple().exponent <= 1  # type: ignore[operator]
     spelled = format(stated.normalize(), "f") if near else ""
-    if not TYPES["portion"](spelled):
+    if not is_a("portion", spelled):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
     return spelled

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, alone, opened
+from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_entry
 from dpcli.ledger.state import NEXT, LedgerState, Run, UnderWay, payer
 from dpcli.ledger.stores.store import Store
 
@@ -51,7 +51,7 @@ class EarlierRuns(Mapping[str, Run]):
         """Return the runs whose keys begin so, in the order in which they were charged, without reading other entries."""
         if not self._complete:
             entries: dict[str, list[LedgerEntry]] = {}
-            for entry in (alone(row, self._dataset) for row in self._store.beginning(self._dataset, start)):
+            for entry in (single_entry(row, self._dataset) for row in self._store.beginning(self._dataset, start)):
                 if entry.row.seq <= self._end.seq:
                     entries.setdefault(entry.key, []).append(entry)
             for key in (*entries, *self._under_way):
@@ -61,7 +61,7 @@ class EarlierRuns(Mapping[str, Run]):
         return sorted(runs, key=lambda run: run.seq)
 
     def _read_all(self) -> None:
-        state = folded(self._store, self._dataset, self._end.seq)
+        state = fold_entries(self._store, self._dataset, self._end.seq)
         later = {key: run for key, run in self._known.items() if run is not None}
         self._known, self._complete = {**{run.key: run for run in state.runs.values()}, **later}, True
 
@@ -70,14 +70,14 @@ class EarlierRuns(Mapping[str, Run]):
         reserved = self._under_way.get(key)
         if reserved is None:
             return self._ended(key, about)
-        row = next(pages(self._store, self._dataset, reserved.seq, 1, reserved.seq - 1))
-        entry = alone(row, self._dataset)
+        row = next(rows_up_to(self._store, self._dataset, reserved.seq, 1, reserved.seq - 1))
+        entry = single_entry(row, self._dataset)
         if entry.row.hash != reserved.hash:
             raise self._contradiction(key)
         return run_of(entry, reserved.status, counts_in(about))
 
     def _entries_about(self, key: str) -> Iterator[LedgerEntry]:
-        return (alone(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
+        return (single_entry(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
 
     def _ended(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
         """Return the run of a key that is not under way, by all of its entries."""
@@ -151,7 +151,7 @@ def _bytes(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")  # somebody's entry may hold half a character
 
 
-def recent(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
+def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
     """Return up to `count` of the last runs up to `head`, in the order in which they were charged.
 
     Each entry is checked against the one after it.
@@ -160,7 +160,7 @@ def recent(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
     status: dict[str, str] = {}  # whatever became of a run is further towards the end than its charge
     while head.seq and len(runs) < count:
         first = max(head.seq - LAST_PAGE, 0)
-        entries = _linked(store.after(dataset, first, head.seq - first), dataset, head, store.place)
+        entries = _linked_entries(store.after(dataset, first, head.seq - first), dataset, head, store.place)
         for entry in reversed(entries):
             if entry.kind in NEXT:
                 status.setdefault(entry.key, NEXT[entry.kind])
@@ -170,12 +170,12 @@ def recent(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
     return runs[:count][::-1]
 
 
-def _linked(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> list[LedgerEntry]:
+def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> list[LedgerEntry]:
     """Return the entries of the rows. Raise LedgerError where they do not lead to `end`."""
     entries: list[LedgerEntry] = []
-    head = Head(rows[0].seq - 1, str(alone(rows[0], dataset).content.get("previous"))) if rows else Head()
+    head = Head(rows[0].seq - 1, str(single_entry(rows[0], dataset).content.get("previous"))) if rows else Head()
     for row in rows:
-        entries.append(opened(row, dataset, head))
+        entries.append(next_entry(row, dataset, head))
         head = Head(row.seq, row.hash)
     if head != end:
         raise LedgerError(
@@ -184,7 +184,7 @@ def _linked(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> l
     return entries
 
 
-def pages(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Iterator[StoredRow]:
+def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Iterator[StoredRow]:
     """Yield the rows after `seq` up to `end`, read `count` at a time. Raise LedgerError where one is missing at the end of a page."""
     while seq < end:
         rows = store.after(dataset, seq, min(count, end - seq))
@@ -194,11 +194,11 @@ def pages(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Ite
         seq = rows[-1].seq
 
 
-def folded(store: Store, dataset: str, end: int) -> LedgerState:
+def fold_entries(store: Store, dataset: str, end: int) -> LedgerState:
     """Return what all entries up to `end` come to, without any totals that were noted."""
     state = LedgerState(dataset)
-    for row in pages(store, dataset, end, PAGE):
-        state.apply(opened(row, dataset, state.head))
+    for row in rows_up_to(store, dataset, end, PAGE):
+        state.apply(next_entry(row, dataset, state.head))
     return state
 
 

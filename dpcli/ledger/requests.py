@@ -39,7 +39,7 @@ def checked_key(key: str) -> str:
     return key
 
 
-def stated(**optional: Any) -> dict[str, Any]:
+def nonempty(**optional: Any) -> dict[str, Any]:
     """Return the fields of an entry that hold something."""
     return {name: value for name, value in optional.items() if value}
 
@@ -69,7 +69,7 @@ class Charge:
     def body(self) -> dict[str, Any]:
         """Return what makes two charges the same."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
-        return {**body, **stated(window=list(self.window), made=self.made, maker=self.maker)}
+        return {**body, **nonempty(window=list(self.window), made=self.made, maker=self.maker)}
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         if self.key in state.runs:
@@ -84,7 +84,7 @@ class Charge:
         if state.over_quota(self.who, self.window, wanted) is not None:
             raise Denied("over a quota")
         cost = {"cost": dict(self.cost.amounts), "detail": self.cost.detail}
-        return {**self.body(), **cost, **stated(why=self.why, expires=self.expires)}
+        return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
     def repeated(self, run: Run) -> tuple[str, ...]:
         """Return what whoever asked has to know where the run was charged before, and nothing is written."""
@@ -144,7 +144,7 @@ class Move:
             self._refuse_void(run, now)
         if run.status == "void" or (self.kind == "start" and run.status == "committed"):
             raise LedgerError(f'key "{self.key}": expected a reservation to {self.kind}, found one that is {run.status}')
-        return {"kind": self.kind, "key": self.key, **stated(why=self.why)}
+        return {"kind": self.kind, "key": self.key, **nonempty(why=self.why)}
 
     def _refuse_void(self, run: Run, now: str) -> None:
         if not has_words(self.why):
@@ -231,7 +231,7 @@ class Leave:
         if state.departure is None:
             if state.open_terms().two_person and not has_words(self.why):
                 raise InputError("--reason: state why, as another person has to approve that the dataset moves")
-            return {"kind": "moved", "to": self.to, **stated(why=self.why)}
+            return {"kind": "moved", "to": self.to, **nonempty(why=self.why)}
         if state.departure.to != self.to:
             state.refuse_moved()
         return None
@@ -290,4 +290,4 @@ class Open:
                 f"named {self.name[:16]}"
             )
         copied = {"kind": "copied", "from": self.origin, "schema": self.schema, "version": self.version}
-        return {**copied, **stated(why=self.why)}
+        return {**copied, **nonempty(why=self.why)}

@@ -12,21 +12,17 @@ from typing import Any, Protocol, cast
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import ZERO, fullest, opened_blocks, spread
+from dpcli.ledger.amounts import ZERO, charged_blocks, cost_on_blocks, most_on_one_block
 from dpcli.ledger.chain import Head, LedgerEntry, is_stamp
-from dpcli.ledger.governance import (
+from dpcli.ledger.governance.proposals import (
     Proposals,
-    Quota,
-    Quotas,
-    UnknownPeople,
-    after,
-    arrives,
-    concerning,
-    numbered,
-    quota_of,
+    is_arrival,
+    open_proposals_after,
+    proposal_numbered,
     refuse_unapproved,
     subject_of,
 )
+from dpcli.ledger.governance.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
 from dpcli.ledger.terms import LedgerTerms
 
 LONGEST = 200  # characters of a run's mechanisms in print
@@ -65,12 +61,12 @@ class Run:
     @property
     def total(self) -> Mapping[str, Decimal]:
         """The amounts that it adds to the spending: its cost, on each block of its window."""
-        return spread(self.cost, self.window)
+        return cost_on_blocks(self.cost, self.window)
 
     @property
     def name(self) -> str:
         """The pipeline's mechanisms, in a word."""
-        return named(self.pipeline)
+        return mechanism_names(self.pipeline)
 
     def expired(self, now: str) -> bool:
         """Check whether its reservation is past its day: then it is charged in full and cannot be voided."""
@@ -171,7 +167,7 @@ class LedgerState:
         try:
             self._refuse_alone(entry)
             change(self, entry)
-            self.proposals = after(self.proposals, entry)
+            self.proposals = open_proposals_after(self.proposals, entry)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerError(f"{self._place(entry)}: not the content of {entry.kind}: {error!r}") from None
         self.head = Head(entry.row.seq, entry.row.hash)
@@ -235,12 +231,12 @@ class LedgerState:
         if self.terms is None or self.terms.blocks is None:
             return self
         flat = copy(self)
-        flat.spent, flat.reserved = (fullest(total, self.caps, window) for total in (self.spent, self.reserved))
+        flat.spent, flat.reserved = (most_on_one_block(total, self.caps, window) for total in (self.spent, self.reserved))
         return flat
 
     def fullest(self) -> LedgerState:
         """Return the balance over all blocks; without blocks, the balance."""
-        return self.over(opened_blocks(self.spent))
+        return self.over(charged_blocks(self.spent))
 
     def closed(self, window: Sequence[str]) -> str | None:
         """Return the first block that was retired, None where none was."""
@@ -248,7 +244,7 @@ class LedgerState:
 
     def over_quota(self, who: str, window: Sequence[str], cost: Mapping[str, Decimal]) -> Quota | None:
         """Return the first quota that a further cost of somebody exceeds, None where none is."""
-        for quota in concerning(self.quotas, who):
+        for quota in quotas_of(self.quotas, who):
             used = self.quota_used(quota, window)
             if amounts.exceeded(amounts.add(used, cost), quota.limits(self.caps)) is not None:
                 return quota
@@ -276,7 +272,7 @@ class LedgerState:
         if self.terms is not None or entry.row.seq != 1:
             raise LedgerError(f"{self._place(entry)}: a second opening: the ledger was changed by hand")
         terms, caps = LedgerTerms.read(entry.content["terms"]), amounts.read(entry.content["caps"])
-        terms.refuse_nonsense(caps)
+        terms.refuse_forged(caps)
         self.terms, self.caps, self.epsilon = terms, caps, terms.epsilon
         self.largest = self.at_opening
         self.opening, self.schema, self.version = entry.row.hash, terms.schema, terms.version or 1
@@ -293,7 +289,7 @@ class LedgerState:
             raise LedgerError(f"{self._place(entry)}: overspends the cap: the ledger was changed by hand")
         if self.over_quota(payer(entry.content), window, cost) is not None:
             raise LedgerError(f"{self._place(entry)}: overspends a quota: the ledger was changed by hand")
-        total = spread(cost, window)
+        total = cost_on_blocks(cost, window)
         self._paid(entry.content, total, 1)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
@@ -362,9 +358,9 @@ class LedgerState:
         """Raise LedgerError where what takes two persons was not approved by a second one, or something is proposed without that term."""
         two = self.terms is not None and self.terms.two_person is True
         try:
-            if two and entry.kind in TWO_PERSONS and not arrives(entry.content):
+            if two and entry.kind in TWO_PERSONS and not is_arrival(entry.content):
                 refuse_unapproved(self.proposals, entry)
-            elif entry.kind == "refuse" and numbered(self.proposals, entry.content["proposal"]) is None:
+            elif entry.kind == "refuse" and proposal_numbered(self.proposals, entry.content["proposal"]) is None:
                 raise LedgerError("refuses nothing that is proposed")
             elif not two and (entry.kind == "propose" or "proposal" in entry.content):
                 raise LedgerError("is of a ledger of two persons")
@@ -409,7 +405,7 @@ def payer(content: Mapping[str, Any]) -> str:
     return str(content.get("who", ""))
 
 
-def named(pipeline: Mapping[str, Any]) -> str:
+def mechanism_names(pipeline: Mapping[str, Any]) -> str:
     """Return the names of a pipeline's mechanisms, cut where they are longer than anybody reads: a spender may write anything."""
     text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

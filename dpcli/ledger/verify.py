@@ -17,9 +17,10 @@ from dpcli.base.errors import CannotCertify, InputError, LedgerError, NotReprese
 from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import Head, LedgerEntry, digest
-from dpcli.ledger.checkpoint import tallies, usable
+from dpcli.ledger.checkpoint import agrees_with, usable_content
+from dpcli.ledger.filters.declared_set import compose
 from dpcli.ledger.filters.filter import label
-from dpcli.ledger.governance import Proposal, proposal_of
+from dpcli.ledger.governance.proposals import Proposal, proposal_of
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.store import Store
@@ -29,119 +30,9 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
+ANCHOR = "dpcli/anchor/v1"  # the schema of its file
 REMEMBERED = 1_000  # runs whose price is kept
 SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
-
-
-@dataclass(frozen=True, slots=True)
-class Restated:
-    """A run under the ledger's terms. others: what it was stated for instead, in words; least: whether its contributions are unknown."""
-
-    pipeline: Pipeline
-    others: tuple[str, ...]
-    least: bool
-
-
-def restated(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
-    """Return the run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
-
-    A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
-    """
-    from dpcli.mechanisms.neighbours import Adjacency
-
-    stated = pipeline.privacy
-    size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size
-    given = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
-    wanted = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
-    others = tuple(f"{name} {given[name]} instead of {wanted[name]}" for name in wanted if given[name] != wanted[name])
-    unknown = stated.unit != terms.unit and terms.unit != "example"
-    records = None if terms.unit == "example" else stated.max_contributions or 1
-    privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
-    return Restated(replace(pipeline, privacy=privacy), others, unknown)
-
-
-class Prices:
-    """Charges of one ledger priced again. The same run at the same delta is composed once: of a year of nightly runs that is nearly all."""
-
-    def __init__(self, terms: LedgerTerms) -> None:
-        self.terms = terms
-        self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
-
-    def understated(self, entry: LedgerEntry) -> Iterator[str]:
-        """Yield a charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
-
-        A run that cannot be priced is one of them, whatever its content does to whoever tries.
-        """
-        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
-        try:
-            problem = " and ".join(_wrong(self, entry))
-        except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
-            problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
-        if problem:
-            yield f"{who}: {problem}"
-
-    def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
-        """Return what a run is charged. Raise CannotCertify or NotRepresentable where it has no cost; that is tried each time."""
-        if self.terms.mode != "declared":  # where a run is looked up by all that it states
-            pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
-        key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
-        if key not in self.known:
-            if len(self.known) >= REMEMBERED:
-                self.known.clear()
-            self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
-        return self.known[key]
-
-
-def undeclared(terms: LedgerTerms) -> Iterator[str]:
-    """Yield what this version finds about all runs of a declared set together, under the ledger's terms."""
-    try:
-        yield from _above(terms)
-    except Exception as error:  # whatever composing a forged set ends in
-        yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
-
-
-def _above(terms: LedgerTerms) -> Iterator[str]:
-    from dpcli.ledger.terms import composed
-
-    runs = [(restated(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
-    for i, (run, _) in enumerate(runs, 1):
-        if run.others:
-            yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
-    epsilon, accountant = composed([(run.pipeline, count) for run, count in runs], terms.delta)
-    if epsilon > terms.epsilon:
-        yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
-
-
-def _wrong(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
-    terms, delta = prices.terms, float(entry.content["delta"])
-    if not delta < 1.0:
-        raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
-    run = restated(terms, pipeline_from(entry.content["pipeline"]))
-    if run.others:
-        yield f"stated for {', '.join(run.others)} (DP103)"
-    if run.others and terms.mode == "declared":
-        return  # the declared set has no such run
-    stated = run.pipeline.privacy.window
-    if stated is not None and terms.family is not None and [*terms.family.window(stated)] != entry.content.get("window"):
-        yield "charged on other blocks than the window that it states"
-    charged = amounts.read(entry.content["cost"])
-    try:
-        cost = prices.of(run.pipeline, delta)
-    except (CannotCertify, NotRepresentable) as error:
-        yield f"its cost cannot be computed again: {error}"
-        return
-    for name, value in cost.items():
-        paid = charged.get(name, Decimal(0))
-        if value > paid * SLACK:
-            least = "at least " if run.least else ""
-            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_times(value, paid)} (DP408)"
-
-
-def _times(value: Decimal, paid: Decimal) -> str:
-    return f", {float(value / paid):.4g} times as much" if paid else ""
-
-
-ANCHOR = "dpcli/anchor/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,28 +61,28 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
     damaged = ledger.store.check(ledger.dataset)
     if damaged:
         raise LedgerError(f"{ledger.store.place}: the database is damaged: {'; '.join(damaged[:3])}")
-    state = replayed(ledger, anchor)
+    state = replay_all(ledger, anchor)
     terms = state.open_terms()
     refuse_changed(ledger.store, state)
-    terms_problems: list[str] = [*undeclared(terms)] if terms.mode == "declared" else []
+    terms_problems: list[str] = [*declared_set_problems(terms)] if terms.mode == "declared" else []
     problems: list[str] = []
     prices = Prices(terms)
     notes: list[str] = []
     proposed: dict[int, Proposal] = {}
     done = 0
-    for entry in ledger.again(state.head):
+    for entry in ledger.reread(state.head):
         if entry.kind == "propose":
             proposed[entry.row.seq] = proposal_of(entry)
         elif terms.two_person and "approval" in entry.content:
-            notes += _alike(proposed[entry.content["proposal"]], entry)
+            notes += _lookalike_approver(proposed[entry.content["proposal"]], entry)
         if "caps" in entry.content and terms.mode != "declared":
-            terms_problems += _wide(terms, entry)
+            terms_problems += _excess_of_caps(terms, entry)
         if "cost" in entry.content:
             if progress is not None:
                 progress(done, state.charges)
             done += 1
             problems += prices.understated(entry)
-    return Verified(state.head.seq, done, state.head, (*terms_problems, *problems), (*notes, *_notes(ledger)))
+    return Verified(state.head.seq, done, state.head, (*terms_problems, *problems), (*notes, *_notes_on_store(ledger)))
 
 
 def refuse_changed(store: Store, state: LedgerState) -> None:
@@ -204,16 +95,16 @@ def refuse_changed(store: Store, state: LedgerState) -> None:
         raise LedgerError(f"{store.place}: the definitions that guard the entries were changed since the ledger was opened{again}")
 
 
-def replayed(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
+def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
     """Return what all entries come to, whatever totals were noted.
 
     Raise LedgerError where the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
     nothing unless all before it is read: totals that somebody else noted would be believed in its name.
     """
     state, noted = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
-    content = usable(noted, ledger.dataset)
+    content = usable_content(noted, ledger.dataset)
     for _, state in ledger.replay():
-        if content is not None and state.head.seq == content.get("seq") and not tallies(content, state):
+        if content is not None and state.head.seq == content.get("seq") and not agrees_with(content, state):
             raise LedgerError(
                 f'{ledger.store.place}: dataset "{ledger.dataset}", entry {state.head.seq}: the totals that were noted at it are not what '
                 "the entries add up to: the ledger was changed by hand, or by a program that cannot add"
@@ -264,7 +155,7 @@ def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
         raise LedgerError(f"{place}: entry {seq} is not the one that was anchored: another history was put in its place (DP405)")
 
 
-def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
+def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
     """Yield caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
     epsilon = float(entry.content.get("epsilon", terms.epsilon))
     try:
@@ -278,18 +169,124 @@ def _wide(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
             yield f"{cap}, this version finds {sound.get(name, Decimal(0)):.10g} (DP408)"
 
 
-def _alike(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
+def _lookalike_approver(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
     """Yield an approval by somebody whose name people do not tell from the proposer's; a file takes any name."""
     who = str(entry.content.get("who"))
     if proposal.made_by(who):
         yield f"entry {entry.row.seq}: {who} approved what {proposal.who} proposed, and the two names look alike"
 
 
-def _notes(ledger: Ledger) -> Iterator[str]:
+def _notes_on_store(ledger: Ledger) -> Iterator[str]:
     """Yield guards of an earlier version, which may have let in what no guard should; and totals that nobody can use."""
     amiss = ledger.store.outdated
     if amiss:
         yield f"{amiss}: dpcli budget upgrade makes them again"
     noted = ledger.store.checkpoint(ledger.dataset)
-    if noted is not None and usable(noted, ledger.dataset) is None:
+    if noted is not None and usable_content(noted, ledger.dataset) is None:
         yield "the totals that were noted are damaged or of a later version, and not used: all entries are read instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """A run under the ledger's terms. others: what it was stated for instead, in words; least: whether its contributions are unknown."""
+
+    pipeline: Pipeline
+    others: tuple[str, ...]
+    least: bool
+
+
+def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
+    """Return the run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
+
+    A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
+    """
+    from dpcli.mechanisms.neighbours import Adjacency
+
+    stated = pipeline.privacy
+    size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size
+    given = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
+    wanted = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
+    others = tuple(f"{name} {given[name]} instead of {wanted[name]}" for name in wanted if given[name] != wanted[name])
+    unknown = stated.unit != terms.unit and terms.unit != "example"
+    records = None if terms.unit == "example" else stated.max_contributions or 1
+    privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
+    return Restated(replace(pipeline, privacy=privacy), others, unknown)
+
+
+class Prices:
+    """Charges of one ledger priced again. The same run at the same delta is composed once: of a year of nightly runs that is nearly all."""
+
+    def __init__(self, terms: LedgerTerms) -> None:
+        self.terms = terms
+        self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
+
+    def understated(self, entry: LedgerEntry) -> Iterator[str]:
+        """Yield a charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
+
+        A run that cannot be priced is one of them, whatever its content does to whoever tries.
+        """
+        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+        try:
+            problem = " and ".join(_problems_of_charge(self, entry))
+        except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
+            problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+        if problem:
+            yield f"{who}: {problem}"
+
+    def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
+        """Return what a run is charged. Raise CannotCertify or NotRepresentable where it has no cost; that is tried each time."""
+        if self.terms.mode != "declared":  # where a run is looked up by all that it states
+            pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
+        key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
+        if key not in self.known:
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[key] = amounts.read(self.terms.price(pipeline, delta).amounts)
+        return self.known[key]
+
+
+def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
+    """Yield what this version finds about all runs of a declared set together, under the ledger's terms."""
+    try:
+        yield from _excess_of_declared_set(terms)
+    except Exception as error:  # whatever composing a forged set ends in
+        yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
+
+
+def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
+    runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
+    for i, (run, _) in enumerate(runs, 1):
+        if run.others:
+            yield f"run {i} of the declared set: stated for {', '.join(run.others)} (DP103)"
+    epsilon, accountant = compose([(run.pipeline, count) for run, count in runs], terms.delta)
+    if epsilon > terms.epsilon:
+        yield f"the declared runs: this version finds epsilon {epsilon:.10g} by {accountant}, above the cap {terms.epsilon!r} (DP408)"
+
+
+def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
+    terms, delta = prices.terms, float(entry.content["delta"])
+    if not delta < 1.0:
+        raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")
+    run = restate(terms, pipeline_from(entry.content["pipeline"]))
+    if run.others:
+        yield f"stated for {', '.join(run.others)} (DP103)"
+    if run.others and terms.mode == "declared":
+        return  # the declared set has no such run
+    stated = run.pipeline.privacy.window
+    if stated is not None and terms.family is not None and [*terms.family.window(stated)] != entry.content.get("window"):
+        yield "charged on other blocks than the window that it states"
+    charged = amounts.read(entry.content["cost"])
+    try:
+        cost = prices.of(run.pipeline, delta)
+    except (CannotCertify, NotRepresentable) as error:
+        yield f"its cost cannot be computed again: {error}"
+        return
+    for name, value in cost.items():
+        paid = charged.get(name, Decimal(0))
+        if value > paid * SLACK:
+            least = "at least " if run.least else ""
+            yield f"charged {paid:.10g} of {label(name)}, this version finds {least}{value:.10g}{_factor_words(value, paid)} (DP408)"
+
+
+def _factor_words(value: Decimal, paid: Decimal) -> str:
+    return f", {float(value / paid):.4g} times as much" if paid else ""

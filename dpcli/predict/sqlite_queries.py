@@ -2,6 +2,10 @@
 
 Durable as the ledger is: a rollback journal with synchronous = EXTRA, BEGIN IMMEDIATE before the first look. Every request opens the file
 anew, so that processes that were forked share nothing, and a file that was put in the place of another is not written beside it.
+
+A copy of the file would be a second budget. It is told from the file by what a copy changes: the inode, or the machine. What cannot be
+seen: a virtual machine or disk that is copied or restored entirely, containers that share a machine id, and a file whose content is put
+back to an earlier one. A count in a ledger or a database has none of these gaps.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dpcli.base.errors import LedgerError
@@ -22,7 +27,6 @@ from dpcli.ledger.stores.sqlite import MEANINGS as OF_LEDGERS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, require_count
-from dpcli.sessions.whereabouts import Whereabouts, whereabouts
 
 APPLICATION = 0x64706371  # "dpcq"
 VERSION = 1
@@ -50,17 +54,58 @@ READ = f"SELECT {', '.join(COLUMNS)}, digest FROM budget"
 WRITE = f"UPDATE budget SET {', '.join(f'{name} = ?' for name in COLUMNS)}, digest = ?"
 
 
+MACHINE_ID = "/etc/machine-id"
+
+
+def hashed_machine_id() -> str:
+    """Return a hash of this machine's id, or of its name where it has none: the id itself is not to be published."""
+    try:
+        name = Path(MACHINE_ID).read_text(errors="replace").strip()
+    except OSError:
+        name = ""
+    return hashlib.blake2b((name or os.uname().nodename).encode(), key=b"dpcli machine 1", digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """The machine (hashed), the inode and the path of a file, absolute and without links."""
+
+    machine: str
+    inode: int
+    path: str
+
+    @classmethod
+    def of(cls, path: str) -> FileIdentity:
+        """Return the identity of the file at `path`. Raise OSError where there is none."""
+        return cls(hashed_machine_id(), os.stat(path).st_ino, os.path.realpath(path))
+
+    def refuse_copy(self, known: FileIdentity) -> None:
+        """Raise LedgerError unless this is the file of the `known` identity, in its place or renamed."""
+        if self.machine != known.machine:
+            difference = "on another machine"
+        elif self.inode != known.inode:
+            difference = "another file"
+        elif self.path != known.path and os.path.lexists(known.path):
+            difference = "a file under another name, and something is at the first one"
+        else:
+            return
+        raise LedgerError(
+            f"{self.path}: a copy of {known.path} ({difference}): two copies would grant every answer twice. Go on with the first, or, "
+            "where that is gone and this is its latest state, say --moved"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """The content of the file."""
 
     count: Count
-    where: Whereabouts
+    identity: FileIdentity
 
     def values(self) -> tuple[str | int, ...]:
         """Return the values of the columns, with a hash of all of them: a flipped bit in a number would be no damage to SQLite."""
-        count, where = self.count, self.where
-        content = (count.identity, count.total, count.taken, where.machine, str(where.inode), where.path)
+        count, file = self.count, self.identity
+        content = (count.identity, count.total, count.taken, file.machine, str(file.inode), file.path)
         return (*content, hashlib.sha256(json.dumps(content).encode()).hexdigest())
 
 
@@ -99,10 +144,10 @@ class SqliteQueries:
             try:
                 row = _read(connection, self._path)
                 row.count.refuse_other(self._identity, self.total, self._path)
-                place = whereabouts(self._path)
+                identity = FileIdentity.of(self._path)
                 if not moved:
-                    place.refuse_copy(row.where)
-                yield connection, replace(row, where=place)
+                    identity.refuse_copy(row.identity)
+                yield connection, replace(row, identity=identity)
                 connection.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
@@ -151,7 +196,7 @@ def _read(connection: Any, path: str) -> Row:
     rows = connection.execute(READ).fetchall()
     try:
         ((identity, total, taken, machine, inode, place, digest),) = rows
-        row = Row(Count(identity, total, taken), Whereabouts(machine, int(inode), place))
+        row = Row(Count(identity, total, taken), FileIdentity(machine, int(inode), place))
         sound = (*rows[0][:-1], digest) == row.values()
     except (ValueError, TypeError):
         sound = False
@@ -200,10 +245,10 @@ def _create(path: str, draft: str, count: Count) -> None:
         with sqlite_errors(path), closing(connect(draft, BUSY_SECONDS)) as connection:
             for setting in SETTINGS:
                 connection.execute(setting)
-            where = replace(whereabouts(draft), path=os.path.realpath(path))
+            file = replace(FileIdentity.of(draft), path=os.path.realpath(path))
             for statement in ("BEGIN", *SCHEMA, f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}"):
                 connection.execute(statement)
-            connection.execute(f"INSERT INTO budget VALUES (1{', ?' * (len(COLUMNS) + 1)})", Row(count, where).values())
+            connection.execute(f"INSERT INTO budget VALUES (1{', ?' * (len(COLUMNS) + 1)})", Row(count, file).values())
             connection.execute("COMMIT")
         os.link(draft, path)
     finally:

@@ -21,13 +21,13 @@ def this_process() -> tuple[int, int]:
     return os.getpid(), _FORKS
 
 
-def _forked() -> None:
+def _count_fork() -> None:
     global _FORKS
     _FORKS += 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 LOCK = ".lock"
@@ -67,19 +67,19 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
 
     mode: of a folder that is made. Raise InputError where another process has it, or it cannot be written.
     """
-    made, process = _missing(folder), this_process()
-    lock = _locked(folder, mode)
+    made, process = _missing_folders(folder), this_process()
+    lock = _lock(folder, mode)
     try:
         yield
     finally:
         try:
             if made and process == this_process():  # a fork has its parent's lock, and is not the one that leaves
-                _leave_nothing(folder, made)
+                _remove_if_empty(folder, made)
         finally:
             os.close(lock)  # which gives it back; so does the end of the process, however it comes
 
 
-def _missing(folder: str) -> list[str]:
+def _missing_folders(folder: str) -> list[str]:
     """Return the folder and those around it that are missing, the innermost first."""
     folders, place = [], os.path.abspath(folder)
     while not os.path.lexists(place):
@@ -88,7 +88,7 @@ def _missing(folder: str) -> list[str]:
     return folders
 
 
-def _locked(folder: str, mode: int) -> int:
+def _lock(folder: str, mode: int) -> int:
     """Return the lock of the folder, open. Where it was removed with its folder as this one came, it is made again."""
     require_posix(f"{folder}: the folder of a run")
     import fcntl
@@ -104,7 +104,7 @@ def _locked(folder: str, mode: int) -> int:
             raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            same = _is(lock, path)
+            same = _is_same_file(lock, path)
         except BlockingIOError:
             os.close(lock)
             raise InputError(f"{folder}: expected a folder that no other process works in, found one at work") from None
@@ -117,7 +117,7 @@ def _locked(folder: str, mode: int) -> int:
     raise InputError(f"{folder}: expected a folder that stays, found one that others remove as often as it is made")
 
 
-def _is(lock: int, path: str) -> bool:
+def _is_same_file(lock: int, path: str) -> bool:
     """Check whether the open file is the one of that name: a lock on another holds nobody off."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
@@ -125,7 +125,7 @@ def _is(lock: int, path: str) -> bool:
         return False
 
 
-def _leave_nothing(folder: str, made: Iterable[str]) -> None:
+def _remove_if_empty(folder: str, made: Iterable[str]) -> None:
     """Remove the folder, with those around it that were made for it, where it holds the lock alone, which is held until then."""
     with contextlib.suppress(OSError):
         if os.listdir(folder) == [LOCK]:

@@ -51,8 +51,10 @@ class FilePlan:
     def over(self, window: tuple[str, ...]) -> Self:
         """Return the plan on some blocks of its dataset, which changes no cost."""
         stated = {name: getattr(self, name) for name in self.accounts}
-        accounts = {name: replace(one, pipeline=_over(one.pipeline, window)) for name, one in stated.items() if one is not None}
-        return replace(self, pipeline=_over(self.pipeline, window), **accounts)
+        accounts = {
+            name: replace(one, pipeline=_over_window(one.pipeline, window)) for name, one in stated.items() if one is not None
+        }
+        return replace(self, pipeline=_over_window(self.pipeline, window), **accounts)
 
     def stated_folder(self, output: str | None) -> str:
         """Return the folder that a key of the file states, or one by the file's name; relative to the current folder."""
@@ -77,7 +79,7 @@ class FilePlan:
         return {} if self.rows is None else {"rows": self.rows.content()}
 
 
-def _over(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
+def _over_window(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
     return replace(pipeline, privacy=replace(pipeline.privacy, window=window))
 
 

@@ -67,9 +67,9 @@ def require_bounded(
     if unit is None or column is None:
         return
     per_block = family is not None and family.max_blocks == 1
-    own = _blocks(family) if family is not None and per_block else frozenset()
+    own = _block_words(family) if family is not None and per_block else frozenset()
     source = _words(column)
-    stated = [part for word in _words(unit) for part in _parted(word, source)]
+    stated = [part for word in _words(unit) for part in _word_and_part(word, source)]
     further = [word for word in stated if word not in source and word not in own]
     finer = any(word in PARTS for word in further) or (set(source) <= set(stated) and stated[-1:] == further[-1:] != [])
     coarser = any(word in PARTS and word not in stated for word in source) or not set(stated) - (own - set(source))
@@ -83,7 +83,7 @@ def require_bounded(
     )
 
 
-def _blocks(family: BlockFamily) -> frozenset[str]:
+def _block_words(family: BlockFamily) -> frozenset[str]:
     """Return the names of a unit that is of one block: patient-week, patient-region, or by the column that decides."""
     own = set() if family.kind.told_by == "date" else set(_words(family.column)) - PARTS
     return frozenset({*_words(family.by), *own})
@@ -96,7 +96,7 @@ def _words(name: str) -> list[str]:
     return [word for word in single if word not in NAMES] or single
 
 
-def _parted(word: str, others: list[str]) -> list[str]:
+def _word_and_part(word: str, others: list[str]) -> list[str]:
     """Return a word, or what it is put together of: userday, where there is a user."""
     for other in others:
         if word.startswith(other) and word[len(other) :] in PARTS:
@@ -203,7 +203,7 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
             raise InputError(f"--window: expected --ledger with it, whose blocks {given[0][:60]!a} names")
         _require_bounded(plan, None)
         return plan
-    blocks, family = ledger.stated_window(plan.pipeline, ledger.dated(given)), ledger.state().open_terms().family
+    blocks, family = ledger.stated_window(plan.pipeline, ledger.resolve_trailing(given)), ledger.state().open_terms().family
     if family is None:
         _require_bounded(plan, None)
         return plan

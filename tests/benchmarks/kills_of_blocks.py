@@ -25,7 +25,7 @@ from pathlib import Path
 
 from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger.chain import canonical
-from dpcli.ledger.checkpoint import stated
+from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.benchmarks.ledger import BACKENDS
 from tests.ledger.folding import folded
@@ -98,7 +98,7 @@ def judged(url: str, folder: Path) -> str:
         lost, charged = granted - set(keys), denied & set(keys)
         assert not lost and not charged
         assert all(state.over((block,)).spent["epsilon"] == runs * COST for block, runs in spent.items())
-        assert canonical(stated(folded(ledger))) == canonical(stated(state)) and ledger.store.check() == ()
+        assert canonical(checkpoint_content(folded(ledger))) == canonical(checkpoint_content(state)) and ledger.store.check() == ()
     return (
         f"{len(keys)} runs on {len(spent)} blocks, 0 above the cap, {full} exactly at it; {len(granted)} acknowledged, 0 lost; "
         f"{len(denied)} denied, 0 charged; {sum(word == 'repeated' for _, word in answers)} asked again; "

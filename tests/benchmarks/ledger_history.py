@@ -34,7 +34,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpcli.file.pipeline.canonical import tables_of
-from dpcli.ledger.chain import Head, StoredRow, sealed
+from dpcli.ledger.chain import Head, StoredRow, seal
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.ledger import cluster as servers
 from tests.ledger.cluster import Cluster
@@ -80,7 +80,7 @@ def rows(head: Head, count: int, who: str, blocks: bool) -> Iterator[StoredRow]:
             "cost": {"epsilon": "0.000001", "delta": "0"},
             **({"window": window_of(i)} if blocks else {}),
         }
-        row = sealed({**content, "who": who, "when": "2026-01-01T00:00:00Z", "dpcli": "0.1.0", "detail": ""}, DATASET, head).row
+        row = seal({**content, "who": who, "when": "2026-01-01T00:00:00Z", "dpcli": "0.1.0", "detail": ""}, DATASET, head).row
         yield row
         head = Head(row.seq, row.hash)
 

@@ -5,16 +5,40 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from dpcli.ledger.stores import postgres
 from tests.ledger.cluster import Cluster, missing, running
 
 OWNER = "ledger_owner"  # no superuser: what the owner may not do by himself must work all the same
 GUARDED = ("dpcli.entry", "dpcli.dataset")
+NEVER = [f"ALTER TABLE dpcli.{table} %s TRIGGER never" for table in ("entry", "dataset", "checkpoint")]
+EMPTIED = (
+    *(statement % "DISABLE" for statement in NEVER),
+    "TRUNCATE dpcli.entry, dpcli.dataset, dpcli.checkpoint, dpcli.copying",
+    *(statement % "ENABLE ALWAYS" for statement in NEVER),
+)
+# Each row of the catalogue that says something of the schema, and the transaction that wrote it.
+WRITTEN = """
+WITH class AS (SELECT oid, xmin FROM pg_class WHERE relnamespace = 'dpcli'::regnamespace)
+SELECT 'class', oid, xmin::text FROM class
+UNION ALL SELECT 'schema', oid, xmin::text FROM pg_namespace WHERE nspname = 'dpcli'
+UNION ALL SELECT 'function', oid, xmin::text FROM pg_proc WHERE pronamespace = 'dpcli'::regnamespace
+UNION ALL SELECT 'constraint', oid, xmin::text FROM pg_constraint WHERE connamespace = 'dpcli'::regnamespace
+UNION ALL SELECT 'trigger', t.oid, t.xmin::text FROM pg_trigger t JOIN class ON class.oid = tgrelid
+UNION ALL SELECT 'policy', p.oid, p.xmin::text FROM pg_policy p JOIN class ON class.oid = polrelid
+UNION ALL SELECT 'rule', r.oid, r.xmin::text FROM pg_rewrite r JOIN class ON class.oid = ev_class
+UNION ALL SELECT 'column', attrelid, a.xmin::text FROM pg_attribute a JOIN class ON class.oid = attrelid
+UNION ALL SELECT 'version', version, xmin::text FROM dpcli.format
+ORDER BY 1, 2, 3
+"""
+OTHERS = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 class Place(Protocol):
@@ -50,10 +74,11 @@ class File:
 
 @dataclass(frozen=True)
 class Database:
-    """A ledger in a database of a cluster, opened by a user who owns nothing else."""
+    """A ledger in a database of a cluster, opened by a user who owns nothing else. installed: `WRITTEN`, of a new one."""
 
     cluster: Cluster
     name: str
+    installed: list[object] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -65,6 +90,25 @@ class Database:
     def by_force(self, statement: str) -> None:
         off = [f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in GUARDED]
         self.cluster.run("SET search_path = dpcli", *off, statement, database=self.name)
+
+    def without_schema(self) -> None:
+        self.cluster.run(OTHERS, "DROP SCHEMA IF EXISTS dpcli CASCADE", database=self.name)
+
+    def without_datasets(self) -> None:
+        """Leave the schema of a ledger, and no entry. It is made again only where it was changed, which takes longer than most tests."""
+        import psycopg
+
+        with self.cluster.connect(self.name) as connection:
+            connection.execute(OTHERS)
+            try:
+                untouched = connection.execute(WRITTEN).fetchall() == self.installed
+            except psycopg.Error:  # there is no such schema
+                untouched = False
+            if not untouched:
+                connection.execute("DROP SCHEMA IF EXISTS dpcli CASCADE")
+                postgres.create(self.url, lambda store: None)
+            connection.execute("; ".join(EMPTIED))
+            self.installed[:] = connection.execute(WRITTEN).fetchall()
 
 
 @pytest.fixture(scope="session")
@@ -87,22 +131,40 @@ def made(cluster: Cluster) -> Iterator[Database]:
     cluster.drop(name)
 
 
+@contextmanager
+def installed(cluster: Cluster) -> Iterator[Database]:
+    """A new database with the schema of a ledger, which `without_datasets` makes fit for the next test."""
+    with made(cluster) as database:
+        database.without_datasets()
+        yield database
+
+
 @pytest.fixture(scope="session")
 def used_again(cluster: Cluster) -> Iterator[Database]:
     """One database for most tests: to make one takes longer than most of them."""
-    with made(cluster) as found:
-        yield found
+    with installed(cluster) as database:
+        yield database
 
 
 @pytest.fixture
 def database(used_again: Database) -> Iterator[Database]:
-    """A database without a ledger, which nobody else uses meanwhile."""
+    """A database without a dataset, which nobody else uses meanwhile."""
     yield used_again
-    others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    used_again.cluster.run(others, "DROP SCHEMA IF EXISTS dpcli CASCADE", database=used_again.name)
+    used_again.without_datasets()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
+def bare(database: Database) -> Database:
+    """The same without the schema of a ledger."""
+    database.without_schema()
+    return database
+
+
+# For what a store itself does: in a quick run on both. What the ledger does is the same code, whatever keeps its rows.
+ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place without a ledger."""
     if request.param == "sqlite":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Any
 
-from dpcli.ledger.chain import sealed
+from dpcli.ledger.chain import seal
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.terms import LedgerTerms
@@ -41,4 +41,4 @@ def opening(found: LedgerTerms) -> LedgerState:
 
 
 def after(state: LedgerState, content: dict[str, Any]) -> LedgerState:
-    return rehearsed(state, sealed({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, state.head))
+    return rehearsed(state, seal({**content, "who": "ana", "when": NOW, "dpcli": "0"}, DATASET, state.head))

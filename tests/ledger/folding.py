@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dpcli.base.errors import DpcliError, InputError
-from dpcli.ledger.chain import LedgerEntry, canonical, later, opened
-from dpcli.ledger.checkpoint import stated
+from dpcli.ledger.chain import LedgerEntry, canonical, next_entry, time_after
+from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.grammar import wrong_entry
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
@@ -41,7 +41,7 @@ def rehearsed(state: LedgerState, entry: LedgerEntry) -> LedgerState:
     if wrong is not None:
         raise InputError(wrong)
     trial = state.rehearsal()
-    trial.apply(opened(entry.row, state.dataset, state.head))
+    trial.apply(next_entry(entry.row, state.dataset, state.head))
     return trial
 
 
@@ -49,13 +49,13 @@ def folded(ledger: Ledger) -> LedgerState:
     """What all entries add up to, by the fold alone."""
     state = LedgerState(ledger.dataset)
     for row in ledger.store.after(ledger.dataset, 0):
-        state.apply(opened(row, ledger.dataset, state.head))
+        state.apply(next_entry(row, ledger.dataset, state.head))
     return state
 
 
 def alike(found: LedgerState, truth: LedgerState) -> None:
     """To the last digit as it is printed, and for every key."""
-    assert canonical(stated(found)) == canonical(stated(truth))
+    assert canonical(checkpoint_content(found)) == canonical(checkpoint_content(truth))
     for name, reserved in found.reserved.items():
         costs = [run.cost.get(name, 0) for run in truth.runs.values() if run.status in ("reserved", "started")]
         assert Fraction(reserved) == sum(map(Fraction, costs))
@@ -79,14 +79,14 @@ def step(ledger: Ledger, what: str, key: str, amount: str) -> str:
         if what in ("spend", "reserve"):
             return str(charge(ledger, key, amount, what).repeated)
         if what == "brief":
-            return str(charge(ledger, key, amount, "reserve", expires=later(NOW, days=4)).repeated)
+            return str(charge(ledger, key, amount, "reserve", expires=time_after(NOW, days=4)).repeated)
         if what == "count":
             return str(ledger.count(key, f"answers {amount[:3]}", 1, 3))
         if what == "amend":
             cap = 0.5 + float(amount)
             return str(ledger.amend(cap, "a reason", "the board", acknowledged=True, unseen=key in "abc").repeated)
         if what.startswith("late"):
-            ledger.now = lambda: later(NOW, days=len(amount))
+            ledger.now = lambda: time_after(NOW, days=len(amount))
         if what == "late":
             return str(charge(ledger, f"late {key}", amount).repeated)
         if what.endswith("void"):

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from dpcli.ledger.chain import clock, digest, sealed
+from dpcli.ledger.chain import digest, seal, utc_now
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import open_store
 from dpcli.ledger.stores.postgres import PostgresStore
@@ -31,12 +31,12 @@ def signed(ledger: Ledger, content: dict[str, Any], who: str) -> dict[str, Any]:
     """The next entry of the chain, as somebody would sign it."""
     head = ledger.state().head
     chain = {"ledger": 1, "dataset": DATASET, "seq": head.seq + 1, "previous": head.hash}
-    return {**content, "who": who, "when": clock(), "dpcli": "0", **chain}
+    return {**content, "who": who, "when": utc_now(), "dpcli": "0", **chain}
 
 
 def written(ledger: Ledger, content: dict[str, Any], who: str) -> None:
     """Past every request, as whoever may write a file can."""
-    entry = sealed({**content, "who": who, "when": clock(), "dpcli": "0"}, DATASET, ledger.state().head)
+    entry = seal({**content, "who": who, "when": utc_now(), "dpcli": "0"}, DATASET, ledger.state().head)
     with ledger.store.writing(DATASET) as tail:
         tail.append(entry.row)
 

@@ -273,13 +273,6 @@ def test_several_datasets_in_one_file(ledger: str, run: str) -> None:
     assert "100.0 % of the approx-dp cap is left" in budget("show", ledger, "--dataset", "visits").out
 
 
-def test_the_same_data_under_a_second_name_is_refused(tmp_path: Path) -> None:
-    path = str(tmp_path / "l.db")
-    assert init(path, "--fingerprint", "abc").code == 0
-    result = init(path, "--fingerprint", "abc", dataset="clicks")
-    assert (result.code, 'the fingerprint of dataset "visits"' in result.err) == (4, True)
-
-
 def test_declared_runs_are_composed_as_a_whole(tmp_path: Path, run: str) -> None:
     path = str(tmp_path / "l.db")
     terms = ("--unit", "user", "--adjacency", "add-remove", "--delta", "1e-6", "--mode", "declared", "--dataset", "visits")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.chain import Head, StoredRow, canonical, digest, opened, sealed
+from dpcli.ledger.chain import Head, StoredRow, canonical, digest, next_entry, seal
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.terms import LedgerTerms
 from tests.ledger.cases import every
@@ -29,7 +29,7 @@ OPEN = {"kind": "open", "terms": TERMS.content(), "caps": {"epsilon": "1", "delt
 def chain(*contents: dict[str, object]) -> list[StoredRow]:
     rows, head = [], Head()
     for content in contents:
-        rows.append(sealed(content, "visits", head).row)
+        rows.append(seal(content, "visits", head).row)
         head = Head(rows[-1].seq, rows[-1].hash)
     return rows
 
@@ -37,7 +37,7 @@ def chain(*contents: dict[str, object]) -> list[StoredRow]:
 def replay(rows: list[StoredRow]) -> LedgerState:
     state = LedgerState("visits")
     for row in rows:
-        state.apply(opened(row, "visits", state.head))
+        state.apply(next_entry(row, "visits", state.head))
     return state
 
 
@@ -81,16 +81,16 @@ def test_a_missing_or_repeated_entry_is_found() -> None:
 
 def test_entries_of_another_dataset_or_in_another_spelling_are_found() -> None:
     with pytest.raises(LedgerError, match="belongs elsewhere"):
-        opened(sealed(OPEN, "clicks", Head()).row, "visits", Head())
-    body = json.dumps(json.loads(sealed(OPEN, "visits", Head()).row.body), indent=1)
+        next_entry(seal(OPEN, "clicks", Head()).row, "visits", Head())
+    body = json.dumps(json.loads(seal(OPEN, "visits", Head()).row.body), indent=1)
     with pytest.raises(LedgerError, match="belongs elsewhere"):
-        opened(StoredRow(1, body, digest(body)), "visits", Head())
+        next_entry(StoredRow(1, body, digest(body)), "visits", Head())
 
 
 def test_a_later_format_says_so() -> None:
     body = canonical({**OPEN, "ledger": 2, "seq": 1, "previous": "0" * 64, "dataset": "visits"})
     with pytest.raises(LedgerError, match="expected format 1, found 2: written by a later dpcli"):
-        opened(StoredRow(1, body, digest(body)), "visits", Head())
+        next_entry(StoredRow(1, body, digest(body)), "visits", Head())
     with pytest.raises(LedgerError, match='"grant" is unknown to this version'):
         replay(chain(OPEN, {"kind": "grant"}))
 
@@ -98,7 +98,7 @@ def test_a_later_format_says_so() -> None:
 def test_what_is_no_entry_is_refused() -> None:
     def refused(body: str) -> None:
         with pytest.raises(LedgerError, match="not a JSON object"):
-            opened(StoredRow(1, body, digest(body)), "visits", Head())
+            next_entry(StoredRow(1, body, digest(body)), "visits", Head())
 
     every(["", "[]", "null", '{"kind": 1}', "[" * 10_000, "{"], refused)
 

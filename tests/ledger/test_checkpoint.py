@@ -17,9 +17,9 @@ from hypothesis import given
 from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, digest
-from dpcli.ledger.checkpoint import stated
+from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import ForgetfulRuns, recent
+from dpcli.ledger.past_runs import ForgetfulRuns, recent_runs
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.sqlite import SqliteStore
@@ -80,7 +80,7 @@ def test_who_begins_at_a_checkpoint_knows_and_decides_the_same(
                 alike(one.state(), folded(one))
         with begun(noted) as one:
             runs = list(folded(one).runs.values())
-            assert recent(one.store, DATASET, one.state().head, 4) == runs[-4:]
+            assert recent_runs(one.store, DATASET, one.state().head, 4) == runs[-4:]
             assert list(one.state().runs.values()) == runs
             assert verify(one).notes == ()
 
@@ -360,7 +360,7 @@ def test_one_flipped_bit_never_makes_a_total_smaller(one_of: int, place: str) ->
         Path(place).write_bytes(flipped)
         with suppress(LedgerError), open_ledger(place, DATASET) as ledger:
             found = ledger.state()
-            assert canonical(stated(found)) == canonical(stated(truth)), f"bit {bit} of byte {at}"
+            assert canonical(checkpoint_content(found)) == canonical(checkpoint_content(truth)), f"bit {bit} of byte {at}"
             counts["as before"] += 1
             continue
         counts["refused"] += 1

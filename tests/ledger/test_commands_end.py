@@ -99,7 +99,7 @@ def pipe_beside(database: Database, folder: Path) -> Iterator[str]:
     yield str(folder / "l.db")
 
 
-HURDLES = (silent, starts_up, locked_rows, full, nobody, locked_file, pipe, pipe_beside)
+HURDLES = (locked_rows, starts_up, silent, full, nobody, locked_file, pipe, pipe_beside)
 
 
 @pytest.fixture

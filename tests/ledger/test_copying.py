@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
-from dpcli.ledger.chain import canonical, clock, digest, later, sealed
-from dpcli.ledger.checkpoint import stated, tallies
+from dpcli.ledger.chain import canonical, digest, seal, time_after, utc_now
+from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores import copying
-from dpcli.ledger.stores.copying import Copied, Copying, copied
+from dpcli.ledger.stores.copying import Copied, Copying, move_dataset
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.verify import anchor_of, verify
 from tests.command import dpcli
 from tests.ledger.cluster import Cluster
-from tests.ledger.conftest import Database, File, Place, made
+from tests.ledger.conftest import Database, File, Place, installed
 from tests.ledger.deaths import killed
 from tests.ledger.every_command import ALL, called
 from tests.ledger.people import by
@@ -44,8 +44,8 @@ WAYS = ("sqlite to postgres", "sqlite to sqlite", "postgres to sqlite", "postgre
 @pytest.fixture(scope="module")
 def second(cluster: Cluster) -> Iterator[Database]:
     """Another database of the same server."""
-    with made(cluster) as found:
-        yield found
+    with installed(cluster) as database:
+        yield database
 
 
 @pytest.fixture(params=WAYS)
@@ -58,7 +58,8 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Place]:
             places.append(File(str(tmp_path / f"{fixture}.db")))
             continue
         found: Database = request.getfixturevalue(fixture)
-        found.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=found.name)
+        if fixture == "second":
+            found.without_datasets()
         places.append(found)
     return places[0], places[1]
 
@@ -107,7 +108,7 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
     entries = rows(source)
     with open_ledger(source.url, DATASET) as ledger:
         anchor = anchor_of(ledger)
-    done = copied(source.url, target.url, DATASET, "a server of our own")
+    done = move_dataset(source.url, target.url, DATASET, "a server of our own")
     there, here = rows(target), rows(source)
     assert there[: len(entries)] == entries == here[: len(entries)]
     assert there[: done.at.seq] == here[: done.at.seq] and done.at.seq == len(entries) + 1
@@ -141,7 +142,7 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
 def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     (tmp_path / "run.toml").write_text(run_file(0.001))
     file, more = str(tmp_path / "run.toml"), ("--reason", "x")
     asked: tuple[tuple[str, ...], ...] = (
@@ -188,7 +189,7 @@ def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tm
 
     def task() -> Copied:
         dying("open", True, 1)
-        return copied(source.url, target.url, DATASET)
+        return move_dataset(source.url, target.url, DATASET)
 
     assert killed(task)
     ends = {
@@ -219,7 +220,7 @@ def test_every_command_says_that_a_copy_is_not_open(way: tuple[Place, Place], tm
         assert again.code == 0 and "nothing to do" in again.out and (rows(source), rows(target)) == before
     text = dpcli("budget", "overview", source.url, target.url).out
     assert text.startswith("0 datasets; 1 that moved elsewhere; 1 that is a copy and not open yet;")
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     assert "closed" not in json.loads(dpcli("budget", "show", target.url, "-f", "json").out)
     assert open_places(source, target) == [target.url]
 
@@ -251,10 +252,10 @@ def test_a_copy_moves_on(way: tuple[Place, Place], tmp_path: Path) -> None:
     source, target = way
     lived(source)
     third = File(str(tmp_path / "third.db"))
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     with open_ledger(target.url, DATASET) as ledger:
         charge(ledger, "there", "0.25")
-    copied(target.url, third.url, DATASET)
+    move_dataset(target.url, third.url, DATASET)
     assert open_places(source, target, third) == [third.url]
     with open_ledger(third.url, DATASET) as ledger:
         assert [entry.kind for entry in ledger.entries()][-6:] == ["moved", "copied", "spend", *("moved",) * 2, "copied", "spend"][
@@ -293,7 +294,7 @@ POINTS: tuple[tuple[str, str, bool, int], ...] = (
     ("_take", "the rest is taken", False, 2),
     ("_prepare", "about to give it a name", True, 1),
     ("_prepare", "has a name, not durable", False, 1),
-    ("created", "durable there", False, 1),
+    ("create_or_fill", "durable there", False, 1),
     ("name", "about to name it here", True, 1),
     ("name", "named here, durable", False, 1),
     ("open", "about to open it there", True, 1),
@@ -303,7 +304,7 @@ POINTS: tuple[tuple[str, str, bool, int], ...] = (
 )
 CLOSED, OPENED = 4, 12  # the first points at which it is closed where it was, and open where it goes
 SOONEST = (0, 4, 7, 9, 14)  # those of a quick run
-HOMES: dict[str, Any] = {"leave": Ledger, "created": copying, "verify": copying}
+HOMES: dict[str, Any] = {"leave": Ledger, "create_or_fill": copying, "verify": copying}
 
 
 def dying(name: str, before: bool, turn: int) -> None:
@@ -340,7 +341,7 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
 
     def task() -> Copied:
         dying(name, before, turn)
-        return copied(source.url, target.url, DATASET)
+        return move_dataset(source.url, target.url, DATASET)
 
     assert killed(task)
     granted = open_places(source, target)
@@ -350,7 +351,7 @@ def test_death_at(point: tuple[str, str, bool, int], way: tuple[Place, Place]) -
         assert "is a copy that is not open yet" in dpcli("budget", "anchor", target.url, "--dataset", DATASET).err
     assert granted == ([source.url] if reached < CLOSED else [] if reached < OPENED else [target.url])
     known = {key for place in (source, target) for key in runs_at(place)}
-    done = copied(source.url, target.url, DATASET)
+    done = move_dataset(source.url, target.url, DATASET)
     assert known <= runs_at(target)
     assert open_places(source, target) == [target.url]
     assert done.verified.problems == () == done.verified.notes
@@ -374,7 +375,7 @@ def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, i
 
     def task() -> Copied:
         dying(name, before, turn)
-        return copied(source.url, target.url, DATASET)
+        return move_dataset(source.url, target.url, DATASET)
 
     assert killed(task)
     taken = [File(str(tmp_path / f"taken{number}.db")) for number, _ in enumerate(left(tmp_path))]
@@ -383,17 +384,17 @@ def test_death_at_and_what_was_made_is_taken_away(point: tuple[str, str, bool, i
     everywhere = (source, target, *taken)
     assert len(open_places(*everywhere)) <= 1
     with suppress(LedgerError):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
     assert len(open_places(*everywhere)) <= 1
     for place in taken:  # what was taken away is put in its place, and from there to a third
         for origin, goal in ((source, place), (place, target), (place, File(str(tmp_path / "third.db")))):
             with suppress(LedgerError):
-                copied(origin.url, goal.url, DATASET)
+                move_dataset(origin.url, goal.url, DATASET)
             assert len(open_places(*everywhere, File(str(tmp_path / "third.db")))) <= 1, (origin, goal)
         if not os.path.exists(target.url) and os.path.exists(place.url):
             os.rename(place.url, target.url)
             with suppress(LedgerError):
-                copied(source.url, target.url, DATASET)
+                move_dataset(source.url, target.url, DATASET)
             assert len(open_places(*everywhere)) <= 1
     assert POINTS.index(point) < OPENED or open_places(source, target, *taken, File(str(tmp_path / "third.db")))
 
@@ -486,11 +487,11 @@ def test_nothing_that_is_acknowledged_meanwhile_is_lost(way: tuple[Place, Place]
     workers = [started(lambda name=f"w{i}": follow(source.url, target.url, tmp_path, name)) for i in range(2)]  # type: ignore[misc]
     try:
         for pause in (0.02, 0.05, 0.1, 0.2):
-            child = started(lambda: copied(source.url, target.url, DATASET) and None)
+            child = started(lambda: move_dataset(source.url, target.url, DATASET) and None)
             time.sleep(pause)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
         there = until(
             lambda: any(line.startswith("True") for path in tmp_path.glob("*.acknowledged") for line in lines(path)), 0.02
         )
@@ -530,7 +531,7 @@ def test_an_older_backup_of_a_file_goes_on(tmp_path: Path) -> None:
     with open_ledger(source.url, DATASET) as ledger:
         charge(ledger, "later", "0.5")
         expected = [entry.row for entry in ledger.entries()]
-    assert copied(source.url, target.url, DATASET).at.seq == len(expected) + 1
+    assert move_dataset(source.url, target.url, DATASET).at.seq == len(expected) + 1
     assert [row[2] for row in rows(target)][: len(expected)] == [row.hash for row in expected]
     assert open_places(source, target) == [target.url]
 
@@ -544,7 +545,7 @@ def test_a_newer_ledger_takes_nothing_of_its_backup(tmp_path: Path) -> None:
         charge(ledger, "later", "0.5")
     before = rows(target)
     with pytest.raises(LedgerError, match=r"entry \d+ differs"):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
     assert rows(target) == before
 
 
@@ -553,14 +554,14 @@ def test_a_ledger_is_not_copied_to_itself(place: Place) -> None:
     other = f"{place.url}&application_name=other" if "?" in place.url else f"sqlite:///{os.path.abspath(place.url)}"
     before = rows(place)
     with pytest.raises(LedgerError, match="FROM and TO are one ledger"):
-        copied(place.url, other, DATASET)
+        move_dataset(place.url, other, DATASET)
     assert rows(place) == before
 
 
 def test_a_copy_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
     source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
     lived(source)
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     os.rename(target.url, tmp_path / "in use elsewhere.db")
     done = dpcli("budget", "copy", source.url, target.url)
     assert done.code == 4 and "would be a second budget" in done.err and not os.path.exists(target.url)
@@ -586,7 +587,7 @@ def test_guards_that_were_changed_are_found_before_anything_moves(way: tuple[Pla
     lived(source)
     source.by_hand("ALTER TABLE dpcli.entry DISABLE TRIGGER never" if "://" in source.url else "DROP TRIGGER entry_never_changes")
     with pytest.raises(LedgerError, match="definitions that guard the entries were changed"):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target) == [source.url]
 
 
@@ -608,12 +609,12 @@ def test_a_copied_ledger_reads_from_its_totals(way: tuple[Place, Place], monkeyp
     source, target = way
     monkeypatch.setattr("dpcli.ledger.checkpoint.EVERY", 1)
     lived(source)
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     with open_ledger(target.url, DATASET) as ledger:
         noted = ledger.store.checkpoint(DATASET)
         if ledger.store.takes_notes:
             assert noted is not None
-            assert noted.body == canonical(stated(ledger.state())) and ledger.state().departure is None
+            assert noted.body == canonical(checkpoint_content(ledger.state())) and ledger.state().departure is None
     with open_ledger(source.url, DATASET) as ledger:
         assert ledger.state().departure is not None
 
@@ -638,7 +639,7 @@ def governed(place: Place) -> tuple[LedgerState, dict[str, int]]:
 def proposed(source: Place, target: Place, why: str = "a server of our own") -> int:
     """The entry that proposes a move of a ledger of two persons."""
     with pytest.raises(LedgerError, match=r"two persons want; entry ([0-9]+) of .* proposes it") as refused:
-        copied(source.url, target.url, DATASET, why)
+        move_dataset(source.url, target.url, DATASET, why)
     return int(re.search("entry ([0-9]+) of", str(refused.value))[1])  # type: ignore[index]
 
 
@@ -648,7 +649,7 @@ def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
     source, target = way
     governed(source)
     with pytest.raises(InputError, match="--reason: state why"):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
     seq = proposed(source, target)
     with by(source, "eve") as eve:
         assert proposed(source, target, "again") == seq == eve.state().head.seq  # what waits is not proposed again
@@ -659,11 +660,11 @@ def test_one_person_moves_no_ledger_of_two(way: tuple[Place, Place]) -> None:
         again = proposed(source, target)
         assert again > seq and (approved := eve.approve(again, "it is ours").entry) is not None
         assert approved.content["who"] == "eve"
-    done = copied(source.url, target.url, DATASET)
+    done = move_dataset(source.url, target.url, DATASET)
     assert done.at.seq == approved.row.seq and done.verified.problems == ()
     with by(target, "eve") as eve:
         assert eve.state().terms.two_person and "meanwhile" in eve.state().runs  # type: ignore[union-attr]
-    assert copied(source.url, target.url, DATASET).repeated
+    assert move_dataset(source.url, target.url, DATASET).repeated
 
 
 @pytest.mark.sampled(0, 2)
@@ -673,7 +674,7 @@ def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[
     before, asked = governed(source)
     with by(source, "eve") as eve:
         eve.approve(proposed(source, target), "it is ours")
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     with by(source, "eve") as eve:
         end = eve.state().head
         for ask in (
@@ -706,7 +707,7 @@ def test_proposals_and_quotas_go_along_and_what_has_moved_takes_none(way: tuple[
             charge(ada, "over that", "0.1250001")
         assert (verify(eve).problems, verify(eve).notes) == ((), ())
         noted = eve.store.checkpoint(DATASET)
-        assert noted is not None and tallies(json.loads(noted.body), _up_to(eve, json.loads(noted.body)["seq"]))
+        assert noted is not None and agrees_with(json.loads(noted.body), _up_to(eve, json.loads(noted.body)["seq"]))
 
 
 def _up_to(ledger: Ledger, seq: int) -> LedgerState:
@@ -741,8 +742,8 @@ def by_hand(database: Database, user: str, function: str, dataset: str, seq: int
 
 
 def forged(head: LedgerState, who: str, content: dict[str, Any], dataset: str = DATASET) -> Any:
-    signed = {"who": who, "when": clock(), "dpcli": "0"}
-    return sealed({**content, **signed}, dataset, head.head).row
+    signed = {"who": who, "when": utc_now(), "dpcli": "0"}
+    return seal({**content, **signed}, dataset, head.head).row
 
 
 SPEND = {
@@ -774,14 +775,14 @@ def test_a_team_goes_along_where_it_is_known(people: Database, second: Database)
     """Else nobody would see what is copied, or everybody."""
     from dataclasses import replace
 
-    second.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=second.name)
+    second.without_datasets()
     with people.cluster.connect() as connection:
         for role in ("reds", "blues"):
             if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
                 connection.execute(f"CREATE ROLE {role}")
         connection.execute("GRANT reds, blues TO ledger_owner")
     init(people.url, "red", replace(terms(), team="reds")).close()
-    copied(people.url, second.url, "red")
+    move_dataset(people.url, second.url, "red")
     stranger = second.cluster.login("stranger", "dpcli_spender")
     assert open_store(second.cluster.url(second.name, stranger)).datasets() == ()
     init(people.url, "blue", replace(terms(), team="blues")).close()
@@ -789,7 +790,7 @@ def test_a_team_goes_along_where_it_is_known(people: Database, second: Database)
         connection.execute("REVOKE blues FROM ledger_owner")
     ada = people.cluster.login("ada", "dpcli_admin", "blues")
     with pytest.raises(LedgerError, match="a team whose member you are"):
-        copied(people.cluster.url(people.name, ada), second.url, "blue")
+        move_dataset(people.cluster.url(people.name, ada), second.url, "blue")
     assert open_store(second.url).datasets() == ("red",)
 
 
@@ -816,7 +817,7 @@ def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database)
     for name in ("dataset", "seq", "previous", "ledger"):
         opening.pop(name)
     empty = LedgerState("new")
-    first = sealed(opening, "new", empty.head)
+    first = seal(opening, "new", empty.head)
     assert by_hand(people, "ada", "take", "new", 1, first.row.body) == ""
     empty.apply(first)
     url = people.cluster.url(people.name, "ada")
@@ -827,13 +828,13 @@ def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database)
             ledger.leave("/elsewhere.db")
     early = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 7}, "new")
     assert "was closed where it comes from" in by_hand(people, "ada", "append", "new", 2, early.body)
-    closing = sealed({"kind": "moved", "to": "here", "who": "x", "when": clock(), "dpcli": "0"}, "new", empty.head)
+    closing = seal({"kind": "moved", "to": "here", "who": "x", "when": utc_now(), "dpcli": "0"}, "new", empty.head)
     assert by_hand(people, "ada", "take", "new", 2, closing.row.body) == ""
     empty.apply(closing)
     last = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 7}, "new")
     assert by_hand(people, "ada", "append", "new", 3, last.body) == ""
     empty.apply(
-        sealed(
+        seal(
             {
                 "kind": "copied",
                 "from": "/somewhere.db",
@@ -864,16 +865,16 @@ def test_what_has_moved_is_closed_by_the_server_too(people: Database) -> None:
             {"kind": "moved", "to": "/a third place.db", "copy": "0" * 64},
             {"kind": "amend", "epsilon": 9.0, "caps": {"epsilon": "9", "delta": "0"}, "why": "x", "approver": "x"},
             QUOTA,
-            {"kind": "propose", "asks": QUOTA, "expires": later(clock(), days=3)},
+            {"kind": "propose", "asks": QUOTA, "expires": time_after(utc_now(), days=3)},
             {"kind": "refuse", "proposal": 2, "why": "x"},
         ):
             row = forged(state, "ada", content)
             refused = by_hand(people, "ada", "append", DATASET, row.seq, row.body)
             assert refused != "" and (content["kind"] in ("moved", "copied") or "has moved" in refused), content
             assert by_hand(people, "ada", "take", DATASET, row.seq, row.body) != "", content
-        ledger.arrived("a" * 64)
+        ledger.name_copy("a" * 64)
         with pytest.raises(LedgerError, match="another copy of it was named"):
-            ledger.arrived("b" * 64)
+            ledger.name_copy("b" * 64)
         row = forged(ledger.state(), "ada", {"kind": "moved", "to": "/elsewhere.db", "copy": "b" * 64})
         assert by_hand(people, "ada", "append", DATASET, row.seq, row.body) != ""
 
@@ -884,7 +885,7 @@ def test_the_signatures_and_times_of_a_file_are_kept_and_the_copy_is_signed_by_t
     with init(source, "old", terms()) as made_here:
         Ledger(made_here.store, "old", who="bob", now=lambda: "2020-02-02T02:02:02Z")
         charge(Ledger(made_here.store, "old", who="bob", now=lambda: "2020-02-02T02:02:02Z"), "of bob", "0.1")
-    copied(source, people.cluster.url(people.name, "ada"), "old")
+    move_dataset(source, people.cluster.url(people.name, "ada"), "old")
     with open_ledger(people.url, "old") as ledger:
         entries = ledger.entries()
         assert [entry.content["who"] for entry in entries if entry.kind in ("spend", "copied")] == ["bob", "ada"]
@@ -935,7 +936,7 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
             content = contents["arrived"] if name == "own" else contents[name]
             if name == "own":
                 content = {**content, "copy": state.head.hash if state.departure is None else state.departure.at.hash}
-            state.apply(sealed({**content, "who": "x", "when": clock(), "dpcli": "0"}, DATASET, state.head))
+            state.apply(seal({**content, "who": "x", "when": utc_now(), "dpcli": "0"}, DATASET, state.head))
 
     for kinds in sound[kind]:
         read(kinds)
@@ -954,7 +955,7 @@ def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
     target, aside = File(str(tmp_path / "b.db")), File(str(tmp_path / "aside.db"))
 
     def first() -> None:
-        real = copying.created
+        real = copying.create_or_fill
 
         def slow(url: str, fill: Any, seconds: float) -> None:
             real(url, fill, seconds)
@@ -962,20 +963,20 @@ def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
             (tmp_path / "durable").touch()
             assert until((tmp_path / "second").exists)
 
-        copying.created = slow  # type: ignore[attr-defined]
+        copying.create_or_fill = slow  # type: ignore[attr-defined]
         with suppress(LedgerError):
-            copied(source.url, target.url, DATASET)
+            move_dataset(source.url, target.url, DATASET)
 
     child = started(first)
     assert until((tmp_path / "durable").exists, every=0.01)
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     (tmp_path / "second").touch()
     assert os.waitpid(child, 0)[1] == 0
     assert open_places(source, target, aside) == [target.url]
     os.rename(target.url, tmp_path / "elsewhere.db")
     os.rename(aside.url, target.url)
     with pytest.raises(LedgerError, match="would be a second budget"):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target) == []
 
 
@@ -992,7 +993,7 @@ def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeyp
 
     monkeypatch.setattr(copying, "verify", fail)
     with pytest.raises(LedgerError, match="stopped"):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target) == [target.url]
 
 
@@ -1007,17 +1008,17 @@ def test_a_move_of_before_copies_had_names_goes_on(named: bool, tmp_path: Path) 
     Path(target.url).chmod(0o600)
     with open_ledger(target.url, DATASET) as copy, copy.store.writing(DATASET) as tail:
         said = {"kind": "copied", "from": source.url, "schema": digest(copy.store.schema()), "version": copy.store.version}
-        entry = sealed({**said, "who": "x", "when": clock(), "dpcli": "0"}, DATASET, copy.state().head)
+        entry = seal({**said, "who": "x", "when": utc_now(), "dpcli": "0"}, DATASET, copy.state().head)
         tail.append(entry.row)
     if named:
         with open_ledger(source.url, DATASET) as ledger:
-            ledger.arrived(entry.row.hash)
-    assert copied(source.url, target.url, DATASET).repeated == named
-    assert copied(source.url, target.url, DATASET).repeated
+            ledger.name_copy(entry.row.hash)
+    assert move_dataset(source.url, target.url, DATASET).repeated == named
+    assert move_dataset(source.url, target.url, DATASET).repeated
     assert open_places(source, target) == [target.url]
     os.rename(target.url, tmp_path / "elsewhere.db")
     with pytest.raises(LedgerError, match="would be a second budget"):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
 
 
 def test_a_later_state_of_the_ledger_is_no_copy_of_it(tmp_path: Path) -> None:
@@ -1026,13 +1027,13 @@ def test_a_later_state_of_the_ledger_is_no_copy_of_it(tmp_path: Path) -> None:
     with open_ledger(source.url, DATASET) as ledger:
         ledger.leave(target.url)
     before = Path(source.url).read_bytes()
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     os.rename(target.url, other.url)
     Path(target.url).write_bytes(Path(source.url).read_bytes())  # closed, with the name of the copy
     Path(target.url).chmod(0o600)
     Path(source.url).write_bytes(before)
     with pytest.raises(LedgerError, match=r"entry \d+ differs"):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
     with open_ledger(source.url, DATASET) as ledger:
         departure = ledger.state().departure
     assert departure is not None and departure.copy == ""
@@ -1048,7 +1049,7 @@ def test_a_copy_that_was_damaged_before_it_was_opened_stays_closed(damage: str, 
 
     def task() -> Copied:
         dying("name", True, 1)
-        return copied(source.url, target.url, DATASET)
+        return move_dataset(source.url, target.url, DATASET)
 
     assert killed(task)
     with closing(sqlite3.connect(target.url)) as connection, connection:
@@ -1056,10 +1057,10 @@ def test_a_copy_that_was_damaged_before_it_was_opened_stays_closed(damage: str, 
         for statement in (*(f"DROP TRIGGER {name}" for name, _ in guards), damage, *(sql for _, sql in guards)):
             connection.execute(statement)
     with pytest.raises(LedgerError):
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target) == []
     os.unlink(target.url)  # nothing was named: it is made again
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target) == [target.url]
 
 
@@ -1073,7 +1074,7 @@ def test_a_draft_is_no_ledger(tmp_path: Path) -> None:
 
     def task() -> None:
         os.link = lambda *paths: os.kill(os.getpid(), signal.SIGKILL) if str(paths[1]) == target.url else real(*paths)  # type: ignore[assignment]
-        copied(source.url, target.url, DATASET)
+        move_dataset(source.url, target.url, DATASET)
 
     real = os.link
     assert killed(task)
@@ -1082,7 +1083,7 @@ def test_a_draft_is_no_ledger(tmp_path: Path) -> None:
         done = dpcli("budget", "show", path)
         assert done.code == 4 and "the draft of one" in done.err, done
     assert open_places(source, File(str(draft))) == []
-    copied(source.url, target.url, DATASET)
+    move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target, File(str(draft))) == [target.url]
 
 
@@ -1096,7 +1097,7 @@ def test_nothing_is_closed_where_the_copy_could_not_get_its_name(tmp_path: Path,
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", refused)
         with pytest.raises(LedgerError, match="by a hard link"):
-            copied(source.url, str(tmp_path / "b.db"), DATASET)
+            move_dataset(source.url, str(tmp_path / "b.db"), DATASET)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db"]
     assert open_places(source) == [source.url]
 
@@ -1108,5 +1109,5 @@ def test_nothing_is_closed_where_the_copy_could_not_say_where_it_comes_from(name
     named = File(str(tmp_path / name))
     os.rename(source.url, named.url)
     with pytest.raises(LedgerError, match="visible characters"):
-        copied(named.url, str(tmp_path / "b.db"), DATASET)
+        move_dataset(named.url, str(tmp_path / "b.db"), DATASET)
     assert open_places(named) == [named.url] and not (tmp_path / "b.db").exists()

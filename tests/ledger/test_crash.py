@@ -26,7 +26,7 @@ NAME = "ledger.db"
 LONG = "a reason that takes some room " * 40  # so that pages split, and entries span several
 
 
-SHORT = {"synchronous": "EXTRA", "times": 1}
+SHORT = {"synchronous": "EXTRA", "times": 0}
 
 
 @dataclass(slots=True)

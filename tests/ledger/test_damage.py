@@ -21,7 +21,6 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores import sqlite
 from dpcli.ledger.stores.places import init, open_ledger
@@ -272,15 +271,6 @@ def by_hand(path: Path, *statements: str) -> None:
     connection.close()
 
 
-def rewritten(path: Path, seq: int, changes: dict[str, object]) -> None:
-    """An entry with another content and the hash that fits it."""
-    connection = sqlite3.connect(path)
-    (body,) = connection.execute("SELECT body FROM entry WHERE seq = ?", (seq,)).fetchone()
-    connection.close()
-    changed = canonical(json.loads(body) | changes)
-    by_hand(path, f"UPDATE entry SET body = '{changed}', hash = '{digest(changed)}' WHERE seq = {seq}")
-
-
 def told(made: Path, change: Callable[[Path], object], folder: Path, number: int, message: str) -> None:
     """By whoever looks and whoever charges; and nothing is written."""
     change(place := again(made, folder, str(number)))
@@ -288,28 +278,6 @@ def told(made: Path, change: Callable[[Path], object], folder: Path, number: int
     for result in (show(place), spend(place)):
         assert result.code == 4 and message in result.err and result.out == "", (message, result)
     assert snapshot(place.parent) == before
-
-
-NO_ENTRIES: list[tuple[dict[str, object], str]] = [
-    ({"ledger": 2}, "entry 5: expected format 1, found 2: written by a later dpcli"),
-    ({"kind": "gift"}, 'entry 5: "gift" is unknown to this version: written by a later dpcli'),
-    ({"previous": "0" * 64}, "entry 5: does not follow the entry before it: the ledger was changed by hand"),
-    ({"seq": 6}, "entry 5: its content belongs elsewhere: the ledger was changed by hand"),
-    ({"dataset": "other"}, "entry 5: its content belongs elsewhere: the ledger was changed by hand"),
-    ({"key": "run 0"}, "entry 5: charges the key 'run 0' again: the ledger was changed by hand"),
-    ({"cost": {"epsilon": "2", "delta": "0"}}, "entry 5: overspends the cap: the ledger was changed by hand"),
-    ({"cost": {"epsilon": "-1", "delta": "0"}}, "expected amounts written as decimal numbers >= 0, found epsilon = '-1'"),
-    ({"cost": {"epsilon": "NaN", "delta": "0"}}, "expected amounts written as decimal numbers >= 0, found epsilon = 'NaN'"),
-    ({"kind": "void", "key": "run 0"}, "entry 5: void of a run that is"),
-    ({"cost": 7}, "entry 5: not the content of spend"),
-]
-
-
-def test_an_entry_that_no_ledger_holds(made: Path, tmp_path: Path) -> None:
-    def found(number: int, case: tuple[dict[str, object], str]) -> None:
-        told(made, lambda path: rewritten(path, 5, case[0]), tmp_path, number, case[1])
-
-    every(enumerate(NO_ENTRIES), found)
 
 
 BY_HAND = [

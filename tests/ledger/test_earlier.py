@@ -15,7 +15,7 @@ import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.stores.copying import copied
+from dpcli.ledger.stores.copying import move_dataset
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres import PostgresStore
 from dpcli.ledger.stores.postgres_install import renew
@@ -96,7 +96,7 @@ def test_an_old_database_is_upgraded_once(old_database: Database) -> None:
 def test_two_who_upgrade_at_once_both_find_it_done(old_database: Database) -> None:
     first = PostgresStore(old_database.url)
     with ThreadPoolExecutor(1) as pool:
-        with first._bounded() as connection:
+        with first._transaction() as connection:
             renew(connection, first.place)
             second = pool.submit(upgrade, old_database.url)
             time.sleep(0.5)  # it has seen the earlier version, and waits
@@ -117,12 +117,12 @@ def test_definitions_that_somebody_else_changed_are_not_upgraded(old_database: D
 @pytest.mark.long
 def test_an_old_file_moves_to_a_database_once_it_is_upgraded(old_file: str, database: Database) -> None:
     with pytest.raises(LedgerError, match="dpcli budget upgrade"):
-        copied(old_file, database.url, "visits")
+        move_dataset(old_file, database.url, "visits")
     upgrade(old_file)
     for name, count in NAMES.items():
         with open_ledger(old_file, name) as ledger:
             spent, entries = ledger.state().spent, [entry.row for entry in ledger.entries()]
-        found = copied(old_file, database.url, name).verified
+        found = move_dataset(old_file, database.url, name).verified
         assert (found.entries, found.problems, found.notes) == (count + 4, (), ())  # upgraded, moved, named, copied
         with open_ledger(database.url, name) as ledger:
             assert ledger.state().spent == spent and [entry.row for entry in ledger.entries()][: len(entries)] == entries

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from dpcli.base.errors import Denied, DpcliError, LedgerError
-from dpcli.ledger.chain import StoredRow, digest, later, sealed
+from dpcli.ledger.chain import StoredRow, digest, seal, time_after
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
@@ -26,7 +25,7 @@ from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.verify import anchor_of, verify
 from tests.ledger.cases import every
-from tests.ledger.conftest import Place
+from tests.ledger.conftest import ON_BOTH, Database, Place
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms
 from tests.waiting import PATIENCE, until
 
@@ -67,6 +66,7 @@ def unchanged(ledger: Ledger) -> Iterator[None]:
 # Adding up.
 
 
+@ON_BOTH
 def test_ten_times_a_tenth_is_one_and_no_more(ledger: Ledger) -> None:
     for i in range(10):
         ledger.spend(run(0.1), f"run {i}")
@@ -184,6 +184,7 @@ def test_one_of_many_opens(place: Place, ledger: Ledger, names: list[str], finge
     assert len(ledger.store.datasets()) == 2
 
 
+@ON_BOTH
 def test_a_stale_handle_sees_what_others_wrote(place: Place, ledger: Ledger) -> None:
     stale = opened(place)
     stale.state()
@@ -195,6 +196,7 @@ def test_a_stale_handle_sees_what_others_wrote(place: Place, ledger: Ledger) -> 
     assert ledger.state().spent["epsilon"] == 1
 
 
+@ON_BOTH
 def test_reading_goes_on_while_somebody_writes(place: Place, ledger: Ledger) -> None:
     charge(ledger, "before")
     reader = opened(place)
@@ -212,10 +214,11 @@ def fail_after(ledger: Ledger, row: StoredRow) -> None:
         raise ZeroDivisionError
 
 
+@ON_BOTH
 def test_a_writer_that_fails_leaves_nothing(place: Place, ledger: Ledger) -> None:
     charge(ledger, "before")
     content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1"}, "detail": ""}
-    entry = sealed(ledger._signed(content), DATASET, ledger.state().head)
+    entry = seal(ledger._signed(content), DATASET, ledger.state().head)
     with unchanged(ledger):
         with pytest.raises(ZeroDivisionError):
             fail_after(ledger, entry.row)
@@ -223,47 +226,18 @@ def test_a_writer_that_fails_leaves_nothing(place: Place, ledger: Ledger) -> Non
     charge(ledger, "after")
 
 
-def charge_until_killed(url: str, acknowledged: Any) -> None:
-    """One process: charge, and say so, until somebody ends it."""
-    ledger = Ledger(open_store(url), DATASET)
-    for i in range(100_000):
-        charge(ledger, f"{os.getpid()}-{i}", "1E-9")
-        acknowledged.send(f"{os.getpid()}-{i}")
-
-
-@pytest.mark.long
-def test_what_a_killed_writer_acknowledged_is_there(place: Place, ledger: Ledger) -> None:
-    told: set[str] = set()
-    for _ in range(3):
-        receiver, sender = fork.Pipe(duplex=False)
-        writer = fork.Process(target=charge_until_killed, args=(place.url, sender))
-        writer.start()
-        sender.close()
-        told.add(receiver.recv())
-        time.sleep(0.1)
-        writer.kill()
-        writer.join(PATIENCE)
-        with suppress(EOFError):
-            while True:
-                told.add(receiver.recv())
-    found = set(ledger.state().runs)
-    assert told <= found
-    assert len(found - told) <= 3  # written, and killed before it could say so
-    assert verify(ledger).entries == 1 + len(found)
-    charge(ledger, "afterwards")
-
-
 def append_and_wait(url: str, ready: Any) -> None:
     """One process: append in a transaction, and never come to its end."""
     ledger = Ledger(open_store(url), DATASET)
     content = {"kind": "spend", "key": "lost", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "1"}, "detail": ""}
-    entry = sealed(ledger._signed(content), DATASET, ledger.state().head)
+    entry = seal(ledger._signed(content), DATASET, ledger.state().head)
     with ledger.store.writing(DATASET) as tail:
         tail.append(entry.row)
         ready.set()
         time.sleep(600)
 
 
+@ON_BOTH
 def test_a_writer_killed_inside_a_transaction_leaves_nothing(place: Place, ledger: Ledger) -> None:
     ready = fork.Event()
     writer = fork.Process(target=append_and_wait, args=(place.url, ready))
@@ -293,6 +267,7 @@ def test_a_key_with_another_body_is_a_conflict(ledger: Ledger) -> None:
             ask(run(0.2), "run")
 
 
+@ON_BOTH
 def test_keys_in_any_language(place: Place, ledger: Ledger) -> None:
     keys = ["Läufe", "日本 😀", 'a"b\\c', "x" * 200, "é̂"]
     for key in keys:
@@ -373,7 +348,7 @@ def test_void_needs_a_reason_and_a_run(ledger: Ledger) -> None:
 
 @pytest.mark.long
 def test_an_expired_reservation_counts_in_full(place: Place, ledger: Ledger) -> None:
-    soon = later(ledger.now(), 1 / 86_400)
+    soon = time_after(ledger.now(), 1 / 86_400)
     ledger.reserve(run(0.6), "long", expires=soon)
     late = opened(place, now=lambda: LATER)
     assert until(lambda: late.now() >= soon)
@@ -414,11 +389,15 @@ def test_a_dataset_without_a_ledger(place: Place, ledger: Ledger) -> None:
     assert ledger.store.datasets() == (DATASET,)
 
 
+@ON_BOTH
 def test_no_place_is_a_ledger_before_init(place: Place) -> None:
+    if "://" in place.url:
+        cast("Database", place).without_schema()
     with pytest.raises(LedgerError, match="no ledger here"):
         open_store(place.url)
 
 
+@ON_BOTH
 def test_a_dataset_is_opened_once(place: Place, ledger: Ledger) -> None:
     with unchanged(ledger), pytest.raises(LedgerError, match=f'expected a new dataset, found "{DATASET}"'):
         init(place.url, DATASET, terms(2.0))
@@ -435,6 +414,7 @@ def test_the_same_data_has_one_ledger(place: Place, ledger: Ledger) -> None:
 # What was written stays.
 
 
+@ON_BOTH
 def test_rows_never_change_by_hand(place: Place, ledger: Ledger) -> None:
     charge(ledger, "run")
     for statement in (
@@ -484,6 +464,7 @@ def test_an_end_that_was_cut_off_is_found_by_an_anchor(place: Place, ledger: Led
         verify(opened(place), anchor)
 
 
+@ON_BOTH
 def test_guards_that_were_taken_away_are_found(place: Place, ledger: Ledger) -> None:
     charge(ledger, "run")
     verify(opened(place))
@@ -492,6 +473,7 @@ def test_guards_that_were_taken_away_are_found(place: Place, ledger: Ledger) -> 
         verify(opened(place))
 
 
+@ON_BOTH
 def test_a_number_is_given_once(ledger: Ledger) -> None:
     charge(ledger, "run")
     row = ledger.entries()[1].row
@@ -630,6 +612,7 @@ def test_a_ledger_does_what_a_dictionary_does(place: Place) -> None:
     run_state_machine_as_test(LedgerMachine, settings=settings(stateful_step_count=25))
 
 
+@ON_BOTH
 def test_stores_keep_the_protocol(place: Place, ledger: Ledger) -> None:
     store: Store = open_store(place.url)
     assert store.check() == ()

@@ -190,28 +190,28 @@ def test_an_unknown_filter_names_them_all() -> None:
 def test_amounts_add_exactly_and_never_below(values: list[float]) -> None:
     total: dict[str, Decimal] = {"x": Decimal(0)}
     for value in values:
-        total = amounts.add(total, amounts.read({"x": amounts.written(value)}))
-    exact = sum((amounts.stated(value) for value in values), Decimal(0))
+        total = amounts.add(total, amounts.read({"x": amounts.cost_text(value)}))
+    exact = sum((amounts.decimal_of(value) for value in values), Decimal(0))
     assert total["x"] >= exact or math.isclose(float(total["x"]), float(exact), rel_tol=1e-15)
     back = total
     for value in values:
-        back = amounts.add(back, amounts.read({"x": amounts.written(value)}), -1)
+        back = amounts.add(back, amounts.read({"x": amounts.cost_text(value)}), -1)
     assert back["x"] == 0
 
 
 @given(st.floats(0.0, 1e300))
 def test_a_cost_is_written_upwards(value: float) -> None:
-    written = Decimal(amounts.written(value))
-    assert written >= amounts.stated(value)
-    assert written <= amounts.stated(value) * (1 + Decimal("1e-18")) + Decimal("1e-330")
-    assert amounts.upward(written) >= written
-    assert Decimal(amounts.written_down(value)) <= Decimal(value)
+    written = Decimal(amounts.cost_text(value))
+    assert written >= amounts.decimal_of(value)
+    assert written <= amounts.decimal_of(value) * (1 + Decimal("1e-18")) + Decimal("1e-330")
+    assert amounts.float_above(written) >= written
+    assert Decimal(amounts.cap_text(value)) <= Decimal(value)
 
 
 def test_ten_tenths_are_one() -> None:
     total = {"x": Decimal(0)}
     for _ in range(10):
-        total = amounts.add(total, amounts.read({"x": amounts.written(0.1)}))
+        total = amounts.add(total, amounts.read({"x": amounts.cost_text(0.1)}))
     assert total["x"] == 1
 
 

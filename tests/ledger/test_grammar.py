@@ -14,7 +14,7 @@ import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.gate.gate_terms import ledger_conditions
-from dpcli.ledger.chain import GENESIS, canonical, clock, digest, later, sealed
+from dpcli.ledger.chain import GENESIS, canonical, digest, seal, time_after, utc_now
 from dpcli.ledger.grammar import ENTRIES, PATTERNS, TYPES, WORDS, wrong_entry
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
@@ -30,6 +30,9 @@ from tests.ledger.folding import rehearsed
 from tests.ledger.setting import DATASET, TABLES, run, terms
 
 HUGE = 10**400
+NUMERALS = "1 5 0 0.0 -0.0 0.5 1e-06 1e-6 5e-324 1e-400 0.99999999999999999999 0.30000000000000004 nan inf Infinity -1 1.0"
+SCIENTIFIC = "1E+5 1E5 1E-330 1E-331 1E+310 1E+311 9E+999 0E+999 1_0"
+TIMES = "9999-12-31T23:59:59Z 2030-02-30T00:00:00Z 0000-01-01T00:00:00Z 2030-01-01T24:00:00Z 2030-01-01T00:00:60Z"
 STRINGS = (
     *(
         "",
@@ -46,81 +49,17 @@ STRINGS = (
         "x" * 200,
         "x" * 201,
     ),
-    *(
-        "x" * 20_001,
-        "é̂",
-        "日本 😀",
-        'a"b\\c',
-        "\U000e0041",
-        "\ufeff",
-        "1",
-        "5",
-        "0",
-        "0.0",
-        "-0.0",
-        "0.5",
-        "1e-06",
-        "1e-6",
-        "5e-324",
-    ),
-    *(
-        "1e-400",
-        "0.99999999999999999999",
-        "0.30000000000000004",
-        "nan",
-        "inf",
-        "Infinity",
-        "-1",
-        "1.0",
-        "1E+5",
-        "1E5",
-        "1E-330",
-        "1E-331",
-    ),
-    *(
-        "1E+310",
-        "1E+311",
-        "9E+999",
-        "0E+999",
-        "1_0",
-        " 1",
-        "1 ",
-        "0x1",
-        "\u0661",
-        "\u06f5",
-        "1.",
-        ".1",
-        "00000000.1",
-        "0." + "1" * 20,
-    ),
-    *("0." + "1" * 21, "1" * 41, "9999-12-31T23:59:59Z", "2030-02-30T00:00:00Z", "0000-01-01T00:00:00Z", "2030-01-01T24:00:00Z"),
-    *(
-        "2030-01-01T00:00:60Z",
-        "2030-01-01",
-        "2030-01-01T00:00:00Z",
-        "soon",
-        "a" * 64,
-        "A" * 64,
-        "add-remove",
-        "declared",
-        "gdp",
-        "epsilon",
-    ),
+    *("x" * 20_001, "é̂", "日本 😀", 'a"b\\c', "\U000e0041", "\ufeff"),
+    *NUMERALS.split(),
+    *SCIENTIFIC.split(),
+    *(" 1", "1 ", "0x1", "\u0661", "\u06f5", "1.", ".1", "00000000.1", "0." + "1" * 20, "0." + "1" * 21, "1" * 41),
+    *TIMES.split(),
+    *("2030-01-01", "2030-01-01T00:00:00Z", "soon", "a" * 64, "A" * 64, "add-remove", "declared", "gdp", "epsilon"),
 )
 BLOCKS = tuple(block for _, blocks in FAMILIES.values() for block in blocks)
+DATES = "2027-12-29..2027-12-30 2027-02-29 2021-W53 0000-W01 0001-01-01 9999-12-31 9999-W52 9999-W53 12 01"
 WINDOWS = (
-    *(
-        "2027-12-29..2027-12-30",
-        "2027-02-29",
-        "2021-W53",
-        "0000-W01",
-        "0001-01-01",
-        "9999-12-31",
-        "9999-W52",
-        "9999-W53",
-        "12",
-        "01",
-    ),
+    *DATES.split(),
     *("+1", "1 ", "epsilon@eu", "@", "eu@", "a@b@c", "E\u0301", "\u00c9", "2027-12-29\n", "\uff12", "\u0662"),
 )
 NUMBERS = (0, 1, -1, 2, 1.0, 2.5, -0.0, 5e-324, 1e308, 10**18, 10**18 + 1, 10**30, 10**309, HUGE, 0.999, 1e-300)
@@ -179,7 +118,7 @@ def right(ledger: Ledger, chance: random.Random, number: int) -> dict[str, Any]:
             "count": 1 if counted is None else counted.counts.get("answers", 0) + chance.choice((0, 1, 3)),
         },
         "spend": {**charge, "why": "because"},
-        "reserve": {**charge, "expires": later(clock(), days=3)},
+        "reserve": {**charge, "expires": time_after(utc_now(), days=3)},
         "start": {"key": chance.choice(reserved)},
         "commit": {"key": chance.choice(reserved), "why": "it ended"},
         "void": {"key": chance.choice(reserved), "why": "it never started"},
@@ -237,12 +176,12 @@ def right_of_two(ledger: Ledger, chance: random.Random, kind: str, kinds: dict[s
     if kind not in ("void", "amend", "quota"):
         return {"kind": kind, **kinds[kind], "dpcli": "0"}
     asks = {"kind": kind, **{name: value for name, value in kinds[kind].items() if name not in ("approver", "unseen")}}
-    return {"kind": "propose", "asks": asks, "expires": later(clock(), days=3), "dpcli": "0"}
+    return {"kind": "propose", "asks": asks, "expires": time_after(utc_now(), days=3), "dpcli": "0"}
 
 
 def chained(ledger: Ledger, content: dict[str, Any], who: str, dataset: str = DATASET) -> dict[str, Any]:
     head = ledger.state().head
-    return {**content, "who": who, "when": clock(), "ledger": 1, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
+    return {**content, "who": who, "when": utc_now(), "ledger": 1, "dataset": dataset, "seq": head.seq + 1, "previous": head.hash}
 
 
 def everybody_reads(url: str, dataset: str, number: int) -> None:
@@ -324,7 +263,7 @@ def test_what_dpcli_lets_in_everybody_reads(tmp_path: Any, seed: int, by: str) -
         state = ledger.state()
         try:
             with ledger.store.writing(DATASET) as tail:
-                entry = sealed(content, DATASET, state.head)
+                entry = seal(content, DATASET, state.head)
                 rehearsed(state, entry)
                 tail.append(entry.row)
         except (LedgerError, InputError, ValueError):
@@ -457,7 +396,7 @@ def test_every_opening_that_is_let_in_can_be_read(database: Database) -> None:
     with database.cluster.connect(database.name, ada) as connection:
         for number, opening in enumerate(itertools.chain(OPENINGS, (chance.choice(OPENINGS) for _ in range(150)))):
             name = f"dataset {number}" + chance.choice(("", "", "\u0378", "\u1680x", "\u2800", "\U0001fae8", '"%s{}', "\ufdd0"))
-            content = {"kind": "open", "dpcli": "0", **opening, "who": ada, "when": clock(), "ledger": 1}
+            content = {"kind": "open", "dpcli": "0", **opening, "who": ada, "when": utc_now(), "ledger": 1}
             content = {**content, "dataset": name, "seq": 1, "previous": GENESIS}
             content["terms"] = {**content["terms"], "schema": schema, "version": 2}
             content = content if number < len(OPENINGS) else mutated(content, chance)
@@ -483,11 +422,11 @@ def test_a_state_reads_no_less_than_the_grammar() -> None:
     """Any opening that the grammar lets in is read, without a database between."""
     chance, read = random.Random(2), 0
     for _ in range(3000):
-        opening = mutated({"kind": "open", "dpcli": "0", **chance.choice(OPENINGS), "who": "ana", "when": clock()}, chance)
+        opening = mutated({"kind": "open", "dpcli": "0", **chance.choice(OPENINGS), "who": "ana", "when": utc_now()}, chance)
         opening["terms"] = {**opening["terms"], "schema": "a" * 64} if isinstance(opening.get("terms"), dict) else None
         entry = None
         try:
-            entry = sealed(opening, "visits", LedgerState("visits").head)
+            entry = seal(opening, "visits", LedgerState("visits").head)
         except ValueError:
             continue
         if wrong_entry(entry.content) is None:
@@ -527,7 +466,7 @@ def test_whatever_a_pipeline_holds_everybody_reads(place: Any) -> None:
         }
         content = {"kind": "spend", **charged, "pipeline": tables, "who": ledger.who, "when": ledger.now(), "dpcli": "0"}
         with ledger.store.writing(DATASET) as tail:
-            entry = sealed(content, DATASET, ledger.state().head)
+            entry = seal(content, DATASET, ledger.state().head)
             rehearsed(ledger.state(), entry)
             tail.append(entry.row)
     for command in (("show",), ("show", "-f", "table"), ("log", "-f", "text"), ("verify",), ("verify", "-f", "table")):
@@ -555,7 +494,7 @@ def test_an_error_reaches_a_terminal_without_what_that_acts_on(tmp_path: Any) ->
     """A file may be by anybody's hand, and its words stand in messages."""
     url = str(tmp_path / "ledger.db")
     ledger = init(url, DATASET, terms())
-    entry = sealed({"kind": ACTS, "who": "x", "when": clock(), "dpcli": "0"}, DATASET, ledger.state().head)
+    entry = seal({"kind": ACTS, "who": "x", "when": utc_now(), "dpcli": "0"}, DATASET, ledger.state().head)
     with ledger.store.writing(DATASET) as tail:
         tail.append(entry.row)
     done = dpcli("budget", "show", url)

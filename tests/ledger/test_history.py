@@ -19,7 +19,8 @@ import pytest
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.history import COLUMNS, charge_history, read_history
+from dpcli.ledger.history import charge_history
+from dpcli.ledger.history_file import COLUMNS, read_history
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.stores.places import init, open_ledger, open_store
@@ -355,7 +356,7 @@ def test_a_cap_that_two_persons_raise(tmp_path: Path) -> None:
 def test_no_run_of_a_file_is_passed_over_in_silence(tmp_path: Path) -> None:
     """Two runs under one key, a name that stands twice, and a row that is cut off: each would charge less than was written."""
     from dpcli.base.errors import InputError
-    from dpcli.ledger.history import read_history
+    from dpcli.ledger.history_file import read_history
 
     head = "date,key,unit,adjacency,epsilon,delta\n"
     row = "2025-01-01,{},user,add-remove,0.5,{}\n"

@@ -128,13 +128,13 @@ def test_an_upgrade_makes_the_definitions_of_a_new_ledger(last: str, tmp_path: P
 
 
 def test_a_database_of_the_last_version_says_what_it_needs_before_a_dataset_moves(last_database: Database, tmp_path: Path) -> None:
-    from dpcli.ledger.stores.copying import copied
+    from dpcli.ledger.stores.copying import move_dataset
 
     target = str(tmp_path / "new.db")
     with pytest.raises(LedgerError, match="dpcli budget upgrade"):
-        copied(last_database.url, target, "days")
+        move_dataset(last_database.url, target, "days")
     upgrade(last_database.url)
-    assert copied(last_database.url, target, "days").verified.problems == ()
+    assert move_dataset(last_database.url, target, "days").verified.problems == ()
 
 
 def test_a_database_of_the_last_version_counts_answers_once_it_is_upgraded(last_database: Database) -> None:

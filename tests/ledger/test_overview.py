@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dpcli.document.formats.facts import renderable
-from dpcli.ledger import balance as module
-from dpcli.ledger.balance import CHANGED, UNNOTED, Glance, Unread, overview
+from dpcli.ledger import dataset_overview as module
+from dpcli.ledger.dataset_overview import CHANGED, UNNOTED, Glance, Unread, overview
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import BLOCKS, FILTERS
 from dpcli.ledger.stores.places import init, open_store
@@ -164,13 +164,13 @@ def test_what_is_read_does_not_grow(place: Place, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_has_moved_is_not_counted_as_live(tmp_path: Path) -> None:
-    from dpcli.ledger.stores.copying import copied
+    from dpcli.ledger.stores.copying import move_dataset
 
     source, target = str(tmp_path / "a.db"), str(tmp_path / "b.db")
     for name, epsilon in (("gone", "0.9"), ("here", "0.1")):
         with init(source, name, replace(plain(), schema="")) as ledger:
             charge(ledger, "run", epsilon)
-    copied(source, target, "gone")
+    move_dataset(source, target, "gone")
     found = json.loads(dpcli("budget", "overview", source, "-f", "json").out)["datasets"]
     assert [(row["dataset"], row["moved_to"]) for row in found] == [("here", None), ("gone", target)]
     assert found[1]["warnings"][0].startswith(f"has moved to {target} (entry ")

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.pipeline.read import load
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.planning.plan_rehearsal import BEYOND, BudgetPlan, instead_of, outlook_of, plan_of, window_on
+from dpcli.ledger.planning.plan_changes import instead_of
+from dpcli.ledger.planning.plan_rehearsal import BEYOND, BudgetPlan, outlook_of, plan_of, window_on
 from dpcli.ledger.planning.schedule import Rhythm, Schedule, ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger

@@ -66,16 +66,16 @@ def refusal(action: Callable[[], object]) -> str:
 # No ledger.
 
 
-def test_an_empty_database_is_no_ledger(database: Database) -> None:
-    assert refusal(lambda: open_store(database.url)) == (
-        f"postgresql://{OWNER}@{database.cluster.folder}/{database.name}: "
+def test_an_empty_database_is_no_ledger(bare: Database) -> None:
+    assert refusal(lambda: open_store(bare.url)) == (
+        f"postgresql://{OWNER}@{bare.cluster.folder}/{bare.name}: "
         "no ledger here (the database has no schema dpcli); dpcli budget init opens one"
     )
 
 
-def test_a_schema_of_that_name_that_is_no_ledger(database: Database) -> None:
-    database.cluster.run(f"CREATE SCHEMA dpcli AUTHORIZATION {OWNER}", database=database.name)
-    assert "not a ledger of this version" in refusal(lambda: open_store(database.url))
+def test_a_schema_of_that_name_that_is_no_ledger(bare: Database) -> None:
+    bare.cluster.run(f"CREATE SCHEMA dpcli AUTHORIZATION {OWNER}", database=bare.name)
+    assert "not a ledger of this version" in refusal(lambda: open_store(bare.url))
 
 
 def test_a_ledger_of_a_later_version(database: Database, ledger: Ledger) -> None:
@@ -93,22 +93,22 @@ def test_no_database_and_no_user(cluster: Cluster) -> None:
     assert refusal(lambda: open_store(cluster.url("postgres", "nobody at all"))).endswith("the server has no such user")
 
 
-def test_a_failure_while_opening_leaves_no_schema(database: Database) -> None:
+def test_a_failure_while_opening_leaves_no_schema(bare: Database) -> None:
     def fail(store: PostgresStore) -> None:
         open_dataset(store, DATASET, terms())
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        create(database.url, fail)
-    assert "no schema dpcli" in refusal(lambda: open_store(database.url))
+        create(bare.url, fail)
+    assert "no schema dpcli" in refusal(lambda: open_store(bare.url))
 
 
-def test_many_may_open_the_first_ledger_at_once(database: Database) -> None:
+def test_many_may_open_the_first_ledger_at_once(bare: Database) -> None:
     names = ("a", "b", "c")
     with ThreadPoolExecutor(len(names)) as pool:
-        opened = list(pool.map(lambda name: init(database.url, name, terms()).dataset, names))
+        opened = list(pool.map(lambda name: init(bare.url, name, terms()).dataset, names))
     assert opened == list(names)
-    assert open_store(database.url).datasets() == names
+    assert open_store(bare.url).datasets() == names
 
 
 @pytest.mark.parametrize("name", ["half \ud800 of it", "null \0 inside"], ids=ascii)

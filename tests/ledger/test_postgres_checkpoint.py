@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dpcli.base.errors import Denied, LedgerError
-from dpcli.ledger.checkpoint import tallies
+from dpcli.ledger.checkpoint import agrees_with
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres import create
@@ -50,7 +50,7 @@ def test_the_server_notes_what_the_entries_add_up_to(steps: list[tuple[str, str,
                 alike(reader.state(), folded(reader))
         with often.cluster.connect(often.name) as connection:
             (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()
-        assert tallies(json.loads(body), folded(ledger)), body
+        assert agrees_with(json.loads(body), folded(ledger)), body
 
 
 def test_a_reader_begins_at_what_the_server_noted(often: Database) -> None:

@@ -176,13 +176,6 @@ def test_what_is_said_of_a_charge_is_true(kind: str, way: str, begun: Database, 
 
 
 @pytest.mark.nightly
-@pytest.mark.long
-@of_each("kind, way", WAYS)
-def test_what_is_said_of_a_charge_is_true_at_more_moments(kind: str, way: str, begun: Database, between: Cuts) -> None:
-    cut_off(kind, way, begun, between, 1, 4)
-
-
-@pytest.mark.nightly
 @of_each("kind, way", WAYS)
 def test_what_is_said_of_a_charge_is_true_at_every_moment(kind: str, way: str, begun: Database, between: Cuts) -> None:
     cut_off(kind, way, begun, between, 8, AROUND + 1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.chain import Head, canonical, clock, digest, later
+from dpcli.ledger.chain import Head, canonical, digest, time_after, utc_now
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import SUBCOMMANDS
 from dpcli.ledger.stores.places import init, open_store, upgrade
@@ -61,7 +61,7 @@ def ledger(database: Database, user: str, dataset: str = DATASET) -> Ledger:
 def body(who: str, head: Head, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A charge of 0.1 that a database would take from `who`, but for the changes; None takes a name out."""
     charged = {"kind": "spend", "key": "run", "pipeline": TABLES, "delta": "0.0", "cost": {"epsilon": "0.1", "delta": "0"}}
-    signed = {"detail": "stated", "who": who, "when": clock(), "dpcli": "0"}
+    signed = {"detail": "stated", "who": who, "when": utc_now(), "dpcli": "0"}
     chained = {"ledger": 1, "dataset": DATASET, "seq": head.seq + 1, "previous": head.hash}
     whole = {**charged, **signed, **chained, **(changes or {})}
     return {name: value for name, value in whole.items() if value is not None}
@@ -316,9 +316,9 @@ def test_a_commit_without_a_start_and_a_reason(opened: Database) -> None:
 
 @pytest.mark.long
 def test_a_clock_that_was_set_back_voids_nothing(opened: Database) -> None:
-    spender, soon = ledger(opened, "sam"), later(clock(), 1 / 86_400)
+    spender, soon = ledger(opened, "sam"), time_after(utc_now(), 1 / 86_400)
     spender.reserve(run(0.1), "long", expires=soon)
-    assert until(lambda: clock() >= soon)
+    assert until(lambda: utc_now() >= soon)
     with pytest.raises(LedgerError, match="found one that expired"):
         spender.void("long", "it never started")
     spender.now = lambda: EARLIER
@@ -434,7 +434,7 @@ READING: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("command", READING)
+@of_each("command", READING)
 def test_what_is_hidden_is_not_called_absent(teams: Database, command: str, tmp_path: Path) -> None:
     """One message for what is hidden and what is not there, true of both: it tells a stranger nothing, and a member of what is wrong."""
     (tmp_path / "run.toml").write_text(run_file())

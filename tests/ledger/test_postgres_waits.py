@@ -109,17 +109,17 @@ def test_an_opening_that_somebody_holds_up_ends(database: Database) -> None:
 
 
 @pytest.mark.long
-def test_a_schema_that_somebody_is_making_is_waited_for_and_no_longer(database: Database) -> None:
-    with database.cluster.connect(database.name) as connection:
+def test_a_schema_that_somebody_is_making_is_waited_for_and_no_longer(bare: Database) -> None:
+    with bare.cluster.connect(bare.name) as connection:
         connection.execute("BEGIN")
         connection.execute("CREATE SCHEMA dpcli")
         with pytest.raises(LedgerError, match="locked by another writer for too long"):
-            create(database.url, lambda store: open_dataset(store, DATASET, terms()) and None, seconds=0.3)
+            create(bare.url, lambda store: open_dataset(store, DATASET, terms()) and None, seconds=0.3)
         connection.execute("ROLLBACK")
     shown: list[object] = []
-    create(database.url, lambda store: shown.append(store.connection.execute("SHOW lock_timeout").fetchone()), seconds=0.3)
+    create(bare.url, lambda store: shown.append(store.connection.execute("SHOW lock_timeout").fetchone()), seconds=0.3)
     assert shown == [("300ms",)]
-    init(database.url, DATASET, terms()).store.close()
+    init(bare.url, DATASET, terms()).store.close()
 
 
 @pytest.mark.long

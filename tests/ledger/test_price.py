@@ -14,7 +14,7 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import canonical, clock, digest, sealed
+from dpcli.ledger.chain import canonical, digest, seal, utc_now
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger, open_dataset
 from dpcli.ledger.state import LedgerState
@@ -79,7 +79,7 @@ def problems(found: LedgerTerms, *contents: dict[str, Any]) -> list[str]:
     state, entries = LedgerState("visits"), []
     opening = {"kind": "open", "terms": found.content(), "caps": dict(found.the_filter.caps(found.epsilon, found.delta))}
     for content in (opening, *contents):
-        entries.append(sealed(content, "visits", state.head))
+        entries.append(seal(content, "visits", state.head))
         state.apply(entries[-1])
     prices = Prices(state.open_terms())
     return [said for entry in entries[1:] for said in prices.understated(entry)]
@@ -150,7 +150,7 @@ def test_a_file_with_such_an_entry_fails_verify(tmp_path: Any) -> None:
     ledger = init(path, "visits", terms("zcdp"))
     content = charge(terms("zcdp"), stated(HONEST, ("unit", "adjacency")))
     with ledger.store.writing("visits") as tail:
-        tail.append(sealed(ledger._signed(content), "visits", ledger.state().head).row)
+        tail.append(seal(ledger._signed(content), "visits", ledger.state().head).row)
     done = dpcli("budget", "verify", path)
     assert done.code == 1
     assert "stated for unit example instead of user, adjacency add-remove instead of replace-one" in done.out
@@ -167,7 +167,7 @@ def test_an_old_database_with_such_an_entry_fails_verify(database: Database) -> 
     signed = {
         **other,
         "who": "sam",
-        "when": clock(),
+        "when": utc_now(),
         "dpcli": "0",
         "ledger": 1,
         "dataset": "later",
@@ -182,15 +182,15 @@ def test_an_old_database_with_such_an_entry_fails_verify(database: Database) -> 
 
 
 def test_a_declared_run_that_is_another_is_found() -> None:
+    from dpcli.ledger.filters.declared_set import declared_caps
     from dpcli.ledger.opening import declared_terms
-    from dpcli.ledger.terms import declared_caps
 
     found = declared_terms(LedgerTerms("user", "replace-one", 100.0, 1e-5, dataset_size=1000), [(HONEST, 2)])
     state = LedgerState("visits")
-    opening = sealed({"kind": "open", "terms": found.content(), "caps": declared_caps(found.declared)}, "visits", state.head)
+    opening = seal({"kind": "open", "terms": found.content(), "caps": declared_caps(found.declared)}, "visits", state.head)
     state.apply(opening)
     heavy = {**charge(found, HONEST), "pipeline": tables_of(parse(FILE.replace("20.0", "0.2").encode(), "run.toml"))}
-    entry = sealed(heavy, "visits", state.head)
+    entry = seal(heavy, "visits", state.head)
     state.apply(entry)
     (said,) = Prices(state.open_terms()).understated(entry)
     assert "is not one of the 1 runs that were declared" in said

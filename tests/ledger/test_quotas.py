@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
 from dpcli.ledger import checkpoint
-from dpcli.ledger.balance import room
+from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.chain import canonical, digest
-from dpcli.ledger.checkpoint import stated, tallies
+from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
 from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
-from dpcli.ledger.opening import stated_quota
+from dpcli.ledger.opening import quota_from_flags
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
 from tests.cases import of_each
@@ -304,7 +304,7 @@ def test_the_server_does_what_a_dictionary_does(steps: list[Any], cut: bool, man
     agree(people, name, steps[:12], cut)
     with database.cluster.connect(database.name) as connection:
         (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()
-    assert tallies(json.loads(body), folded(Ledger(people["ada"].store, name))), body
+    assert agrees_with(json.loads(body), folded(Ledger(people["ada"].store, name))), body
 
 
 def agree(people: People, name: str, steps: list[Any], cut: bool) -> None:
@@ -316,7 +316,7 @@ def agree(people: People, name: str, steps: list[Any], cut: bool) -> None:
         step(Ledger(people[who].store, name, who), model, what, number, amount, places)
     reader = Ledger(first.store, name, "ada")
     truth, found = folded(reader), reader.state()
-    assert canonical(stated(found)) == canonical(stated(truth))
+    assert canonical(checkpoint_content(found)) == canonical(checkpoint_content(truth))
     assert (found.quotas, found.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
     for quota in truth.quotas.values():
         most = max((model.spent(quota.members, place) for place in (BLOCKS if cut else ("",))), default=Fraction(0))
@@ -332,7 +332,7 @@ def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest
     with by(_file(url), "ada") as ada:
         for i in range(7):
             charge(ada, f"run {i}", "0.01")
-        assert "people" not in stated(ada.state())
+        assert "people" not in checkpoint_content(ada.state())
     with by(_file(url), "ada") as ada, by(_file(url), "eve") as eve:
         assert ada.state().people is None and eve.state().people is None
         limited(ada, "ada", "0.1")
@@ -340,7 +340,7 @@ def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest
             charge(ledger, f"of {ledger.who}", "0.03")
             with pytest.raises(Denied):
                 charge(ada, "more", "0.01")
-        assert canonical(stated(eve.state())) == canonical(stated(folded(eve)))
+        assert canonical(checkpoint_content(eve.state())) == canonical(checkpoint_content(folded(eve)))
     with closing(open_store(url)) as store:
         said = json.loads(store.checkpoint(DATASET).body)  # type: ignore[union-attr]
     assert said["people"]["ada"]["epsilon"] == "0.10" and said["quotas"]
@@ -428,7 +428,7 @@ FLAGS: tuple[tuple[tuple[Any, ...], str], ...] = (
 @of_each("asked, message", FLAGS)
 def test_flags_that_name_no_quota(asked: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        stated_quota(*asked)
+        quota_from_flags(*asked)
 
 
 @given(digits=st.integers(0, 10**6), exponent=st.integers(-(10**9), 10**9) | st.integers(-12, 3))
@@ -436,7 +436,7 @@ def test_a_share_of_any_size_is_that_or_refused(digits: int, exponent: int) -> N
     """Never another one, however far its exponent is from what can be written out."""
     text = f"{digits}e{exponent}"
     try:
-        spelled = stated_quota("a", None, (), text, "0.8")[2]
+        spelled = quota_from_flags("a", None, (), text, "0.8").share
     except InputError:
         return
     assert Fraction(spelled) == digits * Fraction(10) ** exponent and 0 <= Fraction(spelled) <= 1
@@ -458,7 +458,7 @@ def test_what_is_charged_together_over_a_quota_is_told_so(place_of_two: Place) -
 
 @of_each("share, spelled", [(".25", "0.25"), ("0.250", "0.25"), ("1.000", "1"), ("0", "0"), ("1e-2", "0.01")])
 def test_a_share_has_one_spelling(share: str, spelled: str) -> None:
-    assert stated_quota("a", None, (), share, "0.8")[2] == spelled
+    assert quota_from_flags("a", None, (), share, "0.8").share == spelled
 
 
 @of_each("share, cost", [("0.5", "0.1"), ("0.3", "0.1"), ("0.25", "0.1"), ("0", "0.1"), ("1", "0.3")])
@@ -469,11 +469,11 @@ def test_what_still_fits_is_what_whoever_ran_last_may_charge(share: str, cost: s
     with Ledger(open_store(url), DATASET, who="ada") as ada:
         charge(ada, "first", cost)
         limited(ada, "ads", share, "ada", "bob")
-        fits = room(ada.state()).like_last
+        fits = remaining_room(ada.state()).like_last
         assert fits is not None and fits >= 0
         for i in range(fits):
             charge(ada, f"more {i}", cost)
-        assert room(ada.state()).like_last == 0
+        assert remaining_room(ada.state()).like_last == 0
         with pytest.raises(Denied):
             charge(ada, "too much", cost)
     assert "0 more like the last run" in (shown := dpcli("budget", "show", url).out) and "by ada, whose quota counts" in shown

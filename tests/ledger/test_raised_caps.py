@@ -12,7 +12,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.ledger import amounts
-from dpcli.ledger.documents.ledger_balance import guaranteed
+from dpcli.ledger.documents.ledger_balance import guarantee_words
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.plugin import FILTERS
@@ -121,7 +121,7 @@ def test_what_a_ledger_says_where_caps_were_raised_step_by_step(caps: tuple[floa
         state = ledger.state()
     assert (state.guarantee, state.guaranteed) == (way, None if way == "none" else caps[-1])
     assert staged(steps, (caps[-1],) * len(caps), 24.0) <= delta * SLACK
-    said = guaranteed(state)
+    said = guarantee_words(state)
     assert (f"epsilon {caps[-1]!r}" in said and caps[0] != caps[-1]) if way != "none" else "no epsilon is guaranteed" in said
 
 

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.stores.copying import copied
+from dpcli.ledger.stores.copying import move_dataset
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
@@ -37,11 +37,7 @@ def backed_up(place: Place) -> Callable[[], None]:
     assert folder is not None
     dump = subprocess.run([folder / "pg_dump", "--schema", "dpcli", superuser], check=True, capture_output=True).stdout
 
-    def put_back() -> None:
-        database.cluster.run("DROP SCHEMA dpcli CASCADE", database=database.name)
-        restore(database, dump)
-
-    return put_back
+    return lambda: restore(database, dump)
 
 
 def anchored(place: Place, path: Path) -> str:
@@ -107,7 +103,7 @@ def test_what_was_lost_is_charged_again(lived: Place, tmp_path: Path) -> None:
 def test_a_backup_from_before_a_move_is_open_and_the_anchor_of_the_copy_finds_it(lived: Place, tmp_path: Path) -> None:
     put_back = backed_up(lived)
     target = str(tmp_path / "new.db")
-    copied(lived.url, target, DATASET)
+    move_dataset(lived.url, target, DATASET)
     anchor = anchored(File(target), tmp_path / "anchor.json")
     put_back()
     assert dpcli("budget", "verify", lived.url).code == 0  # which is why the anchor is needed

@@ -17,10 +17,10 @@ from dpcli.base.errors import Denied, DpcliError
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
-from dpcli.ledger.balance import room
+from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.filters.filter import opened_filter
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.planning.fit import fitting
+from dpcli.ledger.planning.fit import changes_that_fit_now
 from dpcli.ledger.planning.quote import quote
 from dpcli.ledger.plugin import FILTERS
 from dpcli.ledger.state import LedgerState
@@ -66,7 +66,7 @@ def test_the_pure_epsilon_that_is_said_fits_to_the_last_digit(name: str, spent: 
         "visits", terms=terms, caps=caps, spent={key: amounts.EXACT.multiply(value, spent) for key, value in caps.items()}
     )
     state.reserved = dict.fromkeys(caps, Decimal(0))
-    cost = amounts.read(found.cost(pure(room(state).pure), 0.0).amounts)
+    cost = amounts.read(found.cost(pure(remaining_room(state).pure), 0.0).amounts)
     assert state.fits(cost), (cost, state.left())
 
 
@@ -75,11 +75,11 @@ def test_as_many_more_fit_as_is_said(name: str, tmp_path) -> None:
     ledger = opened(str(tmp_path / "l.db"), name, 2.0)
     run = pure(0.15)
     ledger.spend(run, "first", 0.0)
-    more = room(ledger.state()).like_last
+    more = remaining_room(ledger.state()).like_last
     assert more is not None
     for i in range(more):
         ledger.spend(run, f"run-{i}", 0.0)
-    assert room(ledger.state()).like_last == 0
+    assert remaining_room(ledger.state()).like_last == 0
     with pytest.raises(Denied):
         ledger.spend(run, "one too many", 0.0)
 
@@ -89,8 +89,8 @@ def test_free_runs_fit_without_end(tmp_path) -> None:
 
     ledger = opened(str(tmp_path / "l.db"), "zcdp", 1.0)
     ledger.spend(pipeline('[[mechanism]]\nname = "a"\ntype = "post-processing"\n'), "free")
-    assert room(ledger.state()).like_last == -1
-    assert room(ledger.state()).spent == 0.0
+    assert remaining_room(ledger.state()).like_last == -1
+    assert remaining_room(ledger.state()).spent == 0.0
 
 
 @pytest.mark.parametrize("name", ["rdp", "zcdp", "gdp", "approx-dp"])
@@ -100,7 +100,7 @@ def test_what_is_said_to_fit_fits(name: str, tmp_path) -> None:
     with pytest.raises(Denied, match="would fit: noise_multiplier = "):
         ledger.spend(run, "big", 1e-6)
     state = ledger.state()
-    noise, steps = fitting(state, run, 1e-6)
+    noise, steps = changes_that_fit_now(state, run, 1e-6)
     value = float(noise.split()[2])
     assert state.fits(amounts.read(ledger.cost(substitute(run, (("train", "noise_multiplier"),), value), 1e-6)[0].amounts))
     assert not state.fits(
@@ -145,7 +145,7 @@ def test_a_count_of_runs_is_exact_however_long(tmp_path: Path, cost: str) -> Non
     ledger = init(str(tmp_path / "l.db"), setting.DATASET, setting.terms())
     setting.charge(ledger, "first", cost)
     state, one = ledger.state(), Decimal(cost)
-    more = room(state).like_last
+    more = remaining_room(state).like_last
     assert more is not None
     left = state.left()["epsilon"]
     assert amounts.EXACT.multiply(one, Decimal(more)) <= left < amounts.EXACT.multiply(one, Decimal(more + 1))
@@ -196,7 +196,7 @@ def test_what_would_fit_of_a_query_is_no_key_that_its_file_lacks(key: str, power
         left = float(ledger.state().left()["rho"]) * (1.0 - spent)
         ledger.spend(parse(QUERY.format(cost=f"rho = {left / (1.0 - spent) * spent!r}").encode(), "first.toml"), "first")
         asked = parse(QUERY.format(cost=f"{key} = 3.0").encode(), "asked.toml")
-        (said,) = fitting(ledger.state(), asked, 1e-6)
+        (said,) = changes_that_fit_now(ledger.state(), asked, 1e-6)
         found = re.fullmatch(r"([0-9.]+) times the noise in cities, by a smaller epsilon, rho or weight, or a larger error", said)
         assert found is not None
         less = parse(QUERY.format(cost=f"{key} = {3.0 / float(found[1]) ** power!r}").encode(), "less.toml")
@@ -243,7 +243,7 @@ def test_what_would_fit_of_queries_fits_where_every_number_is_computed(label: st
 def assert_that_all_fit(name: str, tables: Sequence[Mapping[str, Any]], folder: Path) -> None:
     free = asked_of(0.3, *tables)
     with opened(str(folder / "ledger.db"), name, 0.2, 1e-2, unit="visitor") as ledger:
-        found = fitting(ledger.state(), free, 1e-3)
+        found = changes_that_fit_now(ledger.state(), free, 1e-3)
         if any(entry.spec.fixed_threshold for entry in free.mechanisms):
             assert found == ()  # its threshold hangs on its noise
             return
@@ -264,7 +264,7 @@ def test_where_no_mechanism_alone_can_fit_all_of_them_are_said_to_need_noise(tmp
         return replace(one, mechanisms=(replace(entry, name="a"), replace(entry, name="b")))
 
     with opened(str(tmp_path / "ledger.db"), "zcdp", 1.0) as ledger:
-        (said,) = fitting(ledger.state(), twice(0.5), 1e-6)
+        (said,) = changes_that_fit_now(ledger.state(), twice(0.5), 1e-6)
         times = re.fullmatch(r"([0-9.]+) times the noise in every mechanism", said)
         assert times is not None
         with pytest.raises(Denied, match=re.escape(said)):

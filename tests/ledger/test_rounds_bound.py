@@ -338,8 +338,10 @@ def test_entries_of_other_keys_are_not_read(url: str, tmp_path: Path, monkeypatc
         run.round()
     for _ in range(20):
         other.round()
-    alone = past_runs.alone
-    monkeypatch.setattr(past_runs, "alone", lambda row, dataset: seen.append(alone(row, dataset).key) or alone(row, dataset))
+    single_entry = past_runs.single_entry
+    monkeypatch.setattr(
+        past_runs, "single_entry", lambda row, dataset: seen.append(single_entry(row, dataset).key) or single_entry(row, dataset)
+    )
     asked: list[tuple[Callable[[], Any], int]] = [
         (lambda: run.charged, 5),
         (lambda: dpcli.rounds(path, url, "k").charged, 5),

@@ -139,7 +139,7 @@ DEAR = {"prompt": "long", "train": "long", "fit": "long", "release": "long", "ge
 
 def opened_for(words: tuple[str, ...], database: Database) -> str:
     """The URL, password and all, of a new ledger that has room for what a command would charge."""
-    database.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=database.name)
+    database.without_datasets()
     unit, name = UNITS.get(words[-1], "user"), "clicks" if words[-1] == "init" else "visits"
     terms = ("--unit", unit, "--adjacency", "add-remove", "--epsilon", "1000", "--delta", "1e-3", "--filter", "approx-dp")
     made = dpcli("budget", "init", database.url, "--dataset", name, *terms)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dpcli.ledger.blocks.family import BlockFamily
-from dpcli.ledger.opening import open_with
+from dpcli.ledger.opening import open_from_flags
 from dpcli.ledger.stores.places import init
 from dpcli.ledger.stores.postgres_install import ROLES
 from dpcli.ledger.terms import LedgerTerms
@@ -50,12 +50,12 @@ def fill(url: str) -> None:
         run = Path(folder, "run.toml")
         run.write_text(f'{HEAD}[[mechanism]]\nname = "query"\ntype = "pure-dp"\nepsilon = 0.5\n')
         given = {**DECLARED, "unit": "user", "adjacency": "add-remove", "epsilon": 2.0, "delta": 1e-6, "plans": [f"{run}:2"]}
-        with open_with(url, "planned", given) as ledger:
+        with open_from_flags(url, "planned", given) as ledger:
             ledger.spend(pure(0.5), "once")
 
 
 def restore(database: Database, dump: bytes) -> None:
-    """Run a dump as a superuser, after the roles that it needs."""
+    """Run a dump as a superuser in place of the schema that is there, after the roles that it needs."""
     folder = programs()
     assert folder is not None
     assert b"dpcli" in dump
@@ -65,5 +65,6 @@ def restore(database: Database, dump: bytes) -> None:
                 connection.execute(f"CREATE ROLE {role}")
         for member, role in ((ROLES[1], ROLES[0]), (ROLES[2], ROLES[1]), (OWNER, ROLES[2])):
             connection.execute(f"GRANT {role} TO {member}")
+    database.cluster.run("DROP SCHEMA IF EXISTS dpcli CASCADE", database=database.name)
     command = [folder / "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", database.cluster.url(database.name)]
     subprocess.run(command, input=dump, check=True, capture_output=True)

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from dpcli.base.errors import Denied, InputError, LedgerError
+from dpcli.predict import sqlite_queries
 from dpcli.predict.prediction_session import open_queries
 from dpcli.predict.query_counts import Granted, QueryBudget
-from dpcli.sessions import whereabouts
 from tests.ledger.conftest import Database
 from tests.ledger.spenders import lines, started
 from tests.waiting import until
@@ -282,7 +282,7 @@ def test_a_copy_in_place_of_the_file_is_refused_by_whoever_has_it_open(path: str
 
 
 def test_another_machine_is_refused_until_somebody_says_that_it_was_moved(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whereabouts, "machine", lambda: "another")
+    monkeypatch.setattr(sqlite_queries, "hashed_machine_id", lambda: "another")
     with pytest.raises(LedgerError, match="on another machine"):
         open_queries(path, IDENTITY, 5)
     budget = open_queries(path, IDENTITY, 5, moved=True)

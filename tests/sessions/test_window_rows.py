@@ -136,8 +136,9 @@ def endings(reading: str) -> frozenset[str]:
 
 def cases() -> list[Any]:
     return [
-        pytest.param(name, ending, id=f"{name}{ending}", marks=[pytest.mark.needs(*needs)] if needs else [])
+        pytest.param(name, ending, id=f"{name}{ending}", marks=[*slow, *([pytest.mark.needs(*needs)] if needs else [])])
         for name, one in READINGS.items()
+        for slow in [[pytest.mark.long] if "transformers" in one.needs else []]  # to import that takes seconds
         for ending in sorted(endings(name))
         for needs in [(*one.needs, *(("pyarrow",) if ending == ".parquet" else ()))]
     ]
@@ -407,7 +408,8 @@ def test_an_evaluation_reads_the_rows_that_its_models_were_fitted_with(ending: s
     ask, window = ("pmixed", "evaluate", "file.toml", "-f", "json"), ("--window", WINDOW[0])
 
     def perplexities(rows: Sequence[Row], output: str, fit: bool) -> dict[str, float]:
-        here.write(rows, here.reading.text.replace('"out"', f'"{output}"'))
+        text = here.reading.text.replace("shards = 6", "shards = 3").replace("steps = 40", "steps = 10")  # for a small ensemble
+        here.write(rows, text.replace('"out"', f'"{output}"'))
         if fit:
             assert dpcli("pmixed", "fit", "file.toml", "--ledger", "l.db", *window, folder=here.place).code == 0
         done = dpcli(*ask, folder=here.place)

@@ -241,11 +241,12 @@ def test_what_is_refused(words: Words, begun: Callable[[Words], Asked], tmp_path
     assert found.code == 2 and "not cut into blocks" in found.err and asked.charged() == []
 
 
+QUICK = (("release",), ("train",), ("sweep",), ("pate", "label"))  # one session serves pate, pmixed, prompt and generate
 STATED = [
     pytest.param(words, kind, stated, id=f"{' '.join(words)}-{kind}-{'by the file' if stated else 'by flag'}", marks=both)
     for at, (words, kind) in enumerate(PLACES)
     for stated in (False, True)
-    for both in [marks(words) if stated is bool(at % 2) else [*marks(words), pytest.mark.long]]
+    for both in [[*marks(words), *([] if words in QUICK and kind == "sqlite" and stated is bool(at % 2) else [pytest.mark.long])]]
 ]
 
 

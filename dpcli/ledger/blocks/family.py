@@ -33,7 +33,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
-from dpcli.ledger.amounts import divided
+from dpcli.ledger.amounts import divide_down
 from dpcli.ledger.blocks.block_kinds import BlockKind, kind_named
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class BlockFamily:
         """Return the caps of one block that keep the whole unit within `caps`, rounded down: the proof is at the top of this file."""
         if self.max_blocks == 1:
             return dict(caps)
-        return {name: divided(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
+        return {name: divide_down(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
 
     def unproved(self, rule: Filter, adjacency: str, delta: float) -> str | None:
         """Return why no guarantee is known for such a family, as "expected ..."; None where one is proved."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import InputError
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import opened_blocks
+from dpcli.ledger.amounts import charged_blocks
 from dpcli.ledger.blocks.family import MOST, spelled, stretches
 from dpcli.ledger.filters.filter import Cost
 
@@ -64,22 +64,24 @@ def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), d
     Raise InputError where the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
     """
     state = ledger.state()
-    blocks = _looked_at(state, ledger.window(ledger.dated(within)) if within else ())
+    blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())
     cost, _ = ledger.cost(pipeline, delta)
     wanted = amounts.read(cost.amounts)
     takes = [block for block in blocks if state.closed((block,)) is None and state.over((block,)).fits(wanted)]
     family = state.open_terms().family
     parts = [] if family is None else stretches(family, takes)
     unused_takes = amounts.exceeded(wanted, state.caps) is None
-    before, after = (None, None) if within else _untouched(state, blocks)
-    return BlockRoom(blocks, tuple(map(Stretch, parts)), cost, amounts.share(wanted, state.caps), unused_takes, before, after)
+    before, after = (None, None) if within else _unused_sides(state, blocks)
+    return BlockRoom(
+        blocks, tuple(map(Stretch, parts)), cost, amounts.largest_share(wanted, state.caps), unused_takes, before, after
+    )
 
 
-def _looked_at(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
+def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
     family = state.open_terms().family
     if family is None:
         raise InputError(f'expected a dataset of blocks, found "{state.dataset}", which is not cut into any')
-    known = family.kind.listed or _touched(state)
+    known = family.kind.listed or _used_blocks(state)
     if within:
         return tuple(sorted(within, key=family.kind.rank))
     if not known:
@@ -92,17 +94,17 @@ def _looked_at(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
     return tuple(family.kind.between(next(block for block in known if end - family.kind.rank(block) < MOST), known[-1]))
 
 
-def _touched(state: LedgerState) -> list[str]:
+def _used_blocks(state: LedgerState) -> list[str]:
     """Return the blocks that were charged or retired, in order."""
-    return sorted({*opened_blocks(state.spent), *state.retired})
+    return sorted({*charged_blocks(state.spent), *state.retired})
 
 
-def _untouched(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None, str | None]:
+def _unused_sides(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None, str | None]:
     """Return the blocks before and after which none was ever charged or retired."""
     family = state.open_terms().family
     if family is None or family.kind.listed:
         return None, None
-    return blocks[0] if _touched(state)[0] == blocks[0] else None, blocks[-1]
+    return blocks[0] if _used_blocks(state)[0] == blocks[0] else None, blocks[-1]
 
 
 def window_words(state: LedgerState, window: Sequence[str]) -> str:

@@ -75,9 +75,9 @@ def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Itera
 
     with open_ledger(ledger, dataset) as book:
         if anchor is not None:
-            from dpcli.ledger.verify import read_anchor, replayed
+            from dpcli.ledger.verify import read_anchor, replay_all
 
-            replayed(book, read_anchor(anchor))
+            replay_all(book, read_anchor(anchor))
         try:
             yield book
         except InputError as error:

@@ -100,10 +100,10 @@ def quota(
 
     In a ledger that was opened with --two-person this proposes it: `dpcli budget approve`.
     """
-    from dpcli.ledger.opening import stated_quota
+    from dpcli.ledger.opening import quota_from_flags
 
-    stated = stated_quota(person, team, members, share, alert_at)
-    return answer(ledger, dataset, lambda book: book.quota(*stated, why=why, expires=expires), **output)
+    terms = quota_from_flags(person, team, members, share, alert_at)
+    return answer(ledger, dataset, lambda book: book.quota(*terms, why=why, expires=expires), **output)
 
 
 @answering("approve", "Why it is approved.", raising_options)

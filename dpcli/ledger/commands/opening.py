@@ -69,11 +69,11 @@ def init(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...
 
     In declared mode the runs are fixed now, with --declare, and composed by the tightest sound accountant.
     """
-    from dpcli.ledger.documents.ledger_answers import opening
-    from dpcli.ledger.opening import open_with
+    from dpcli.ledger.documents.ledger_answers import opening_document
+    from dpcli.ledger.opening import open_from_flags
 
-    with open_with(ledger, dataset, terms) as book:
-        return emit(opening(book), format_, outputs)
+    with open_from_flags(ledger, dataset, terms) as book:
+        return emit(opening_document(book), format_, outputs)
 
 
 @subcommand("import", ledger_argument, click.argument("history"), dataset_option, answer_options)
@@ -91,12 +91,13 @@ def history(ledger: str, history: str, dataset: str | None, **output: Any) -> in
 
     Exit code 0: done, or nothing to do. 1: it does not fit, and nothing was written. 2: a line is wrong. 4: a key is another run's.
     """
-    from dpcli.ledger.documents.ledger_answers import imported
-    from dpcli.ledger.history import charge_history, read_history
+    from dpcli.ledger.documents.ledger_answers import import_document
+    from dpcli.ledger.history import charge_history
+    from dpcli.ledger.history_file import read_history
 
     with opened(ledger, dataset) as book:
         runs = read_history(history, book.now())
-        return emit(imported(book, lambda: charge_history(book, runs)), **output)
+        return emit(import_document(book, lambda: charge_history(book, runs)), **output)
 
 
 @subcommand(
@@ -124,12 +125,12 @@ def copy(ledger: str, target: str, names: tuple[str, ...], why: str, **output: A
 
     Exit code 0: done, or done before. 1: done, and a cost is larger than what was charged. 4: refused, or damaged.
     """
-    from dpcli.ledger.documents.ledger_entries import moved
-    from dpcli.ledger.stores.copying import all_of, copied
+    from dpcli.ledger.documents.ledger_entries import move_document
+    from dpcli.ledger.stores.copying import dataset_names, move_dataset
 
     with progress("entries") as report:
-        copies = [copied(ledger, target, name, why, report) for name in names or all_of(ledger)]
-    return emit(moved(copies), **output)
+        copies = [move_dataset(ledger, target, name, why, report) for name in names or dataset_names(ledger)]
+    return emit(move_document(copies), **output)
 
 
 @subcommand("upgrade", ledger_argument, output_options("text"))
@@ -142,7 +143,7 @@ def upgrade(ledger: str, **output: Any) -> int:
 
     Exit code 0: done, or nothing to do. 4: the user may not, or the checks were changed by somebody else.
     """
-    from dpcli.ledger.documents.ledger_entries import upgraded
+    from dpcli.ledger.documents.ledger_entries import upgrade_document
     from dpcli.ledger.stores import places
 
-    return emit(upgraded(places.upgrade(ledger)), **output)
+    return emit(upgrade_document(places.upgrade(ledger)), **output)

@@ -30,10 +30,10 @@ def show(ledger: str, dataset: str | None, format_: str, outputs: tuple[str, ...
     -o x.svg draws it (.png and .vl.json too): blocks by the share of their caps that is used, days as a calendar; without blocks, what each
     entry left of the cap. -o x.html is a page with both.
     """
-    from dpcli.ledger.documents.ledger_balance import picture, shown
+    from dpcli.ledger.documents.ledger_balance import balance_document, picture
 
     with opened(ledger, dataset) as book:
-        document = shown(book, wants("html", format_, outputs))
+        document = balance_document(book, wants("html", format_, outputs))
         return emit_pictured(document, lambda: picture(book), format_, outputs)
 
 
@@ -85,11 +85,11 @@ def verify(ledger: str, dataset: str | None, anchor: str | None, **output: Any) 
     4: damaged, changed, or restored from a backup.
     """
     from dpcli.ledger import verify as checking
-    from dpcli.ledger.documents.ledger_entries import verified
+    from dpcli.ledger.documents.ledger_entries import verification_document
 
     with opened(ledger, dataset) as book, progress() as report:
         result = checking.verify(book, checking.read_anchor(anchor) if anchor else None, report)
-        return emit(verified(book, result), **output)
+        return emit(verification_document(book, result), **output)
 
 
 @subcommand("overview", click.argument("ledgers", nargs=-1, required=True, metavar="LEDGER..."), answer_options)
@@ -100,10 +100,10 @@ def overview(ledgers: tuple[str, ...], **output: Any) -> int:
     Each is read from its last checkpoint on, whatever its history. A dataset or a ledger that cannot be read has a row that says so, before
     all others; the exit code is 4 then.
     """
-    from dpcli.ledger import balance
-    from dpcli.ledger.documents.ledger_overview import datasets
+    from dpcli.ledger.dataset_overview import overview
+    from dpcli.ledger.documents.ledger_overview import overview_document
 
-    return emit(datasets(*balance.overview(ledgers)), **output)
+    return emit(overview_document(*overview(ledgers)), **output)
 
 
 @subcommand(
@@ -134,7 +134,7 @@ def windows(ledger: str, file: str, dataset: str | None, delta: float | None, wi
 
     pipeline = load(file)
     with opened(ledger, dataset) as book:
-        document = ledger_blocks.windows(book, block_room(book, pipeline, within, delta))
+        document = ledger_blocks.windows_document(book, block_room(book, pipeline, within, delta))
         return emit(with_delta_judged(document, book, pipeline, file, delta), **output)
 
 
@@ -151,12 +151,13 @@ def plan(ledger: str, file: str, dataset: str | None, format_: str, outputs: tup
 
     Exit code 0 where all runs fit, 1 where one does not.
     """
-    from dpcli.ledger.documents.ledger_plan import picture, planned
-    from dpcli.ledger.planning.plan_rehearsal import instead_of, outlook_of, plan_of
+    from dpcli.ledger.documents.ledger_plan import picture, plan_document
+    from dpcli.ledger.planning.plan_changes import instead_of
+    from dpcli.ledger.planning.plan_rehearsal import outlook_of, plan_of
     from dpcli.ledger.planning.schedule import read_schedule
 
     schedule = read_schedule(file)
     with opened(ledger, dataset) as book, working():
         rehearsed = plan_of(book, schedule)
-        document = planned(rehearsed, instead_of(book, rehearsed), outlook_of(rehearsed), wants("html", format_, outputs))
+        document = plan_document(rehearsed, instead_of(book, rehearsed), outlook_of(rehearsed), wants("html", format_, outputs))
     return emit_pictured(document, lambda: picture(rehearsed), format_, outputs)

@@ -84,12 +84,12 @@ def reserve(
     the same reservation with its first --expires, and standard error says so.
     """
     from dpcli.file.pipeline.read import load
-    from dpcli.ledger.chain import expiry
+    from dpcli.ledger.chain import expiry_time
     from dpcli.ledger.documents.ledger_answers import receipt
 
     anchor, expires, pipeline = options.pop("anchor"), options.pop("expires"), load(file)
     with opened(ledger, dataset, anchor) as book:
-        until = expiry(expires, book.now())
+        until = expiry_time(expires, book.now())
         document = receipt(book, lambda: book.reserve(pipeline, key, delta, why, until, window))
         return emit(with_delta_judged(document, book, pipeline, file, delta), **options)
 

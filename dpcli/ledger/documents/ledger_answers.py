@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING
 from dpcli.base.errors import CannotCertify, Denied, NotRepresentable
 from dpcli.document.document import Document
 from dpcli.file.pipeline.datasets import UNCHECKED
-from dpcli.ledger.balance import room
+from dpcli.ledger.balance import remaining_room
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import OVER_QUOTA, costs
-from dpcli.ledger.documents.ledger_balance import delta_warning, guaranteed, how, left_percent, scarce
-from dpcli.ledger.documents.ledger_data import balance, entry_data, proposed, quota_words, strangers, terms, total, warnings
-from dpcli.ledger.governance import numbered, subject_of
+from dpcli.ledger.documents.ledger_balance import composition_words, delta_remark, delta_warning, guarantee_words, left_percent
+from dpcli.ledger.documents.ledger_data import (
+    balance_data,
+    entry_data,
+    proposal_answer,
+    quota_warnings,
+    quota_words,
+    share_spent_text,
+    terms_data,
+    uncharged_member_note,
+)
+from dpcli.ledger.governance.proposals import proposal_numbered, subject_of
 from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.state import LedgerState, Run
 from dpcli.ledger.stores.places import open_ledger
@@ -36,40 +45,42 @@ def receipt(ledger: Ledger, ask: Callable[[], Receipt]) -> Document:
     try:
         result = ask()
     except Denied as no:
-        return _denied(ledger, no, "the run does")
-    state, run, kind = result.state, result.run, _kind(result)
+        return _denial_document(ledger, no, "the run does")
+    state, run, kind = result.state, result.run, _entry_kind(result)
     data = {"schema": SCHEMA, "granted": kind != "propose", "repeated": result.repeated, "entry": entry_data(result.entry)}
     if kind == "propose" and result.entry is not None:
-        proposal = numbered(state.proposals, result.entry.row.seq)
+        proposal = proposal_numbered(state.proposals, result.entry.row.seq)
         assert proposal is not None
-        return Document(proposed(proposal, state), {**data, **balance(state), "exit_code": 0}, "warn", total=total(state))
+        return Document(
+            proposal_answer(proposal, state), {**data, **balance_data(state), "exit_code": 0}, "warn", total=share_spent_text(state)
+        )
     charged = kind in ("spend", "reserve")
     warning = delta_warning(state, run) if run is not None and not result.repeated else ""
     window = run.window if charged and run is not None else ()
     lines = (*((warning,) if warning else ()), *((f"window: {window_words(state, window)}; {UNCHECKED}",) if window else ()))
     quota = state.quotas[subject_of(result.entry.content)] if kind == "quota" and result.entry is not None else None
-    alerts = strangers(state, quota) if quota is not None else warnings(state, ledger.who) if charged else ()
+    alerts = uncharged_member_note(state, quota) if quota is not None else quota_warnings(state, ledger.who) if charged else ()
     return Document(
-        _granted(result, kind),
-        {**data, "told": list(result.notes), **balance(state), "exit_code": 0},
+        _grant_words(result, kind),
+        {**data, "told": list(result.notes), **balance_data(state), "exit_code": 0},
         "warn" if warning or result.notes else "pass",
-        total=total(state),
+        total=share_spent_text(state),
         notes=lines,
         details=lines,
         alerts=(*result.notes, *alerts),
     )
 
 
-def _kind(result: Receipt) -> str:
+def _entry_kind(result: Receipt) -> str:
     return "" if result.entry is None else result.entry.kind
 
 
-def imported(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
+def import_document(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
     """Charge a history, and return the answer: all of it charged, some of it before, or denied as a whole."""
     try:
         receipts = ask()
     except Denied as no:
-        return _denied(ledger, no, "the history does")
+        return _denial_document(ledger, no, "the history does")
     state, entries = ledger.state(), [entry_data(each.entry) or {} for each in receipts if each.entry is not None]
     runs = f"{len(receipts)} {'run' if len(receipts) == 1 else 'runs'} of the history"
     charged = f"charged {len(entries)} of {runs}" + (", the others before" if len(receipts) > len(entries) else "")
@@ -77,52 +88,52 @@ def imported(ledger: Ledger, ask: Callable[[], Sequence[Receipt]]) -> Document:
     notes = (EARLIER,) if entries else ()
     fullest = "" if state.open_terms().family is None else " on the fullest block"
     return Document(
-        f"{done}{guaranteed(state)}; {left_percent(room(state))} of the cap is left{scarce(state)}{fullest}",
+        f"{done}{guarantee_words(state)}; {left_percent(remaining_room(state))} of the cap is left{delta_remark(state)}{fullest}",
         {
             "schema": "dpcli/budget-import/v1",
             "granted": True,
             "entries": entries,
             "runs": len(receipts),
-            **balance(state),
+            **balance_data(state),
             "exit_code": 0,
         },
         "pass",
-        total=total(state),
+        total=share_spent_text(state),
         notes=notes,
         details=notes,
         records=entries,
-        alerts=warnings(state, ledger.who) if entries else (),
+        alerts=quota_warnings(state, ledger.who) if entries else (),
     )
 
 
-def _denied(ledger: Ledger, no: Denied, subject: str) -> Document:
+def _denial_document(ledger: Ledger, no: Denied, subject: str) -> Document:
     headline, *why = str(no).split("\n  ")
     state = ledger.state()
     return Document(
         headline,
-        {"schema": SCHEMA, "granted": False, "reason": str(no), **balance(state), "exit_code": no.exit_code},
+        {"schema": SCHEMA, "granted": False, "reason": str(no), **balance_data(state), "exit_code": no.exit_code},
         "fail",
         notes=tuple(why),
-        total=total(state),
+        total=share_spent_text(state),
         exit_code=no.exit_code,
         why=f"denied: {subject} not fit in what is left{' of a quota' if OVER_QUOTA in headline else ''}",
         details=tuple(line for text in why for line in wrap(text, 110, initial_indent="  ", subsequent_indent="    ")),
     )
 
 
-def _granted(result: Receipt, kind: str) -> str:
+def _grant_words(result: Receipt, kind: str) -> str:
     state, run = result.state, result.run
     cut, declared = state.open_terms().family is not None, state.open_terms().mode == "declared"
     if cut:
         window = () if run is None else run.window
         of = f"the fullest of the {len(window)} blocks of its window" if window else "the fullest block"
-        left = f"{left_percent(room(state, window))} of the cap is left on {of}"
+        left = f"{left_percent(remaining_room(state, window))} of the cap is left on {of}"
     else:
-        left = f"{left_percent(room(state))} of the {'declared runs are' if declared else 'cap is'} left{scarce(state)}"
+        left = f"{left_percent(remaining_room(state))} of the {'declared runs are' if declared else 'cap is'} left{delta_remark(state)}"
     if run is not None:
-        return _granted_run(result, run, left)
+        return _run_words(result, run, left)
     if result.entry is None:
-        return "retired already: nothing was written" if cut else f"{_amended(state)}; {left}"
+        return "retired already: nothing was written" if cut else f"{_cap_words(state)}; {left}"
     seq, content = result.entry.row.seq, result.entry.content
     if kind == "retire":
         closed = len(state.retired)
@@ -135,14 +146,14 @@ def _granted(result: Receipt, kind: str) -> str:
         return f"closed, entry {seq}: the dataset moves to {content['to']}; dpcli budget copy completes that"
     if kind == "upgrade":
         return f"upgraded: version {state.version} guards the entries from now on; {left}"
-    return f"{_amended(state)}; {left}"
+    return f"{_cap_words(state)}; {left}"
 
 
-def _amended(state: LedgerState) -> str:
-    return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guaranteed(state)}"
+def _cap_words(state: LedgerState) -> str:
+    return f"amended: the cap is epsilon {state.epsilon!r} at delta = {state.open_terms().delta!r}{guarantee_words(state)}"
 
 
-def _granted_run(result: Receipt, run: Run, left: str) -> str:
+def _run_words(result: Receipt, run: Run, left: str) -> str:
     cost = costs(run.cost)
     if result.notes:
         before = f'"{run.key}" was charged before, by entry {run.seq} of {run.content.get("when")}: nothing was written'
@@ -153,19 +164,21 @@ def _granted_run(result: Receipt, run: Run, left: str) -> str:
     return f'{DONE[result.entry.kind]} "{run.key}": {cost}, entry {result.entry.row.seq}; {left}'
 
 
-def opening(ledger: Ledger) -> Document:
+def opening_document(ledger: Ledger) -> Document:
     """Return the terms of a new ledger."""
     state = ledger.state()
     stated = state.open_terms()
     headline = (
         f'opened the ledger of "{ledger.dataset}" in {ledger.store.place}: at most epsilon {stated.epsilon!r} at delta = {stated.delta!r} '
-        f"per {stated.unit}, {stated.adjacency}; {how(state)}; fixed for good{guaranteed(state)}"
+        f"per {stated.unit}, {stated.adjacency}; {composition_words(state)}; fixed for good{guarantee_words(state)}"
     )
     lines = () if stated.fingerprint is not None or stated.family is not None else (UNKNOWN,)
-    data = {"schema": SCHEMA, **terms(state), **balance(state), "told": list(lines), "exit_code": 0}
+    data = {"schema": SCHEMA, **terms_data(state), **balance_data(state), "told": list(lines), "exit_code": 0}
     delta = stated.delta if stated.dataset_size is not None or stated.family is None else None  # each window has a size of its own
     problems = judged_deltas({"--delta": delta}, stated.dataset_size, ledger.store.place)
-    return Document(headline, data, "pass", total=total(state), notes=lines, details=lines, alerts=tuple(map(note, problems)))
+    return Document(
+        headline, data, "pass", total=share_spent_text(state), notes=lines, details=lines, alerts=tuple(map(note, problems))
+    )
 
 
 def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:
@@ -183,15 +196,15 @@ def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline
         with open_ledger(ledger, dataset) as book:
             known = book.state().runs.get(run)
         if known is not None and known.status != "void":
-            return _with(document, True, f"charged before, as {run[:12]}: nothing more would be charged")
+            return _with_answer(document, True, f"charged before, as {run[:12]}: nothing more would be charged")
     try:
         answer = quote(ledger, dataset, pipeline)
-        return _with(document, answer.fits, answer.message)
+        return _with_answer(document, answer.fits, answer.message)
     except (CannotCertify, NotRepresentable) as refusal:
-        return _with(document, False, str(refusal), refusal.exit_code)
+        return _with_answer(document, False, str(refusal), refusal.exit_code)
 
 
-def _with(document: Document, fits: bool, message: str, code: int = 1) -> Document:
+def _with_answer(document: Document, fits: bool, message: str, code: int = 1) -> Document:
     line = f"{'fits in the ledger' if fits else 'the ledger would deny it'}: {message}"
     exit_code = document.exit_code if fits or document.exit_code else code
     extended = replace(

@@ -10,15 +10,23 @@ from dpcli.base.errors import InputError
 from dpcli.base.rounding import down, percent_used, up
 from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
-from dpcli.ledger.balance import Remaining, room, share_of
+from dpcli.ledger.balance import Remaining, remaining_room, share_of
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
-from dpcli.ledger.documents.ledger_data import balance, columns, quota_lines, runs, terms, total, waiting
-from dpcli.ledger.governance import concerning
+from dpcli.ledger.documents.ledger_data import (
+    aligned_lines,
+    balance_data,
+    proposal_lines,
+    quota_lines,
+    run_data,
+    share_spent_text,
+    terms_data,
+)
+from dpcli.ledger.filters.declared_set import numbered_runs
+from dpcli.ledger.governance.quotas import quotas_of
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import recent
-from dpcli.ledger.state import LedgerState, Run, named
-from dpcli.ledger.terms import declared_runs
+from dpcli.ledger.past_runs import recent_runs
+from dpcli.ledger.state import LedgerState, Run, mechanism_names
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
@@ -29,19 +37,19 @@ SHOWN = 20  # runs in the table; the log has them all
 REASON = 80  # characters of why in the table
 
 
-def shown(ledger: Ledger, pictured: bool = False) -> Document:
+def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
     """Return the balance of a dataset and its runs; `pictured` with the way down to it."""
     state, now = ledger.state(), ledger.now()
-    remaining = room(state)
-    every = Walked(state.charges, lambda: iter(runs(state)))  # of a long ledger only where a format holds them all
-    table = _run_table(state, recent(ledger.store, ledger.dataset, state.head, SHOWN))
+    remaining = remaining_room(state)
+    every = Walked(state.charges, lambda: iter(run_data(state)))  # of a long ledger only where a format holds them all
+    table = _run_table(state, recent_runs(ledger.store, ledger.dataset, state.head, SHOWN))
     return Document(
         headline=headline(state, remaining),
-        data={"schema": "dpcli/budget/v2", **terms(state), **balance(state), "runs": every, "exit_code": 0},
+        data={"schema": "dpcli/budget/v2", **terms_data(state), **balance_data(state), "runs": every, "exit_code": 0},
         verdict="fail" if remaining.spent > 1.0 else "warn" if remaining.left <= 0.2 else "pass",
         tables=(table,) if state.charges else (),
         notes=_outlook(state, remaining, now),
-        total=total(state),
+        total=share_spent_text(state),
         records=every,
         title=f"budget of {ledger.dataset}",
         pictures=_pictures(ledger) if pictured else (),
@@ -54,7 +62,7 @@ def of_budget(budget: DatasetBudget) -> Document:
     from dpcli.ledger.stores.places import open_ledger
 
     with open_ledger(budget.url, budget.dataset) as ledger:
-        return shown(ledger)
+        return balance_document(ledger)
 
 
 def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
@@ -78,11 +86,11 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
     spent = f"{share} of the cap {'' if stated.family is None else 'of the fullest block '}is used: {cap}"
     if remaining.planned is not None:
         spent = f"{share} of the declared runs are made; the whole plan costs epsilon {up(remaining.planned)}, cap {cap}"
-    per = f"(per {stated.unit}, {stated.adjacency}; {how(state)})"
-    return f"{state.dataset}: {spent} {per}{guaranteed(state)}{_left_words(state, remaining)}"
+    per = f"(per {stated.unit}, {stated.adjacency}; {composition_words(state)})"
+    return f"{state.dataset}: {spent} {per}{guarantee_words(state)}{_left_words(state, remaining)}"
 
 
-def guaranteed(state: LedgerState) -> str:
+def guarantee_words(state: LedgerState) -> str:
     """Return what everything together is guaranteed, and on whose word, where it is not just the cap of today."""
     if state.guarantee == "none":
         return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
@@ -101,13 +109,13 @@ def _left_words(state: LedgerState, remaining: Remaining) -> str:
         return ""
     if remaining.spent > 1.0:
         return "; more was spent than the cap allows since it was amended: nothing fits"
-    return f"; {left_percent(remaining)} of the {state.open_terms().filter} cap is left{scarce(state)}"
+    return f"; {left_percent(remaining)} of the {state.open_terms().filter} cap is left{delta_remark(state)}"
 
 
-def scarce(state: LedgerState) -> str:
+def delta_remark(state: LedgerState) -> str:
     """Return a remark where delta is the scarcest amount, and not the one that everybody looks at; else ""."""
     state = state.fullest()
-    tightest = max(state.caps, key=lambda name: amounts.share({name: state.spent[name]}, state.caps))
+    tightest = max(state.caps, key=lambda name: amounts.largest_share({name: state.spent[name]}, state.caps))
     if tightest != "delta" or not state.spent["delta"]:
         return ""
     if not state.left()["delta"]:
@@ -124,17 +132,17 @@ def delta_warning(state: LedgerState, run: Run) -> str:
     return f"{taken}: deltas add up, so state a privacy.delta many times smaller in files that share a ledger"
 
 
-def how(state: LedgerState) -> str:
+def composition_words(state: LedgerState) -> str:
     """Return what adds the runs up, and who may change it."""
     stated = state.open_terms()
     two = "; two persons for amend, void, quota and copy" if stated.two_person else ""
     if stated.mode == "declared":
         return f"declared set, composed by {(stated.certified or {})['accountant']}{two}"
     own = "".join(f", {name} {value:g}" for name, value in (stated.parameters or {}).items())
-    return f"adaptive, filter: {stated.filter}{own}{cut(state)}{two}"
+    return f"adaptive, filter: {stated.filter}{own}{blocks_words(state)}{two}"
 
 
-def cut(state: LedgerState) -> str:
+def blocks_words(state: LedgerState) -> str:
     """Return what the dataset is cut into; "" where it is one."""
     family = state.open_terms().family
     if family is None:
@@ -154,12 +162,12 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
     if state.last is not None and remaining.like_last is not None and state.open_terms().mode == "adaptive":
         many = "any number of" if remaining.like_last < 0 else f"{remaining.like_last:,}"
         who = str(state.last.content["who"])
-        whose = f", by {who}, whose quota counts" if any(concerning(state.quotas, who)) else ""
+        whose = f", by {who}, whose quota counts" if any(quotas_of(state.quotas, who)) else ""
         lines.append(f'still fits: {many} more like the last run, "{state.last.key}" ({costs(state.last.cost)} each){whose}')
     if state.open_terms().mode == "declared":
         lines += [
-            f"{name} ({named(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
-            for name, item in declared_runs(state.open_terms().declared)
+            f"{name} ({mechanism_names(item['pipeline'])}): {state.spent[name]} of {state.caps[name]} made"
+            for name, item in numbered_runs(state.open_terms().declared)
         ]
     elif state.open_terms().family is not None:
         lines.append("which windows still take a run: dpcli budget windows LEDGER FILE")
@@ -173,7 +181,7 @@ def _outlook(state: LedgerState, remaining: Remaining, now: str) -> tuple[str, .
         lines.append(
             f"{percent_used(remaining.reserved)} of the cap is reserved or under way: it counts in full until it is voided"
         )
-    return (*lines, *quota_lines(state), *waiting(state, now))
+    return (*lines, *quota_lines(state), *proposal_lines(state, now))
 
 
 def _conversion(state: LedgerState) -> float:
@@ -187,7 +195,7 @@ def _conversion(state: LedgerState) -> float:
 def _details(state: LedgerState, remaining: Remaining, table: Table, now: str) -> tuple[str, ...]:
     """Return the balance for a terminal, without any library: a bar, a line per run, the outlook."""
     lines = [_bar(remaining, "declared runs" if state.open_terms().mode == "declared" else "cap"), *calendar(state)]
-    return (*lines, "", *columns(table), "", *_outlook(state, remaining, now))
+    return (*lines, "", *aligned_lines(table), "", *_outlook(state, remaining, now))
 
 
 def _bar(remaining: Remaining, of: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpcli.base.rounding import percent_used
 from dpcli.document.document import Document, Table
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import block_shares
+from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.denial import costs
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ def calendar(state: LedgerState) -> tuple[str, ...]:
     family = state.open_terms().family
     if family is None:
         return ()
-    spent = block_shares(state.spent, state.caps)
-    marks = {block: _mark(amounts.share(total, state.caps)) for block, total in spent.items()} | dict.fromkeys(state.retired, "x")
+    spent = spent_by_block(state.spent, state.caps)
+    marks = {block: _mark(amounts.largest_share(total, state.caps)) for block, total in spent.items()} | dict.fromkeys(
+        state.retired, "x"
+    )
     if not marks:
         return ("no block was charged yet",)
     blocks = sorted(family.kind.listed or marks, key=family.kind.rank)
-    lines = _weeks(marks) if family.kind.weekly else _lines(blocks, marks)
+    lines = _week_lines(marks) if family.kind.weekly else _block_lines(blocks, marks)
     hidden = [f"... {len(lines) - SHOWN} earlier lines"] if len(lines) > SHOWN else []
     return ("", LEGEND, *hidden, *lines[-SHOWN:])
 
@@ -41,7 +43,7 @@ def _mark(share: float) -> str:
     return "#" if share >= 1.0 else str(int(10.0 * share))
 
 
-def _weeks(marks: dict[str, str]) -> list[str]:
+def _week_lines(marks: dict[str, str]) -> list[str]:
     """Return weeks from Monday to Sunday; weeks in which no block was charged are left out, and a line says so."""
     weeks: dict[date, list[str]] = {}
     for block, mark in marks.items():
@@ -56,13 +58,13 @@ def _monday(day: date) -> date:
     return date.fromordinal(max(day.toordinal() - day.weekday(), 1))
 
 
-def _lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
+def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
     rows = [blocks[i : i + EACH] for i in range(0, len(blocks), EACH)]
     wide = max(len(row[0]) for row in rows)
     return [f"{row[0]:{wide}}  {' '.join(marks.get(block, '.') for block in row)}" for row in rows]
 
 
-def windows(ledger: Ledger, fits: BlockRoom) -> Document:
+def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
     """Return where one run fits: the widest window and the latest; exit code 1 where there is none."""
     widest, latest = fits.widest, fits.latest
     amount, share = costs(amounts.read(fits.cost.amounts)), percent_used(fits.share)
@@ -79,7 +81,7 @@ def windows(ledger: Ledger, fits: BlockRoom) -> Document:
         "never_charged": {"before": fits.before, "after": fits.after, "takes": fits.unused_takes},
         "exit_code": 0 if fits.stretches else 1,
     }
-    notes = _outside(fits)
+    notes = _notes_on_unused(fits)
     if widest is None or latest is None:
         headline = f"{ledger.dataset}: none of {len(fits.within)} blocks takes the run; {cost}"
         why = f"no block {'that was looked at ' if notes else ''}has room for the run"
@@ -100,7 +102,7 @@ def windows(ledger: Ledger, fits: BlockRoom) -> Document:
     )
 
 
-def _outside(fits: BlockRoom) -> tuple[str, ...]:
+def _notes_on_unused(fits: BlockRoom) -> tuple[str, ...]:
     """Return what is known of the blocks that were not looked at, where that is anything."""
     places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
     if not places:

@@ -8,11 +8,12 @@ from typing import Any
 from dpcli.base.rounding import down, up
 from dpcli.document.document import Table
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import ZERO, block_shares
-from dpcli.ledger.balance import room, share_of
+from dpcli.ledger.amounts import ZERO, spent_by_block
+from dpcli.ledger.balance import remaining_room, share_of
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.filters.filter import label
-from dpcli.ledger.governance import Proposal, Quota, concerning
+from dpcli.ledger.governance.proposals import Proposal
+from dpcli.ledger.governance.quotas import Quota, quotas_of
 from dpcli.ledger.state import LedgerState
 
 
@@ -26,7 +27,7 @@ def change_of(proposal: Proposal, state: LedgerState) -> str:
     return f"to move the dataset to {asks['to']}" if asks["kind"] == "moved" else f'to give back "{asks["key"]}"'
 
 
-def proposed(proposal: Proposal, state: LedgerState) -> str:
+def proposal_answer(proposal: Proposal, state: LedgerState) -> str:
     """Return the answer to whoever proposed something."""
     until = f"proposed in entry {proposal.seq}, until {proposal.expires}: {change_of(proposal, state)}"
     raises = proposal.asks["kind"] == "amend" and proposal.asks["epsilon"] > state.largest
@@ -34,7 +35,7 @@ def proposed(proposal: Proposal, state: LedgerState) -> str:
     return f"{until}; nothing changes before another person approves it{seen}: dpcli budget approve LEDGER {proposal.seq} --reason TEXT"
 
 
-def waiting(state: LedgerState, now: str) -> tuple[str, ...]:
+def proposal_lines(state: LedgerState, now: str) -> tuple[str, ...]:
     """Return a line for each proposal that can still be approved."""
     return tuple(
         f"waits for another person's approval: entry {each.seq} of {each.who}, until {each.expires}: {change_of(each, state)} "
@@ -44,13 +45,13 @@ def waiting(state: LedgerState, now: str) -> tuple[str, ...]:
     )
 
 
-def _used(state: LedgerState, quota: Quota) -> float:
+def _share_of_quota(state: LedgerState, quota: Quota) -> float:
     """Return the share of a quota that is used, of the scarcest amount and on the fullest block; rounded up a little."""
-    return amounts.share(state.quota_used(quota), quota.limits(state.caps))
+    return amounts.largest_share(state.quota_used(quota), quota.limits(state.caps))
 
 
-def _alerted(state: LedgerState, quota: Quota) -> bool:
-    return quota.share < 1 and _used(state, quota) >= float(quota.alert_at)
+def _is_alerting(state: LedgerState, quota: Quota) -> bool:
+    return quota.share < 1 and _share_of_quota(state, quota) >= float(quota.alert_at)
 
 
 def quota_words(state: LedgerState, quota: Quota) -> str:
@@ -59,17 +60,17 @@ def quota_words(state: LedgerState, quota: Quota) -> str:
     words = " and ".join(f"{down(value)} of {label(name)}" for name, value in left.items() if state.caps[name])
     members = f" ({', '.join(quota.members)})" if quota.of == "team" else ""
     on = "" if state.open_terms().family is None else " on the fullest block"
-    share = _used(state, quota)
+    share = _share_of_quota(state, quota)
     taken = f"used to {up(100.0 * share, 1)} %" if share <= 100.0 else "exceeded by what was charged before it"
     return f"{quota.words}{members}, {quota.share} of the cap, is {taken}{on}: {words} left"
 
 
-def warnings(state: LedgerState, who: str) -> tuple[str, ...]:
+def quota_warnings(state: LedgerState, who: str) -> tuple[str, ...]:
     """Return a line for each quota of somebody that is used as far as its alert says."""
-    return tuple(f"warning: {quota_words(state, quota)}" for quota in concerning(state.quotas, who) if _alerted(state, quota))
+    return tuple(f"warning: {quota_words(state, quota)}" for quota in quotas_of(state.quotas, who) if _is_alerting(state, quota))
 
 
-def strangers(state: LedgerState, quota: Quota) -> tuple[str, ...]:
+def uncharged_member_note(state: LedgerState, quota: Quota) -> tuple[str, ...]:
     """Return a line where members of a quota were never charged for anything: under a name that nobody signs with, it holds nobody."""
     names = [name for name in quota.members if name not in (state.people or {})] if quota.share < 1 else []
     if not names:
@@ -82,22 +83,22 @@ def strangers(state: LedgerState, quota: Quota) -> tuple[str, ...]:
 def quota_lines(state: LedgerState) -> tuple[str, ...]:
     """Return a line for each quota that limits anything."""
     return tuple(
-        ("warning: " if _alerted(state, quota) else "") + quota_words(state, quota)
+        ("warning: " if _is_alerting(state, quota) else "") + quota_words(state, quota)
         for quota in state.quotas.values()
         if quota.share < 1
     )
 
 
-def balance(state: LedgerState) -> dict[str, Any]:
+def balance_data(state: LedgerState) -> dict[str, Any]:
     """Return what is spent and what is left, as shares of the cap and in the filter's currency; of blocks, on the fullest.
 
     epsilon_guaranteed: of everything together, None where nothing is; guarantee: the kind of that (`LedgerState.guarantee`).
     """
-    remaining, full = room(state), state.fullest()
+    remaining, full = remaining_room(state), state.fullest()
     return {
-        "caps": plain(full.caps),
-        "spent": plain(full.spent),
-        "left": plain(full.left()),
+        "caps": amount_texts(full.caps),
+        "spent": amount_texts(full.spent),
+        "left": amount_texts(full.left()),
         "share_spent": remaining.spent,
         "share_reserved": remaining.reserved,
         "result": {
@@ -129,10 +130,10 @@ def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
         "share": str(quota.share),
         "alert_at": str(quota.alert_at),
         "entry": quota.seq,
-        "spent": plain(state.quota_used(quota)),
-        "limit": plain(quota.limits(state.caps)),
-        "share_used": _used(state, quota),
-        "alert": _alerted(state, quota),
+        "spent": amount_texts(state.quota_used(quota)),
+        "limit": amount_texts(quota.limits(state.caps)),
+        "share_used": _share_of_quota(state, quota),
+        "alert": _is_alerting(state, quota),
     }
 
 
@@ -140,14 +141,14 @@ def block_data(state: LedgerState) -> dict[str, Any]:
     """Return what is spent on each block, where there are any."""
     if state.open_terms().family is None:
         return {}
-    spent, none = block_shares(state.spent, state.caps), dict.fromkeys(state.caps, ZERO)
+    spent, none = spent_by_block(state.spent, state.caps), dict.fromkeys(state.caps, ZERO)
     every = {block: spent.get(block, none) for block in sorted({*spent, *state.retired})}
     return {
         "blocks": [
             {
                 "block": block,
-                "spent": plain(total),
-                "share": amounts.share(total, state.caps),
+                "spent": amount_texts(total),
+                "share": amounts.largest_share(total, state.caps),
                 "retired": block in state.retired,
             }
             for block, total in every.items()
@@ -155,14 +156,14 @@ def block_data(state: LedgerState) -> dict[str, Any]:
     }
 
 
-def runs(state: LedgerState) -> list[dict[str, Any]]:
+def run_data(state: LedgerState) -> list[dict[str, Any]]:
     """Return every charge."""
     return [
         {
             "key": run.key,
             "entry": run.seq,
             "status": run.status,
-            "cost": plain(run.cost),
+            "cost": amount_texts(run.cost),
             "share": 0.0 if run.status == "void" else share_of(state, run.cost),
             **{name: run.content.get(name) for name in ("who", "when", "why", "pipeline")},
             **({"window": list(run.window)} if run.window else {}),
@@ -171,7 +172,7 @@ def runs(state: LedgerState) -> list[dict[str, Any]]:
     ]
 
 
-def terms(state: LedgerState) -> dict[str, Any]:
+def terms_data(state: LedgerState) -> dict[str, Any]:
     """Return what the ledger was opened for."""
     return {"dataset": state.dataset, "terms": state.open_terms().content()}
 
@@ -181,17 +182,17 @@ def entry_data(entry: LedgerEntry | None) -> dict[str, Any] | None:
     return None if entry is None else {**entry.content, "hash": entry.row.hash}
 
 
-def plain(total: amounts.Amounts) -> Mapping[str, str]:
+def amount_texts(total: amounts.Amounts) -> Mapping[str, str]:
     """Return amounts as JSON values."""
     return {name: str(value) for name, value in total.items()}
 
 
-def total(state: LedgerState) -> str:
+def share_spent_text(state: LedgerState) -> str:
     """Return the bare number: the share of the cap that is used, between 0 and 1 (above 1 where the cap was lowered); no epsilon."""
-    return repr(room(state).spent)
+    return repr(remaining_room(state).spent)
 
 
-def columns(table: Table) -> tuple[str, ...]:
+def aligned_lines(table: Table) -> tuple[str, ...]:
     """Return a line of heads and a line for each row, in columns, for a terminal; nothing where there is no row."""
     widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
 

@@ -12,7 +12,7 @@ from dpcli.document.document import Document, Table, Walked
 from dpcli.ledger import amounts
 from dpcli.ledger.chain import LedgerEntry
 from dpcli.ledger.denial import costs
-from dpcli.ledger.documents.ledger_balance import guaranteed
+from dpcli.ledger.documents.ledger_balance import guarantee_words
 from dpcli.ledger.documents.ledger_data import entry_data
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
@@ -27,18 +27,18 @@ Sessions = dict[tuple[str, str], int]  # the last entry that counts the answers 
 
 def log(ledger: Ledger) -> Document:
     """Return every entry; in print one line for all the counts of a session, whose last one is the sum."""
-    state, last, counts = _checked(ledger)
+    state, last, counts = _check_chain(ledger)
     head = state.head
 
     def rows() -> Iterator[tuple[str, ...]]:
-        return (_row(e) for e in ledger.again(head) if e.kind != "count" or last[_session(e)] == e.row.seq)
+        return (_table_row(e) for e in ledger.reread(head) if e.kind != "count" or last[_session(e)] == e.row.seq)
 
     lines = head.seq - counts + len(last)
     return Document(
-        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guaranteed(state)}",
-        data=_data("dpcli/budget-log/v1", state, _walked(ledger, state, entry_data)),
+        headline=f"{ledger.dataset}: {head.seq} entries, head {head.hash[:16] if head.seq else 'none'}{guarantee_words(state)}",
+        data=_data("dpcli/budget-log/v1", state, _rereading(ledger, state, entry_data)),
         tables=(Table("entries", ("entry", "kind", "run", "cost", "who", "when", "why"), Walked(lines, rows), frozenset({0})),),
-        records=_walked(ledger, state, lambda e: entry_data(e) or {}),
+        records=_rereading(ledger, state, lambda e: entry_data(e) or {}),
         log=Walked(lines, lambda: map("  ".join, rows())),
         long=True,
     )
@@ -46,11 +46,11 @@ def log(ledger: Ledger) -> Document:
 
 def export(ledger: Ledger) -> Document:
     """Return every entry with its canonical text and hash."""
-    state, _, _ = _checked(ledger)
-    entries = _walked(ledger, state, _exported)
-    rows = _walked(ledger, state, lambda e: (*_row(e)[:3], *_row(e)[4:], e.row.body, e.row.hash))
+    state, _, _ = _check_chain(ledger)
+    entries = _rereading(ledger, state, _export_data)
+    rows = _rereading(ledger, state, lambda e: (*_table_row(e)[:3], *_table_row(e)[4:], e.row.body, e.row.hash))
     return Document(
-        headline=f"{ledger.dataset}: {state.head.seq} entries{guaranteed(state)}",
+        headline=f"{ledger.dataset}: {state.head.seq} entries{guarantee_words(state)}",
         data=_data("dpcli/budget-export/v1", state, entries),
         tables=(Table("entries", ("entry", "kind", "run", "who", "when", "why", "body", "hash"), rows, frozenset({0})),),
         records=entries,
@@ -58,11 +58,11 @@ def export(ledger: Ledger) -> Document:
     )
 
 
-def _exported(e: LedgerEntry) -> dict[str, Any]:
+def _export_data(e: LedgerEntry) -> dict[str, Any]:
     return {"seq": e.row.seq, "hash": e.row.hash, "body": e.row.body, "content": e.content}
 
 
-def _checked(ledger: Ledger) -> tuple[LedgerState, Sessions, int]:
+def _check_chain(ledger: Ledger) -> tuple[LedgerState, Sessions, int]:
     """Read all of the chain once before anything of it is written: its state, the last count of each session, and all counts."""
     state, last, counts = LedgerState(ledger.dataset, hides=ledger.store.hides), Sessions(), 0
     for entry, after in ledger.replay():
@@ -82,9 +82,9 @@ def _data(schema: str, state: LedgerState, entries: Sequence[Any]) -> dict[str, 
     return {"schema": schema, "dataset": state.dataset, **guarantee, "entries": entries, "exit_code": 0}
 
 
-def _walked(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
+def _rereading(ledger: Ledger, state: LedgerState, show: Callable[[LedgerEntry], Shown]) -> Walked[Shown]:
     head = state.head  # of now: the state goes on
-    return Walked(head.seq, lambda: map(show, ledger.again(head)))
+    return Walked(head.seq, lambda: map(show, ledger.reread(head)))
 
 
 def anchor(ledger: Ledger) -> Document:
@@ -95,7 +95,7 @@ def anchor(ledger: Ledger) -> Document:
     return Document(f"{head['dataset']}: entry {head['seq']}, {head['hash']}", {**head, "exit_code": 0})
 
 
-def upgraded(names: tuple[str, ...]) -> Document:
+def upgrade_document(names: tuple[str, ...]) -> Document:
     """Return the result of an upgrade."""
     done = f"noted in {', '.join(names)}" if names else "nothing to do"
     return Document(
@@ -104,12 +104,12 @@ def upgraded(names: tuple[str, ...]) -> Document:
     )
 
 
-def verified(ledger: Ledger, result: Verified) -> Document:
+def verification_document(ledger: Ledger, result: Verified) -> Document:
     """Return the result of a verification."""
     problems, departure = result.problems, ledger.state().departure
     wrong = f"; {len(problems)} {'problem' if len(problems) == 1 else 'problems'}: more was spent than the entries say"
     closed = {} if departure is None else {"closed": str(departure)}
-    headline = f"{ledger.dataset}: {result.entries} entries whole, head {result.head.hash[:16]}; {_computed(result)}"
+    headline = f"{ledger.dataset}: {result.entries} entries whole, head {result.head.hash[:16]}; {_costs_words(result)}"
     data = {"schema": "dpcli/budget-verify/v1", "dataset": ledger.dataset, "entries": result.entries, "head": result.head.hash}
     code, lines = int(bool(problems)), (*problems, *result.notes)
     return Document(
@@ -122,7 +122,7 @@ def verified(ledger: Ledger, result: Verified) -> Document:
     )
 
 
-def moved(copies: Sequence[Copied]) -> Document:
+def move_document(copies: Sequence[Copied]) -> Document:
     """Return the result of a move: every dataset with the end of what was copied, and what verifying the copies found."""
     lines = [_moved_line(one) for one in copies]
     problems = [f"{one.dataset}: {problem}" for one in copies for problem in (*one.verified.problems, *one.verified.notes)]
@@ -141,13 +141,13 @@ def moved(copies: Sequence[Copied]) -> Document:
     )
 
 
-def _computed(result: Verified) -> str:
+def _costs_words(result: Verified) -> str:
     return f"{result.costs} cost{'' if result.costs == 1 else 's'} computed again"
 
 
 def _moved_line(one: Copied) -> str:
     done, end = "had moved before" if one.repeated else "moved", f"{one.at.seq} entries, head {one.at.hash[:16]}"
-    return f"{one.dataset}: {done} to {one.to}, {end}; the copy has {one.verified.entries}, {_computed(one.verified)}"
+    return f"{one.dataset}: {done} to {one.to}, {end}; the copy has {one.verified.entries}, {_costs_words(one.verified)}"
 
 
 def _moved_record(one: Copied) -> dict[str, Any]:
@@ -161,11 +161,11 @@ def _moved_record(one: Copied) -> dict[str, Any]:
     }
 
 
-def _row(e: LedgerEntry) -> tuple[str, ...]:
-    return str(e.row.seq), e.kind, e.key, _cost(e), str(e.content.get("who", "")), str(e.content.get("when", "")), _why(e)
+def _table_row(e: LedgerEntry) -> tuple[str, ...]:
+    return str(e.row.seq), e.kind, e.key, _cost(e), str(e.content.get("who", "")), str(e.content.get("when", "")), _reason(e)
 
 
-def _why(entry: LedgerEntry) -> str:
+def _reason(entry: LedgerEntry) -> str:
     """Return the reason, and where from or where to; in a two-person ledger also what was proposed, and where."""
     content, why = entry.content, str(entry.content.get("why", ""))
     if entry.kind == "propose":

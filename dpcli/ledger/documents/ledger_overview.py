@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.rounding import percent_used
 from dpcli.document.document import Document, Table
-from dpcli.ledger.documents.ledger_data import columns as set_columns
+from dpcli.ledger.documents.ledger_data import aligned_lines as set_columns
 
 if TYPE_CHECKING:
-    from dpcli.ledger.balance import Glance, Unread
+    from dpcli.ledger.dataset_overview import Glance, Unread
 
 COLUMNS = (
     "dataset",
@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 
-def datasets(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
+def overview_document(unread: Sequence[Unread], glances: Sequence[Glance]) -> Document:
     """Return a row for each dataset; exit code 4 where one cannot be read."""
     code = 4 if unread else 0
     table, warned = _table(unread, glances), [glance for glance in glances if glance.warnings]

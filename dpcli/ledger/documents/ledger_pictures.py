@@ -11,7 +11,7 @@ from math import floor
 from dpcli.base.rounding import percent_used
 from dpcli.document.chart import Axis, Chart, Grid, Heading, Line, Marker, Square, Tone
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import block_shares
+from dpcli.ledger.amounts import spent_by_block
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.blocks.family import BlockFamily
 from dpcli.ledger.chain import LedgerEntry
@@ -53,15 +53,15 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     """Return a picture of every block, None where there are none, or nothing was charged or retired yet. when: of the shares."""
     terms = state.open_terms()
     family = terms.family
-    known = set() if family is None else {*block_shares(state.spent, state.caps), *state.retired}
+    known = set() if family is None else {*spent_by_block(state.spent, state.caps), *state.retired}
     if family is None or not (known or family.kind.listed):
         return None
-    drawn = _drawn(family, known, _squared(state))
+    drawn = _draw(family, known, _square_maker(state))
     grid = Grid("block", drawn.squares, drawn.headings, STEPS, EMPTY, CLOSED, drawn.named)
     return Chart(
         kind="blocks",
         title=f"blocks of {state.dataset} by share used, {when}",
-        subtitle=f"blocks by {family.by} of {family.column}, {_stretch(family, known)}; cap epsilon {state.epsilon!r} "
+        subtitle=f"blocks by {family.by} of {family.column}, {_range_words(family, known)}; cap epsilon {state.epsilon!r} "
         f"at delta = {terms.delta!r}, per {terms.unit}, {terms.adjacency}",
         x=Axis("column", 0.0, float(grid.columns)),
         y=Axis("row", 0.0, float(grid.rows)),
@@ -70,17 +70,17 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     )
 
 
-def _stretch(family: BlockFamily, known: set[str]) -> str:
+def _range_words(family: BlockFamily, known: set[str]) -> str:
     if family.kind.listed:
         return f"{len(family.kind.listed):,} of them"
     return f"{min(known, key=family.kind.rank)} to {max(known, key=family.kind.rank)}"
 
 
-def _squared(state: LedgerState) -> Squared:
-    spent = block_shares(state.spent, state.caps)
+def _square_maker(state: LedgerState) -> Squared:
+    spent = spent_by_block(state.spent, state.caps)
 
     def square(block: str, column: int, row: int) -> Square:
-        share = amounts.share(spent[block], state.caps) if block in spent else None
+        share = amounts.largest_share(spent[block], state.caps) if block in spent else None
         retired = block in state.retired
         words = (EMPTY if share is None else percent_used(share)) + (f", {CLOSED}" if retired else "")
         return Square(block, column, row, share, words, retired)
@@ -88,18 +88,18 @@ def _squared(state: LedgerState) -> Squared:
     return square
 
 
-def _drawn(family: BlockFamily, known: set[str], square: Squared) -> Drawn:
+def _draw(family: BlockFamily, known: set[str], square: Squared) -> Drawn:
     kind = family.kind
     days = {day for block in known if (day := kind.first_day(block)) is not None}
     if days:
-        return _days(days, square) if kind.weekly else _weeks(days, square)
+        return _draw_days(days, square) if kind.weekly else _draw_weeks(days, square)
     every = sorted(kind.listed, key=kind.rank)
     shown = every if len(every) <= NAMED else sorted(known, key=kind.rank)[:NAMED]
     squares = tuple(square(block, i % ROW, i // ROW) for i, block in enumerate(shown))
     return Drawn(squares, (), named=True, hidden=len(known - set(shown)))
 
 
-def _days(days: set[date], square: Squared) -> Drawn:
+def _draw_days(days: set[date], square: Squared) -> Drawn:
     """Draw weeks as columns, in strips of a year from the last week backwards; strips in which nothing was charged are left out."""
     first, last = min(days), max(days)
     end = _week(last)
@@ -138,7 +138,7 @@ def _months(days: Sequence[date]) -> list[tuple[date, str]]:
     return [(day, f"{day.year:04}" if i and day.month == 1 else MONTHS[day.month - 1]) for i, day in enumerate(begun)]
 
 
-def _weeks(mondays: set[date], square: Squared) -> Drawn:
+def _draw_weeks(mondays: set[date], square: Squared) -> Drawn:
     """Draw years as rows, their weeks by number as columns."""
     first, last = min(mondays), max(mondays)
     years = sorted({day.isocalendar().year for day in mondays})

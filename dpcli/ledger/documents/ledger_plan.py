@@ -13,33 +13,34 @@ from dpcli.ledger.balance import fullest_block, share_of
 from dpcli.ledger.blocks.room import window_words
 from dpcli.ledger.denial import costs
 from dpcli.ledger.documents.ledger_blocks import calendar
-from dpcli.ledger.documents.ledger_data import block_data, columns, plain
+from dpcli.ledger.documents.ledger_data import aligned_lines, amount_texts, block_data
 from dpcli.ledger.planning.schedule import Trailing
 
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
-    from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Instead, Outlook, PlannedRun, PricedRun
+    from dpcli.ledger.planning.plan_changes import Instead
+    from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, Outlook, PlannedRun, PricedRun
 
 UNRESERVED = "nothing was written, and nothing is reserved: runs that are not in the schedule may take what it needs"
 
 
-def planned(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
+def plan_document(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None, pictured: bool = False) -> Document:
     """Return a plan: which runs fit, the first that does not, and how far the budget is then used; exit code 1 where one does not fit."""
     refused = plan.refused
     notes = (*_notes(plan, instead, outlook), UNRESERVED)
-    schedule = _schedule(plan)
+    schedule = _schedule_table(plan)
     return Document(
         headline=_headline(plan),
         data=_data(plan, instead, outlook),
         verdict="fail" if refused else "pass",
-        tables=(schedule, _runs(plan)),
+        tables=(schedule, _run_table(plan)),
         notes=notes,
         total=str(plan.fitting),
         exit_code=1 if refused else 0,
         records=[_run_data(plan, run) for run in plan.runs],
         title=f"plan for {plan.before.dataset}",
         pictures=(picture(plan),) if pictured else (),
-        details=(*calendar(plan.after), "", *columns(schedule), "", *notes),
+        details=(*calendar(plan.after), "", *aligned_lines(schedule), "", *notes),
         why="" if refused is None else f"the run of {_file(plan, refused)} on {refused.day} does not fit",
     )
 
@@ -59,22 +60,22 @@ def _headline(plan: BudgetPlan) -> str:
     count, refused = len(plan.runs), plan.refused
     if refused is None:
         many = "the run fits" if count == 1 else f"all {count:,} runs fit"
-        return f"{plan.before.dataset}: {many}; {_used(plan)}"
+        return f"{plan.before.dataset}: {many}; {_used_words(plan)}"
     which = f"the first that does not is {_file(plan, refused)} on {refused.day}: {refused.why}"
     return f"{plan.before.dataset}: {plan.fitting:,} of {count:,} runs fit; {which}"
 
 
-def _used(plan: BudgetPlan) -> str:
+def _used_words(plan: BudgetPlan) -> str:
     """Return how far the budget is used when all runs that fit are made."""
     state = plan.after.fullest()
     share = percent_used(share_of(state, state.spent))
     fullest = fullest_block(plan.after)
     if fullest is None:
-        return f"{share} of the {'declared runs are made' if _declared(plan) else 'cap is used'} at the end"
+        return f"{share} of the {'declared runs are made' if _is_declared(plan) else 'cap is used'} at the end"
     return f"{share} of the cap of the fullest block, {fullest}, is used at the end"
 
 
-def _declared(plan: BudgetPlan) -> bool:
+def _is_declared(plan: BudgetPlan) -> bool:
     return plan.before.open_terms().mode == "declared"
 
 
@@ -82,7 +83,7 @@ def _notes(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None
     lines = []
     if plan.refused is not None:
         before = f"after {plan.in_order:,} {'run' if plan.in_order == 1 else 'runs'}" if plan.in_order else "before any run"
-        lines.append(f"the budget runs out on {plan.refused.day}, {before}; with the runs that fit, {_used(plan)}")
+        lines.append(f"the budget runs out on {plan.refused.day}, {before}; with the runs that fit, {_used_words(plan)}")
         changes = "; or ".join(f"{each.change}, {each.runs:,} {'run' if each.runs == 1 else 'runs'} in all" for each in instead)
         lines.append(f"would fit: {changes}" if instead else "no single change of that run was found with which all would fit")
     touched = plan.touched
@@ -91,14 +92,14 @@ def _notes(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None
         blocks = sum(count == most for count in touched.values())
         lines.append(f"{len(touched):,} blocks are charged, {blocks:,} of them by {most} runs, the most")
     if outlook is not None:
-        lines.append(_beyond(plan, outlook))
+        lines.append(_outlook_words(plan, outlook))
     reserved = plan.before.fullest()
     if share := share_of(reserved, reserved.reserved):
         lines.append(f"{percent_used(share)} of the cap is reserved or under way, and counts in full")
     return lines
 
 
-def _beyond(plan: BudgetPlan, outlook: Outlook) -> str:
+def _outlook_words(plan: BudgetPlan, outlook: Outlook) -> str:
     if outlook.refused is None:
         return f"gone on with in the same way, the next {outlook.walked:,} runs fit too"
     run = outlook.refused
@@ -107,15 +108,15 @@ def _beyond(plan: BudgetPlan, outlook: Outlook) -> str:
     )
 
 
-def _schedule(plan: BudgetPlan) -> Table:
+def _schedule_table(plan: BudgetPlan) -> Table:
     rows = []
     for place, run in enumerate(plan.priced):
         planned_, fitting = plan.counted(place)
         row = (
             run.scheduled.file,
             run.scheduled.every or "once",
-            *_ends(plan, place),
-            _reads(plan, run),
+            *_first_and_last_day(plan, place),
+            _window_words(plan, run),
             str(planned_),
             str(fitting),
             costs(amounts.read(run.cost.amounts)),
@@ -127,17 +128,17 @@ def _schedule(plan: BudgetPlan) -> Table:
     return Table("schedule", names, tuple(rows), frozenset({5, 6, 8}), flagged=flagged)
 
 
-def _ends(plan: BudgetPlan, place: int) -> tuple[str, str]:
+def _first_and_last_day(plan: BudgetPlan, place: int) -> tuple[str, str]:
     """Return the first and the last day of a table's runs."""
     days = [str(run.day) for run in plan.runs if run.place == place]
     return days[0], days[-1]
 
 
-def _reads(plan: BudgetPlan, run: PricedRun) -> str:
+def _window_words(plan: BudgetPlan, run: PricedRun) -> str:
     return run.reads.words if isinstance(run.reads, Trailing) else window_words(plan.before, run.reads) or "-"
 
 
-def _runs(plan: BudgetPlan) -> Table:
+def _run_table(plan: BudgetPlan) -> Table:
     rows = tuple(
         (
             str(number),
@@ -169,7 +170,7 @@ def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None)
         "share_before": share_of(plan.before.fullest(), plan.before.fullest().spent),
         "share_after": share_of(end, end.spent),
         "fullest_block": fullest_block(plan.after),
-        "spent_after": plain(end.spent),
+        "spent_after": amount_texts(end.spent),
         **({} if plan.after.open_terms().family is None else {"blocks": blocks}),
         "instead": [asdict(each) for each in instead],
         "beyond": None
@@ -181,13 +182,13 @@ def _data(plan: BudgetPlan, instead: Sequence[Instead], outlook: Outlook | None)
 
 
 def _table_data(plan: BudgetPlan, place: int, run: PricedRun) -> dict[str, Any]:
-    (first, last), (count, fitting) = _ends(plan, place), plan.counted(place)
+    (first, last), (count, fitting) = _first_and_last_day(plan, place), plan.counted(place)
     return {
         "file": run.scheduled.file,
         "every": run.scheduled.every,
         "first": first,
         "last": last,
-        "window": _reads(plan, run),
+        "window": _window_words(plan, run),
         "delta": run.delta,
         "cost": dict(run.cost.amounts),
         "share": share_of(plan.before, amounts.read(run.cost.amounts)),

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.premise import Premise, Premises
-from dpcli.ledger.amounts import EXACT, Amounts, stated, upward, written, written_down
-from dpcli.ledger.filters.filter import PREMISES, Cost, Filter, described, finite, floored, largest, pure_within, steps_of
+from dpcli.ledger.amounts import EXACT, Amounts, cap_text, cost_text, decimal_of, float_above
+from dpcli.ledger.filters.filter import (
+    PREMISES,
+    Cost,
+    Filter,
+    at_least_smallest,
+    epsilon_of_run,
+    largest_within,
+    pure_within,
+    require_finite,
+    steps_of,
+)
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import renyi_epsilon, zcdp_epsilon
@@ -33,17 +43,17 @@ class ApproxFilter(Filter):
     group_power: ClassVar[int | None] = 1
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return {"epsilon": written_down(stated(epsilon)), "delta": written_down(stated(delta))}
+        return {"epsilon": cap_text(decimal_of(epsilon)), "delta": cap_text(decimal_of(delta))}
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        epsilon, accountant = described(pipeline, delta)
-        return Cost({"epsilon": written(epsilon), "delta": written(delta)}, f"epsilon at delta = {delta!r} by {accountant}")
+        epsilon, accountant = epsilon_of_run(pipeline, delta)
+        return Cost({"epsilon": cost_text(epsilon), "delta": cost_text(delta)}, f"epsilon at delta = {delta!r} by {accountant}")
 
     def pure_room(self, left: float) -> float:
         return left  # what somebody states is what is charged
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return upward(amounts["epsilon"])
+        return float_above(amounts["epsilon"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +78,23 @@ class AdvancedFilter(Filter):
         return cls(slack)
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        half_squares = largest(lambda total: self._epsilon(total) <= epsilon, max(1.0, 2.0 * epsilon))
+        half_squares = largest_within(lambda total: self._epsilon(total) <= epsilon, max(1.0, 2.0 * epsilon))
         return {
-            "half_squares": written_down(half_squares),
-            "delta": written_down(EXACT.subtract(stated(delta), stated(self.slack))),
+            "half_squares": cap_text(half_squares),
+            "delta": cap_text(EXACT.subtract(decimal_of(delta), decimal_of(self.slack))),
         }
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        epsilon, accountant = described(pipeline, delta)
-        half_square = finite(floored(0.5 * epsilon * epsilon * (1.0 + 1e-15), steps_of(pipeline)), "square")
+        epsilon, accountant = epsilon_of_run(pipeline, delta)
+        half_square = require_finite(at_least_smallest(0.5 * epsilon * epsilon * (1.0 + 1e-15), steps_of(pipeline)), "square")
         detail = f"epsilon {epsilon:.6g} at delta = {delta!r} by {accountant}"
-        return Cost({"half_squares": written(half_square), "delta": written(delta)}, detail)
+        return Cost({"half_squares": cost_text(half_square), "delta": cost_text(delta)}, detail)
 
     def pure_room(self, left: float) -> float:
         return pure_within(lambda epsilon: 0.5 * epsilon * epsilon, left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return self._epsilon(upward(amounts["half_squares"]))
+        return self._epsilon(float_above(amounts["half_squares"]))
 
     def _epsilon(self, total: float) -> float:
         return (total + 2.0 * math.sqrt(total * -math.log(self.slack))) * (1.0 + 1e-14)
@@ -104,20 +114,20 @@ class ZcdpFilter(Filter):
     group_power: ClassVar[int | None] = 2
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return {"rho": written_down(largest(lambda rho: self._epsilon(rho, delta) <= epsilon, 1e9))}
+        return {"rho": cap_text(largest_within(lambda rho: self._epsilon(rho, delta) <= epsilon, 1e9))}
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         from dpcli.accountants.zcdp import ZcdpProfile
 
         steps = steps_of(pipeline)
-        rho = finite(floored(ZcdpProfile(steps).rho(), steps), "rho")
-        return Cost({"rho": written(rho)}, "sum of rho")
+        rho = require_finite(at_least_smallest(ZcdpProfile(steps).rho(), steps), "rho")
+        return Cost({"rho": cost_text(rho)}, "sum of rho")
 
     def pure_room(self, left: float) -> float:
         return pure_within(lambda epsilon: epsilon * math.tanh(0.5 * epsilon), left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return self._epsilon(upward(amounts["rho"]), delta) if amounts["rho"] else 0.0
+        return self._epsilon(float_above(amounts["rho"]), delta) if amounts["rho"] else 0.0
 
     def _epsilon(self, rho: float, delta: float) -> float:
         return zcdp_epsilon(rho, delta) * (1.0 + 1e-13)
@@ -151,27 +161,28 @@ class RdpFilter(Filter):
         """Return the filter at `order`; where None, at the order where Gaussian-like runs get the most out of the cap."""
         cls.refuse_delta(delta)
         if order is None:
-            order = float(f"{1.0 + _best(epsilon, math.log(delta)):.4g}")
+            order = float(f"{1.0 + _best_order_minus_one(epsilon, math.log(delta)):.4g}")
         if not 1.0 + 1e-6 <= order <= 1e6:
             raise InputError(f"--order: expected a number from 1.000001 to 10^6, found {order!r}")
         return cls(order)
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        cap = largest(lambda rdp: self._epsilon(rdp, delta) <= epsilon, epsilon + 1e9)
+        cap = largest_within(lambda rdp: self._epsilon(rdp, delta) <= epsilon, epsilon + 1e9)
         if cap == 0.0:
             raise InputError(
                 f"order {self.order:g}: expected an order whose conversion leaves something of epsilon = {epsilon:g} at delta = {delta:g}, "
                 "and this one spends more on the conversion alone; a larger order may do"
             )
-        return {"rdp": written_down(cap)}
+        return {"rdp": cap_text(cap)}
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         from dpcli.accountants.renyi_curve import renyi_curve
 
         steps = steps_of(pipeline)
-        rdp = floored(float(renyi_curve(steps).at(np.array([self.order]))[0]), steps)
+        rdp = at_least_smallest(float(renyi_curve(steps).at(np.array([self.order]))[0]), steps)
         return Cost(
-            {"rdp": written(finite(rdp, f"Renyi divergence at order {self.order:g}"))}, f"Renyi divergence at order {self.order:g}"
+            {"rdp": cost_text(require_finite(rdp, f"Renyi divergence at order {self.order:g}"))},
+            f"Renyi divergence at order {self.order:g}",
         )
 
     def pure_room(self, left: float) -> float:
@@ -188,13 +199,13 @@ class RdpFilter(Filter):
         return pure_within(cost, left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return self._epsilon(upward(amounts["rdp"]), delta) if amounts["rdp"] else 0.0
+        return self._epsilon(float_above(amounts["rdp"]), delta) if amounts["rdp"] else 0.0
 
     def _epsilon(self, rdp: float, delta: float) -> float:
         return renyi_epsilon(self.order - 1.0, rdp, math.log(delta)) * (1.0 + 1e-14) + 1e-15
 
 
-def _best(epsilon: float, log_delta: float) -> float:
+def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
     """Return order - 1 with the largest cap over order, which is the rho that a Gaussian could spend."""
     tried: list[tuple[float, float]] = []
 
@@ -222,22 +233,22 @@ class GdpFilter(Filter):
     group_power: ClassVar[int | None] = 2
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        return {"mu_squared": written_down(largest(lambda square: _epsilon(square, delta) <= epsilon, 1e9))}
+        return {"mu_squared": cap_text(largest_within(lambda square: _gaussian_epsilon(square, delta) <= epsilon, 1e9))}
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         steps = steps_of(pipeline)
         squares = [count * mu_of(mechanism) ** 2 for mechanism, count in steps]
-        total = finite(floored(math.fsum(squares) * (1.0 + 4e-15), steps), "mu")
-        return Cost({"mu_squared": written(total)}, "sum of mu^2")
+        total = require_finite(at_least_smallest(math.fsum(squares) * (1.0 + 4e-15), steps), "mu")
+        return Cost({"mu_squared": cost_text(total)}, "sum of mu^2")
 
     def pure_room(self, left: float) -> float:
         return pure_within(lambda epsilon: mu_of_pure(epsilon) ** 2, left)
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        return _epsilon(upward(amounts["mu_squared"]), delta) if amounts["mu_squared"] else 0.0
+        return _gaussian_epsilon(float_above(amounts["mu_squared"]), delta) if amounts["mu_squared"] else 0.0
 
 
-def _epsilon(square: float, delta: float) -> float:
+def _gaussian_epsilon(square: float, delta: float) -> float:
     return gaussian_epsilon_upper(math.sqrt(square) * (1.0 + 4e-16), delta) if square > 0.0 else 0.0
 
 
@@ -249,10 +260,10 @@ def mu_of(mechanism: Mechanism) -> float:
     try:
         return mechanism.gdp()
     except NotRepresentable:
-        return mu_of_pure(_pure(mechanism))
+        return mu_of_pure(_pure_epsilon(mechanism))
 
 
-def _pure(mechanism: Mechanism) -> float:
+def _pure_epsilon(mechanism: Mechanism) -> float:
     reason = "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this is neither"
     try:
         pure = mechanism.approx_dp(0.0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load
 from dpcli.base.premise import Premise, Premises
-from dpcli.ledger.amounts import Amounts, add, read, rounded_up
+from dpcli.ledger.amounts import Amounts, add, read, sum_text
 from dpcli.ledger.plugin import FILTERS
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def sum_of(costs: Sequence[Cost]) -> Cost:
     total: Amounts = {}
     for cost in costs:
         total = add(total, read(cost.amounts))
-    return Cost({name: rounded_up(value) for name, value in total.items()}, "; ".join(cost.detail for cost in costs))
+    return Cost({name: sum_text(value) for name, value in total.items()}, "; ".join(cost.detail for cost in costs))
 
 
 class Filter(Protocol):
@@ -150,7 +150,7 @@ def steps_of(pipeline: Pipeline) -> Steps:
     return tuple((charge.mechanism, charge.count) for charge in resolve(pipeline))
 
 
-def described(pipeline: Pipeline, delta: float) -> tuple[float, str]:
+def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
     """Return (epsilon, accountant) of one run at `delta`, by the tightest sound accountant; its parameters were fixed in advance.
 
     Raise CannotCertify where there is none.
@@ -165,14 +165,14 @@ def described(pipeline: Pipeline, delta: float) -> tuple[float, str]:
     return row.upper, row.accountant.name
 
 
-def floored(cost: float, steps: Steps) -> float:
+def at_least_smallest(cost: float, steps: Steps) -> float:
     """Return the cost, or the least there is for each step that is not free: what underflowed is still not nothing."""
     from dpcli.mechanisms.stated.pure_and_approx import Free
 
     return max(cost, math.ulp(0.0) * sum(count for mechanism, count in steps if mechanism != Free()))
 
 
-def finite(cost: float, what: str) -> float:
+def require_finite(cost: float, what: str) -> float:
     """Return the cost. Raise CannotCertify where it is infinite."""
     if not cost < math.inf:
         raise CannotCertify(f"its {what} is infinite: there is no cost that could be charged")
@@ -181,10 +181,10 @@ def finite(cost: float, what: str) -> float:
 
 def pure_within(cost: Callable[[float], float], left: float) -> float:
     """Return the largest pure epsilon, rounded down, whose `cost` is at most `left`, also as the filter rounds it up."""
-    return largest(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
+    return largest_within(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 
 
-def largest(holds: Callable[[float], bool], high: float) -> float:
+def largest_within(holds: Callable[[float], bool], high: float) -> float:
     """Return the largest double in [0, high] at which `holds`, a property that only smaller numbers have; 0 where none has it."""
     low = 0.0
     if holds(high):

@@ -19,28 +19,28 @@ DIGITS = 4
 DOUBLINGS = 14
 
 
-def fitting(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
+def changes_that_fit_now(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
     """Return changes of one parameter each that would fit now, as "noise_multiplier = 1.913 in train (now 1.1)"; none in declared mode.
 
     The values are on the side that fits, to four significant digits.
     """
     if state.open_terms().mode == "declared":
         return ()
-    return changes(pipeline, lambda changed: _fits(state, changed, delta))
+    return fitting_changes(pipeline, lambda changed: _fits(state, changed, delta))
 
 
-def changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tuple[str, ...]:
+def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tuple[str, ...]:
     """Return changes of one parameter each, in words, with which `fits` holds; it must go on holding with more noise, and with fewer steps.
 
     Where none does, the noise of all that adds some, as it is also for queries, which are priced together. Where a section says that
     something else is done, as [federated] may, it has to be changed too, and the words say so.
     """
     busiest = max(pipeline.mechanisms, key=lambda entry: (entry.steps if entry.epochs is None else 10**18, entry.name))
-    if busiest in _of_queries(pipeline):
-        return tuple(filter(None, (_noise_of_all(pipeline, _of_queries(pipeline), fits),)))
-    single = tuple(filter(None, (_noise(pipeline, busiest, fits), _steps(pipeline, busiest, fits))))
+    if busiest in _query_entries(pipeline):
+        return tuple(filter(None, (_noise_change_of_all(pipeline, _query_entries(pipeline), fits),)))
+    single = tuple(filter(None, (_noise_change(pipeline, busiest, fits), _steps_change(pipeline, busiest, fits))))
     noisy = tuple(entry for entry in pipeline.mechanisms if parameter_key(entry, "noise") is not None)
-    return single or tuple(filter(None, (_noise_of_all(pipeline, noisy, fits) if len(noisy) > 1 else "",)))
+    return single or tuple(filter(None, (_noise_change_of_all(pipeline, noisy, fits) if len(noisy) > 1 else "",)))
 
 
 def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
@@ -49,7 +49,7 @@ def _fits(state: LedgerState, pipeline: Pipeline, delta: float) -> bool:
     return False
 
 
-def _noise(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], bool]) -> str:
+def _noise_change(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], bool]) -> str:
     key = parameter_key(entry, "noise")
     if key is None:
         return ""
@@ -58,23 +58,23 @@ def _noise(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipeline], boo
     def fits(value: float) -> bool:
         return fits_with(substitute(pipeline, ((entry.name, key),), value))
 
-    value = _least(now, fits)
+    value = _least_value(now, fits)
     if value is None:
         return ""
-    section = _with_section(substitute(pipeline, ((entry.name, key),), value))
+    section = _section_words(substitute(pipeline, ((entry.name, key),), value))
     return f"{key} = {value:.10g} in {entry.name} (now {now:.10g}){section}"
 
 
-def _noise_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Callable[[Pipeline], bool]) -> str:
+def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Callable[[Pipeline], bool]) -> str:
     """Return the factor by which the noise of all of these would have to grow."""
     scaled = [entry for entry in entries if _noisier(entry, 1.0) is not None]
-    times = _least(1.0, lambda factor: fits(_with_noise(pipeline, scaled, factor))) if scaled else None
+    times = _least_value(1.0, lambda factor: fits(_with_noise(pipeline, scaled, factor))) if scaled else None
     if times is None:
         return ""
-    queries = _of_queries(pipeline)
+    queries = _query_entries(pipeline)
     if entries != queries:
         where = "every mechanism" if len(entries) == len(pipeline.mechanisms) else " and ".join(entry.name for entry in entries)
-        return f"{up(times)} times the noise in {where}{_with_section(_with_noise(pipeline, scaled, times))}"
+        return f"{up(times)} times the noise in {where}{_section_words(_with_noise(pipeline, scaled, times))}"
     names = list(dict.fromkeys(_query_of(pipeline, entry) for entry in scaled))
     where = "every query" if len(scaled) == len(queries) and len(names) > 1 else " and ".join(names)
     return f"{up(times)} times the noise in {where}, by a smaller epsilon, rho or weight, or a larger error"
@@ -98,11 +98,11 @@ def _noisier(entry: Entry, factor: float) -> Entry | None:
 
 def _query_of(pipeline: Pipeline, entry: Entry) -> str:
     """Return the name of the query that an entry comes from: where it makes several, each has one more word behind a dot."""
-    place = pipeline.queries[_of_queries(pipeline).index(entry)]
+    place = pipeline.queries[_query_entries(pipeline).index(entry)]
     return entry.name if pipeline.queries.count(place) == 1 else entry.name.rpartition(".")[0]
 
 
-def _least(now: float, fits: Callable[[float], bool]) -> float | None:
+def _least_value(now: float, fits: Callable[[float], bool]) -> float | None:
     """Return about the smallest value above `now` that fits, to four digits and on the side that fits; None where none does."""
     doubled = (float(f"{now * 2.0**i:.{DIGITS}g}") for i in range(1, DOUBLINGS))
     high = next((value for value in doubled if fits(value)), None)
@@ -117,28 +117,28 @@ def _least(now: float, fits: Callable[[float], bool]) -> float | None:
     return high
 
 
-def _steps(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], bool]) -> str:
+def _steps_change(pipeline: Pipeline, entry: Entry, fits: Callable[[Pipeline], bool]) -> str:
     if entry.epochs is not None or entry.steps < 2:
         return ""
-    count = _most(lambda steps: fits(substitute(pipeline, ((entry.name, "steps"),), steps)), entry.steps)
+    count = _most_steps(lambda steps: fits(substitute(pipeline, ((entry.name, "steps"),), steps)), entry.steps)
     if not count:
         return ""
     fewer = substitute(pipeline, ((entry.name, "steps"),), count)
-    return f"{count:,} steps of {entry.name} (now {entry.steps:,}){_with_section(fewer)}"
+    return f"{count:,} steps of {entry.name} (now {entry.steps:,}){_section_words(fewer)}"
 
 
-def _of_queries(pipeline: Pipeline) -> tuple[Entry, ...]:
+def _query_entries(pipeline: Pipeline) -> tuple[Entry, ...]:
     """Return the entries of [[query]] tables, which state neither their noise nor how often they run."""
     return pipeline.mechanisms[len(pipeline.mechanisms) - len(pipeline.queries) :]
 
 
-def _with_section(changed: Pipeline) -> str:
+def _section_words(changed: Pipeline) -> str:
     """Return what else has to be changed for the file to be taken."""
     section = next((name for name, _ in contradictions(changed)), None)
     return f", with [{section}] changed to match" if section else ""
 
 
-def _most(fits: Callable[[int], bool], above: int) -> int:
+def _most_steps(fits: Callable[[int], bool], above: int) -> int:
     """Return about the largest whole number below `above` that fits, to three digits and on the side that fits; 0 where 1 does not."""
     if not fits(1):
         return 0

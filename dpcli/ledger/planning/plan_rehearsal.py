@@ -7,21 +7,19 @@ reads the chain. A run that is denied is not made, and costs nothing; those afte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dpcli.base.errors import CannotCertify, Denied, InputError, NotRepresentable
+from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.balance import share_of
 from dpcli.ledger.blocks.family import MOST
-from dpcli.ledger.chain import sealed
-from dpcli.ledger.denial import full, shortfall
+from dpcli.ledger.chain import seal
+from dpcli.ledger.denial import full_blocks_words, shortfall
 from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.planning.fit import changes
-from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, rhythm_of, trailing_of
+from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, trailing_of
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
@@ -110,10 +108,10 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
     """
     from dpcli.file.pipeline.read import load
 
-    priced = tuple(_priced(ledger, run, load(run.file)) for run in schedule.runs)
+    priced = tuple(_price(ledger, run, load(run.file)) for run in schedule.runs)
     before = ledger.state().rehearsal()
     _refuse_long(before, schedule, priced)
-    return rehearsed(before, schedule, priced)
+    return rehearse(before, schedule, priced)
 
 
 def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[PricedRun]) -> None:
@@ -127,17 +125,17 @@ def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[Price
         )
 
 
-def rehearsed(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
+def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
     """Return what becomes of a schedule whose runs have their prices."""
-    after = _copied(before)
-    runs = tuple(_walked(after, schedule.days(), priced))
+    after = _spendable_copy(before)
+    runs = tuple(_walk(after, schedule.days(), priced))
     return BudgetPlan(schedule, priced, runs, before, after)
 
 
 def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
     """Return how many runs a schedule has where all of them fit, 0 where one does not."""
     runs = 0
-    for run in _walked(_copied(before), schedule.days(), priced):
+    for run in _walk(_spendable_copy(before), schedule.days(), priced):
         if not run.fits:
             return 0
         runs += 1
@@ -159,7 +157,7 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
     walked = 0
     try:
-        for run in _walked(_copied(plan.before), days, plan.priced):
+        for run in _walk(_spendable_copy(plan.before), days, plan.priced):
             walked += 1
             if not run.fits:
                 return Outlook(run, walked - 1)
@@ -168,14 +166,14 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
     return Outlook(None, max(walked - len(plan.runs), 0))
 
 
-def _copied(state: LedgerState) -> LedgerState:
+def _spendable_copy(state: LedgerState) -> LedgerState:
     """Return a copy to spend from; its runs have keys of their own, and no earlier run is asked for."""
     copied = state.rehearsal()
     copied.runs = {}
     return copied
 
 
-def _priced(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
+def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
     cost, delta = ledger.cost(pipeline)
     try:
         return PricedRun(run, pipeline, cost, delta, reads_of(ledger, run, pipeline))
@@ -195,8 +193,8 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
     return moving
 
 
-def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
-    """Each run in its turn; `state` is spent from."""
+def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
+    """Yield each run in its turn, charged to `state` where it fits."""
     from dpcli.file.pipeline.canonical import tables_of
 
     tables, denied = [tables_of(run.pipeline) for run in priced], 0
@@ -204,14 +202,14 @@ def _walked(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequen
         run = priced[place]
         window = window_on(state, run, day)
         charge = Charge("spend", f"run {number}", tables[place], run.delta, run.cost, "", window=window)
-        why = _charged(state, charge, denied < NAMED)
+        why = _charge_or_reason(state, charge, denied < NAMED)
         denied += bool(why)
         flat = state.over(window)
         yield PlannedRun(day, place, window, run.cost, share_of(flat, flat.spent), why)
 
 
 def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
-    """The blocks that a run reads on a day, as a charge has them."""
+    """Return the blocks that a run reads on a day, as a charge has them."""
     if not isinstance(run.reads, Trailing):
         return run.reads
     family = state.open_terms().family
@@ -220,119 +218,20 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
     return tuple(sorted(blocks)) if len(blocks) <= MOST else family.window(blocks)  # which says that they are too many
 
 
-def _charged(state: LedgerState, charge: Charge, named: bool) -> str:
+def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
     """Charge a run, or return why it is denied; where `named`, with the blocks."""
     try:
         content = charge.entry(state, "")
     except Denied:
-        return _why(state, charge, named)
+        return _denial_reason(state, charge, named)
     assert content is not None  # no run has that key
-    state.apply(sealed(content, state.dataset, state.head))
+    state.apply(seal(content, state.dataset, state.head))
     return ""
 
 
-def _why(state: LedgerState, charge: Charge, named: bool) -> str:
+def _denial_reason(state: LedgerState, charge: Charge, named: bool) -> str:
     closed = state.closed(charge.window)
     if closed is not None:
         return f"block {closed} was retired, and takes no further run"
     missing = shortfall(state.over(charge.window), charge.cost)
-    return missing + full(state, charge.cost, charge.window) if named else missing
-
-
-WIDEST = 60  # times as long between two runs, at most
-
-
-@dataclass(frozen=True, slots=True)
-class Instead:
-    """A change after which all runs fit, as a file states it, and how many runs there are then in all."""
-
-    change: str
-    runs: int
-
-
-def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
-    """Return changes of one thing each about the table of the first run that is denied; none where all fit, or nothing helps."""
-    if plan.refused is None:
-        return ()
-    place = plan.refused.place
-    tried = (_fewer, _wider, _shorter)
-    return (*(change for try_ in tried if (change := try_(plan, place)) is not None), *_cheaper(ledger, plan, place))
-
-
-def _runs(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
-    """Return how many runs there are with another table in a place, 0 where one does not fit."""
-    priced = plan.priced if reads is None else _with(plan, place, replace(plan.priced[place], reads=reads))
-    return all_fit(plan.before, plan.schedule.replaced(place, run), priced)
-
-
-def _with(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
-    return (*plan.priced[:place], run, *plan.priced[place + 1 :])
-
-
-def _fewer(plan: BudgetPlan, place: int) -> Instead | None:
-    """The most of its runs, from the first on, with which all fit: with fewer, no block is charged more."""
-    run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
-    if run.every is None:
-        return None
-    most = _largest(lambda count: _runs(plan, place, replace(run, last=None, count=count)), planned)
-    return None if most is None else Instead(f"count = {most[0]} (now {planned})", most[1])
-
-
-def _wider(plan: BudgetPlan, place: int) -> Instead | None:
-    """The least time between two of its runs with which all fit."""
-    run = plan.priced[place].scheduled
-    if run.every is None:
-        return None
-    now = rhythm_of(run.every)
-    for count in range(now.count + 1, now.count * WIDEST + 1):
-        every = replace(now, count=count).words
-        changed = replace(run, every=every)
-        if sum(1 for _ in changed.days()) < 2:
-            return None  # no longer a repetition
-        runs = _runs(plan, place, changed)
-        if runs:
-            return Instead(f'every = "{every}" (now "{now.words}")', runs)
-    return None
-
-
-def _shorter(plan: BudgetPlan, place: int) -> Instead | None:
-    """The longest window up to its day with which all fit: in a shorter one, no block is charged more."""
-    run, reads = plan.priced[place].scheduled, plan.priced[place].reads
-    if not isinstance(reads, Trailing):
-        return None
-    most = _largest(lambda count: _runs(plan, place, run, replace(reads, count=count)), reads.count)
-    return None if most is None else Instead(f'window = "{replace(reads, count=most[0]).words}" (now "{reads.words}")', most[1])
-
-
-def _cheaper(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
-    """More noise in its file, or fewer steps, wherever the schedule has that file."""
-    run = plan.priced[place]
-    if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied(plan)) is not None:
-        return
-
-    def fits(pipeline: Pipeline) -> bool:
-        with suppress(InputError, CannotCertify, NotRepresentable):
-            cost, delta = ledger.cost(pipeline)
-            priced = (
-                replace(each, pipeline=pipeline, cost=cost, delta=delta) if each.scheduled.file == run.scheduled.file else each
-                for each in plan.priced
-            )
-            return bool(all_fit(plan.before, plan.schedule, tuple(priced)))
-        return False
-
-    for text in changes(run.pipeline, fits):
-        yield Instead(f"{text} of {run.scheduled.file}", len(plan.runs))
-
-
-def _denied(plan: BudgetPlan) -> tuple[str, ...]:
-    return () if plan.refused is None else plan.refused.window
-
-
-def _largest(runs: Callable[[int], int], above: int) -> tuple[int, int] | None:
-    """Return (count, runs) of the largest count below `above` for which there are any; None where there is none."""
-    low, high, most = 0, above, 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        fit = runs(middle)
-        low, high, most = (middle, high, fit) if fit else (low, middle, most)
-    return (low, most) if low else None
+    return missing + full_blocks_words(state, charge.cost, charge.window) if named else missing

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.rounding import down, up
 from dpcli.ledger import amounts
-from dpcli.ledger.amounts import fullest, spread
-from dpcli.ledger.denial import delta_advice, percent, shortfall
+from dpcli.ledger.amounts import cost_on_blocks, most_on_one_block
+from dpcli.ledger.denial import delta_advice, percent_of_cap, shortfall
 from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.planning.fit import fitting
+from dpcli.ledger.planning.fit import changes_that_fit_now
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import open_ledger
 
@@ -23,8 +23,22 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 Refusal = InputError | CannotCertify | NotRepresentable
-Wanted = dict[str, Decimal]
-Priced = tuple[Wanted, Cost, float, tuple[str, ...]]  # all runs together, in decimals and as a cost, their delta, and their blocks
+
+
+class RequestedRuns(NamedTuple):
+    """A number of runs of one file. wanted, cost: of all of them, as decimals and as a cost; delta: that they are described at."""
+
+    pipeline: Pipeline
+    runs: int
+    wanted: dict[str, Decimal]
+    cost: Cost
+    delta: float
+    window: tuple[str, ...]
+
+    @property
+    def subject(self) -> str:
+        """The runs, at the beginning of a sentence about their cost."""
+        return "it costs" if self.runs == 1 else f"{self.runs} runs cost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +63,13 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     and the others without it. Raises LedgerError where the ledger cannot be read, InputError where it cannot be found.
     """
     with open_ledger(url, dataset) as ledger:
-        items = [_wanted(ledger, pipeline, runs) for pipeline, runs in pipelines]
+        answers = [_requested(ledger, pipeline, runs) for pipeline, runs in pipelines]
         state = ledger.state()
-    costs = [item for item in items if not isinstance(item, Exception)]
-    total: Wanted = {}
-    for wanted, _, _, window in costs:
-        total = amounts.add(total, spread(wanted, window))
-    return tuple(
-        item if isinstance(item, Exception) else _answer(state, item, total, len(costs), *request)
-        for item, request in zip(items, pipelines, strict=True)
-    )
+    requests = [answer for answer in answers if isinstance(answer, RequestedRuns)]
+    total: dict[str, Decimal] = {}
+    for request in requests:
+        total = amounts.add(total, cost_on_blocks(request.wanted, request.window))
+    return tuple(_answer(state, each, total, len(requests)) if isinstance(each, RequestedRuns) else each for each in answers)
 
 
 def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Quote:
@@ -69,67 +80,70 @@ def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Q
     return answer
 
 
-def _wanted(ledger: Ledger, pipeline: Pipeline, runs: int) -> Priced | Refusal:
+def _requested(ledger: Ledger, pipeline: Pipeline, runs: int) -> RequestedRuns | Refusal:
     try:
         cost, delta = ledger.cost(pipeline)
         window = ledger.stated_window(pipeline)
     except (InputError, CannotCertify, NotRepresentable) as error:
         return error
-    many = {name: amounts.EXACT.multiply(value, Decimal(runs)) for name, value in amounts.read(cost.amounts).items()}
-    return many, Cost({name: str(value) for name, value in many.items()}, cost.detail), delta, window
+    wanted = {name: amounts.EXACT.multiply(value, Decimal(runs)) for name, value in amounts.read(cost.amounts).items()}
+    total = Cost({name: str(value) for name, value in wanted.items()}, cost.detail)
+    return RequestedRuns(pipeline, runs, wanted, total, delta, window)
 
 
-def _answer(balance: LedgerState, item: Priced, everything: Wanted, files: int, pipeline: Pipeline, runs: int) -> Quote:
-    wanted, cost, delta, window = item
+def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, Decimal], files: int) -> Quote:
+    """Return the answer about one file. everything: what all files cost together, on each block."""
+    window = request.window
     state, closed = balance.over(window), balance.closed(window)
-    total = fullest(everything, state.caps, window) if window else everything
+    total = most_on_one_block(everything, state.caps, window) if window else everything
+    fits = False
     if closed is not None:
-        message, fits = f"{state.dataset}: block {closed} was retired, and takes no further run", False
-    elif not state.fits(wanted):
-        message, fits = _too_much(state, cost, runs, pipeline, delta), False
+        message = f"{state.dataset}: block {closed} was retired, and takes no further run"
+    elif not state.fits(request.wanted):
+        message = _alone_too_much(state, request)
     elif not _with(balance, everything).over(window).fits({}):
-        message, fits = _too_many(state, cost, total, runs, files), False
+        message = _together_too_much(state, request, total, files)
     else:
-        message, fits = _fits(state, cost, runs) + _together(state, total, files), True
-    left = 1.0 - amounts.share(state.spent, state.caps)
-    return Quote(fits, message, amounts.share(wanted, state.caps), left, state.open_terms().delta)
+        message, fits = _cost_words(state, request) + _together_words(state, total, files), True
+    left = 1.0 - amounts.largest_share(state.spent, state.caps)
+    return Quote(fits, message, amounts.largest_share(request.wanted, state.caps), left, state.open_terms().delta)
 
 
-def _with(state: LedgerState, more: Wanted) -> LedgerState:
+def _with(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
     """Return the balance after more was spent."""
     after = copy(state)
     after.spent = amounts.add(state.spent, more)
     return after
 
 
-def _fits(state: LedgerState, cost: Cost, runs: int) -> str:
-    name, amount = max(amounts.read(cost.amounts).items(), key=lambda item: amounts.share(dict([item]), state.caps))
-    many = "it costs" if runs == 1 else f"{runs} runs cost"
-    of = f"{up(amount)} of {label(name)}, {percent(amount, state, name)} of the cap of {state.dataset}"
-    return f"{many} {of}; {down(state.left()[name])} is left"
+def _cost_words(state: LedgerState, request: RequestedRuns) -> str:
+    name, amount = max(request.wanted.items(), key=lambda item: amounts.largest_share(dict([item]), state.caps))
+    of = f"{up(amount)} of {label(name)}, {percent_of_cap(amount, state, name)} of the cap of {state.dataset}"
+    return f"{request.subject} {of}; {down(state.left()[name])} is left"
 
 
-def _together(state: LedgerState, total: Wanted, files: int) -> str:
+def _together_words(state: LedgerState, total: dict[str, Decimal], files: int) -> str:
     if files == 1:
         return ""
-    name = max(total, key=lambda amount: amounts.share({amount: total[amount]}, state.caps))
-    return f" ({percent(total[name], state, name)} of the cap for all {files} files together)"
+    name = max(total, key=lambda amount: amounts.largest_share({amount: total[amount]}, state.caps))
+    return f" ({percent_of_cap(total[name], state, name)} of the cap for all {files} files together)"
 
 
-def _too_much(state: LedgerState, cost: Cost, runs: int, pipeline: Pipeline, delta: float) -> str:
-    would = fitting(state, pipeline, delta) if runs == 1 else ()
-    missing = f"{state.dataset}: {shortfall(state, cost)}".replace(
-        "the run costs", "it costs" if runs == 1 else f"{runs} runs cost"
-    )
-    advice = [] if state.open_terms().mode == "declared" else delta_advice(state, cost, pipeline.path)
-    return "; ".join((missing, *([f"would fit: {'; or '.join(would)}"] if would else []), *advice))
+def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
+    would = changes_that_fit_now(state, request.pipeline, request.delta) if request.runs == 1 else ()
+    lines = [f"{state.dataset}: {shortfall(state, request.cost)}".replace("the run costs", request.subject)]
+    if would:
+        lines.append(f"would fit: {'; or '.join(would)}")
+    if state.open_terms().mode != "declared":
+        lines += delta_advice(state, request.cost, request.pipeline.path)
+    return "; ".join(lines)
 
 
-def _too_many(state: LedgerState, cost: Cost, total: Wanted, runs: int, files: int) -> str:
-    """Return the message for a run that would fit, but not with the others."""
+def _together_too_much(state: LedgerState, request: RequestedRuns, total: dict[str, Decimal], files: int) -> str:
+    """Return the message for runs that would fit, but not with those of the other files."""
     name = amounts.exceeded(amounts.add(state.spent, total), state.caps) or next(iter(total))
-    alone = amounts.read(cost.amounts).get(name, Decimal(0))
+    alone = request.wanted.get(name, Decimal(0))
     return (
         f"{state.dataset}: all {files} files together cost {up(total[name])} of {label(name)}, {down(state.left()[name])} is left; "
-        f"{'this one' if runs == 1 else f'{runs} runs of this one'} alone: {up(alone)}"
+        f"{'this one' if request.runs == 1 else f'{request.runs} runs of this one'} alone: {up(alone)}"
     )

@@ -85,12 +85,12 @@ def rhythm_of(text: str) -> Rhythm:
     return Rhythm(int(match[1] or 1), match[2])
 
 
-def _stated(text: str) -> bool:
+def _is_rhythm(text: str) -> bool:
     match = _RHYTHM.fullmatch(text)
     return match is not None and (bool(match[3]) == (match[1] not in (None, "1")))
 
 
-EVERY = Constraint('day, week, month, or a number of them as "2 weeks"', _stated, (("pattern", f"^{_RHYTHM.pattern}$"),))
+EVERY = Constraint('day, week, month, or a number of them as "2 weeks"', _is_rhythm, (("pattern", f"^{_RHYTHM.pattern}$"),))
 
 
 MOST = 10_000  # runs in a schedule
@@ -150,7 +150,7 @@ class Schedule:
 
     def days(self, endless: bool = False) -> Iterator[tuple[datetime.date, int]]:
         """Return (day, place of the run in the file) in the order in which they are made; with no end where `endless`."""
-        return heapq.merge(*(_placed(run.endless if endless else run, place) for place, run in enumerate(self.runs)))
+        return heapq.merge(*(_days_with_place(run.endless if endless else run, place) for place, run in enumerate(self.runs)))
 
     def replaced(self, place: int, run: ScheduledRun) -> Schedule:
         """Return the schedule with another run in a place."""
@@ -162,7 +162,7 @@ class Schedule:
         return next(islice(self.days(), MOST, None), None) is not None
 
 
-def _placed(run: ScheduledRun, place: int) -> Iterator[tuple[datetime.date, int]]:
+def _days_with_place(run: ScheduledRun, place: int) -> Iterator[tuple[datetime.date, int]]:
     return ((day, place) for day in run.days())
 
 

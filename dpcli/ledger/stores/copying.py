@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
-from dpcli.ledger.chain import Head, StoredRow, digest, entry_of, opened
-from dpcli.ledger.grammar import TEXT, TYPES, seen
+from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_entry
+from dpcli.ledger.grammar import LONGEST_TEXT, is_a, seen
 from dpcli.ledger.ledger import PAGE, Ledger, refuse_known_data
-from dpcli.ledger.past_runs import ForgetfulRuns, pages
+from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.requests import Open, Prepare
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import address, created, open_ledger, open_store
+from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, open_store
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import Verified, refuse_changed, verify
 
@@ -65,11 +65,11 @@ class Copying:
 
         Raise LedgerError where the chain is broken, has moved elsewhere, or `target` has another one under its name.
         """
-        to, dataset = address(self.url, target), self.ledger.dataset
+        to, dataset = address_of(self.url, target), self.ledger.dataset
         self._refuse(target, to)
         self._refuse_one(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
-            if self.arrived(target) is not None:
+            if self.durable_copy(target) is not None:
                 return
             state = LedgerState(dataset, runs=runs)
             self._take(target, tail, state, self._end())
@@ -86,16 +86,16 @@ class Copying:
         assert departure is not None
         if departure.copy != copy:
             try:
-                self.ledger.arrived(copy)
+                self.ledger.name_copy(copy)
             except LedgerError:
                 if self.ledger.state().departure == departure:
                     raise
-                raise LedgerError(f"{departure.to}: {_second(self.ledger.dataset)}") from None
+                raise LedgerError(f"{departure.to}: {_second_copy_message(self.ledger.dataset)}") from None
 
     def open(self, target: Ledger, copy: str) -> None:
         """Open what was named (6); nothing where it is open."""
         request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
-        target.append_all([(request, "")], moved=True)
+        target.append_all([(request, "")], even_moved=True)
 
     def _refuse(self, target: Store, to: str) -> None:
         store, state = self.ledger.store, self.ledger.state()
@@ -134,13 +134,13 @@ class Copying:
     def _refuse_origin(self) -> None:
         """Raise LedgerError where the copy could not say where it comes from, before anything is closed."""
         place = self.ledger.store.address
-        if not TYPES["said"](place):
+        if not is_a("said", place):
             raise LedgerError(
-                f"{place!a}: expected a path of visible characters, at most {TEXT}, which the copy names: rename it first; nothing was "
-                "moved"
+                f"{place!a}: expected a path of visible characters, at most {LONGEST_TEXT}, which the copy names: rename it first; "
+                "nothing was moved"
             )
 
-    def arrived(self, target: Store) -> DurableCopy | None:
+    def durable_copy(self, target: Store) -> DurableCopy | None:
         """Return the copy that the target has completely, None where it has none. Raise LedgerError where another one was named."""
         dataset, departure = self.ledger.dataset, self.ledger.state().departure
         if departure is None:
@@ -148,10 +148,10 @@ class Copying:
         rows = target.after(dataset, departure.at.seq - 1, 3)
         complete = len(rows) > 1 and rows[0].hash == departure.at.hash and departure.copy in ("", rows[1].hash)
         if departure.copy and not complete:
-            raise LedgerError(f"{target.place}: {_second(dataset)}")
+            raise LedgerError(f"{target.place}: {_second_copy_message(dataset)}")
         if not complete:
             return None
-        entries = [entry_of(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
+        entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
         if entries[0].kind != "copied" and entries[0].content.get("copy") != departure.at.hash:
             return None  # a later state of the ledger that it comes from
         return DurableCopy(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
@@ -166,13 +166,13 @@ class Copying:
         store, dataset, first = self.ledger.store, self.ledger.dataset, state.head.seq
         if not first and not target.after(dataset, 0, 1):
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
-        for row, present in zip_longest(pages(store, dataset, end.seq, PAGE, first), _all(target, dataset, first)):
+        for row, present in zip_longest(rows_up_to(store, dataset, end.seq, PAGE, first), _rows_after(target, dataset, first)):
             if present is not None and present != row:
                 raise LedgerError(
                     f'{target.place}: expected no "{dataset}", or a beginning of the chain in {store.place}: entry {present.seq} '
                     f"differs: a dataset is copied to a ledger that does not have it"
                 )
-            state.apply(opened(row, dataset, state.head))
+            state.apply(next_entry(row, dataset, state.head))
             if present is None:
                 tail.take(row)
             if self.progress is not None:
@@ -182,15 +182,15 @@ class Copying:
 
     def read_again(self, target: Store, end: Head) -> None:
         dataset, head = self.ledger.dataset, Head()
-        for row in _all(target, dataset, 0):
-            opened(row, dataset, head)
+        for row in _rows_after(target, dataset, 0):
+            next_entry(row, dataset, head)
             head = Head(row.seq, row.hash)
         if head != end:
             raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read')
 
     def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
         copy = Ledger(target, self.ledger.dataset)
-        entry = copy.prepared(state, Prepare(secrets.token_hex(16)))
+        entry = copy.first_own_entry(state, Prepare(secrets.token_hex(16)))
         tail.take(entry.row)
 
 
@@ -207,47 +207,47 @@ class DurableCopy:
         return self.end.hash
 
 
-def _second(dataset: str) -> str:
+def _second_copy_message(dataset: str) -> str:
     return (
         f'dataset "{dataset}" has arrived in this ledger before, and is gone: a second copy would be a second budget; restore this '
         "ledger from its own backup"
     )
 
 
-def copied(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
+def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
     """Move one dataset from the ledger at `source` to the one at `target`, made where there is none; done before, nothing is written.
 
     Raise LedgerError as `Copying.fill`, and where the copy is not sound.
     """
     with open_ledger(source, dataset) as ledger:
-        repeated = _moved(Copying(ledger, target, why, progress))
+        repeated = _move(Copying(ledger, target, why, progress))
         departure = ledger.state().departure
         assert departure is not None
         with open_ledger(target, dataset) as copy:
-            return Copied(dataset, address(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
+            return Copied(dataset, address_of(target, copy.store), departure.at, repeated, verify(copy, progress=progress))
 
 
-def _moved(copying: Copying) -> bool:
+def _move(copying: Copying) -> bool:
     """Do all but verify it (1 to 6). Return whether all was done before."""
     ledger = copying.ledger
-    with _explained(ledger):
-        created(copying.url, copying.fill, DAY)
+    with _telling_where_it_stands(ledger):
+        create_or_fill(copying.url, copying.fill, DAY)
     closed = ledger.state().departure
-    with _explained(ledger), open_ledger(copying.url, ledger.dataset) as copy:
-        durable = copying.arrived(copy.store)
+    with _telling_where_it_stands(ledger), open_ledger(copying.url, ledger.dataset) as copy:
+        durable = copying.durable_copy(copy.store)
         if durable is None:
             raise LedgerError(f"{copy.store.place}: the copy was taken away while it was made")
         if not durable.open:
             copying.read_again(copy.store, durable.end)
         copying.name(durable.name)
         if not durable.open:
-            with _explained(ledger, ended=False):
+            with _telling_where_it_stands(ledger, ended=False):
                 copying.open(copy, durable.name)
         return durable.open and closed is not None and closed.copy == durable.name
 
 
 @contextmanager
-def _explained(ledger: Ledger, ended: bool = True) -> Iterator[None]:
+def _telling_where_it_stands(ledger: Ledger, ended: bool = True) -> Iterator[None]:
     """Add to what stops a move that the dataset is closed by then, which its ledger alone would not tell.
 
     ended: whether a copy that was named is open.
@@ -255,13 +255,13 @@ def _explained(ledger: Ledger, ended: bool = True) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(_standing(ledger, ended) or str(stop) or "nothing was moved") from None
+        raise KeyboardInterrupt(_what_completes_it(ledger, ended) or str(stop) or "nothing was moved") from None
     except LedgerError as error:
-        standing = _standing(ledger, ended)
+        standing = _what_completes_it(ledger, ended)
         raise LedgerError(f"{error}; {standing}" if standing and standing not in str(error) else str(error)) from None
 
 
-def _standing(ledger: Ledger, ended: bool) -> str:
+def _what_completes_it(ledger: Ledger, ended: bool) -> str:
     """Return what to do about a dataset that was closed, and whose copy may not be open yet; "" where it was not closed or has arrived."""
     with suppress(LedgerError):
         departure = ledger.state().departure
@@ -270,7 +270,7 @@ def _standing(ledger: Ledger, ended: bool) -> str:
     return ""
 
 
-def all_of(url: str) -> tuple[str, ...]:
+def dataset_names(url: str) -> tuple[str, ...]:
     """Return the datasets of a ledger. Raise LedgerError where it has none."""
     store = open_store(url)
     try:
@@ -282,7 +282,7 @@ def all_of(url: str) -> tuple[str, ...]:
     return names
 
 
-def _all(store: Store, dataset: str, seq: int) -> Iterator[StoredRow]:
+def _rows_after(store: Store, dataset: str, seq: int) -> Iterator[StoredRow]:
     """Yield the rows after `seq`, read a page at a time."""
     while rows := store.after(dataset, seq, PAGE):
         yield from rows

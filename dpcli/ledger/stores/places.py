@@ -11,10 +11,10 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.file.toml.shown import first_names
 from dpcli.ledger.chain import digest
-from dpcli.ledger.grammar import TYPES, WORDS
+from dpcli.ledger.grammar import WORDS, is_a
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.stores.store import Store, standing
-from dpcli.ledger.terms import LedgerTerms, checked
+from dpcli.ledger.stores.store import Store, error_after_write
+from dpcli.ledger.terms import LedgerTerms
 
 POSTGRES = ("postgresql://", "postgres://")
 EXPECTED = "expected a path, sqlite:///path or postgresql://..."
@@ -36,7 +36,7 @@ def open_store(url: str) -> Store:
     return SqliteStore(path_of(url))
 
 
-def everywhere(url: str) -> str:
+def absolute_url(url: str) -> str:
     """Return the place as it means the same ledger from every working directory."""
     return url if url.startswith(POSTGRES) else os.path.abspath(path_of(url))
 
@@ -65,17 +65,17 @@ def without_secrets(url: str) -> str:
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:
     """Return the ledger of a dataset; of the only one where None. Raise LedgerError where there is none, InputError without its name."""
-    if dataset is not None and not TYPES["name"](dataset):
+    if dataset is not None and not is_a("name", dataset):
         raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
     store = open_store(url)
     try:
-        return Ledger(store, _only(store) if dataset is None else dataset)
+        return Ledger(store, _only_dataset(store) if dataset is None else dataset)
     except BaseException:
         store.close()
         raise
 
 
-def _only(store: Store) -> str:
+def _only_dataset(store: Store) -> str:
     names = store.datasets()
     if len(names) != 1:
         holds = "shows this login" if store.hides else "holds"
@@ -90,7 +90,7 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
     """
     if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
         raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
-    terms = checked(terms)
+    terms.refuse_invalid()
     if terms.team is not None and not url.startswith(POSTGRES):
         raise InputError(f"--team: {path_of(url)[:60]} is a file, which cannot tell one user from another; use postgresql://...")
 
@@ -98,11 +98,11 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
         version = store.version if store.version > 1 else None
         open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version))
 
-    created(url, fill)
+    create_or_fill(url, fill)
     try:
         ledger = open_ledger(url, dataset)
     except LedgerError as error:
-        raise standing(error) from None
+        raise error_after_write(error) from None
     ledger.store.wrote = True
     return ledger
 
@@ -126,11 +126,11 @@ def _refuse_changed(url: str) -> None:
 
     Looked at twice: whoever upgrades at this moment changes them between two questions of one look.
     """
-    if _changed(url) is not None and (problem := _changed(url)) is not None:
+    if _changed_definitions(url) is not None and (problem := _changed_definitions(url)) is not None:
         raise LedgerError(problem)
 
 
-def _changed(url: str) -> str | None:
+def _changed_definitions(url: str) -> str | None:
     store = open_store(url)
     try:
         schema = digest(store.schema())
@@ -146,12 +146,12 @@ def _changed(url: str) -> str | None:
         store.close()
 
 
-def address(url: str, store: Store) -> str:
+def address_of(url: str, store: Store) -> str:
     """Return `Store.address`, of a file also before it has its name."""
     return store.address if url.startswith(POSTGRES) else os.path.realpath(path_of(url))
 
 
-def created(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
+def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
     """Make a store at a path or URL where there is none, and let `fill` write to it; in a database within `seconds`."""
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)

@@ -1,7 +1,7 @@
 """The ledger in a PostgreSQL database, for teams: roles, row-level security, and rules that the server itself enforces.
 
-One writer at a time: the dataset's row is locked before the first look (dpcli.hold), under READ COMMITTED, whose every statement sees what
-was committed before it. Rows come in through dpcli.append alone, which checks them again. Source:
+One writer at a time: the dataset's row is locked before the first read (dpcli.hold), under READ COMMITTED, whose every statement sees what
+was committed before it. Rows are written through dpcli.append alone, which checks them again. Source:
 https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS, https://www.postgresql.org/docs/current/wal-async-commit.html.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,27 +26,30 @@ from dpcli.ledger.stores.postgres_connection import (
     settings_of,
     unreachable,
 )
-from dpcli.ledger.stores.postgres_install import ATTEMPTS, COUNTS, NOTED, SOUND, VERSION, Raced, found_version, install, renew
-from dpcli.ledger.stores.store import StoredCheckpoint, standing
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, COUNTS, NOTED, SOUND, VERSION, Raced, install, installed_version, renew
+from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
-BUSY_SECONDS = 30.0
-SERVER = (
+BUSY_SECONDS = 30.0  # to wait for a lock
+LONGEST_CONNECT = 600  # seconds that a URL may ask for
+SERVER_IDENTITY = (
     "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
     "WHERE datname = pg_catalog.current_database()"
 )
-NOW = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
-END = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
-READ = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
-ABOUT = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
-BEGINNING = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND pg_catalog.starts_with(key, %s) ORDER BY seq"
-# Each names what is wrong; a sound ledger answers with no row.
-CHECKS = (
+SERVER_TIME = "SELECT pg_catalog.to_char(pg_catalog.clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+HEAD = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
+ROWS_AFTER = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
+ROWS_OF_KEY = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
+ROWS_OF_PREFIX = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND pg_catalog.starts_with(key, %s) ORDER BY seq"
+# Each returns a sentence per fault; a sound ledger has no row.
+CUT_CHAINS = (
     "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
     "FROM dpcli.dataset d LEFT JOIN dpcli.entry e ON e.dataset = d.name WHERE d.name = coalesce(%(dataset)s::text, d.name) "
     "GROUP BY d.name, d.seq, d.head "
-    "HAVING (max(e.seq) = d.seq AND count(*) = d.seq AND bool_or(e.seq = d.seq AND e.hash = d.head)) IS NOT TRUE ORDER BY d.name",
+    "HAVING (max(e.seq) = d.seq AND count(*) = d.seq AND bool_or(e.seq = d.seq AND e.hash = d.head)) IS NOT TRUE ORDER BY d.name"
+)
+UNSAFE_SETTINGS = (
     "SELECT format('the server runs with %%s off: commits may not survive a power failure', name) FROM pg_catalog.pg_settings "
-    "WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name",
+    "WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name"
 )
 
 
@@ -62,18 +65,24 @@ class PostgresTail:
         return self.page(seq, None)
 
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
-        """Return up to `most` of them.
+        """Return up to `most` rows after `seq`.
 
-        Raise LedgerError where the last entries that were written are not there: what is read would understate the spending.
+        Raise LedgerError where the last entries that were written are missing: the spending would be understated.
         """
-        end = self.connection.execute(END, (self.dataset,)).fetchone()  # asked first: what others write meanwhile comes after it
-        rows = [StoredRow(*row) for row in self.connection.execute(READ, (self.dataset, seq, most)).fetchall()]
-        if end and end[0] > seq and len(rows) != most and tuple(end) not in ((row.seq, row.hash) for row in rows):
+        head = self.connection.execute(
+            HEAD, (self.dataset,)
+        ).fetchone()  # before the rows: what others write meanwhile comes after it
+        rows = self.rows(ROWS_AFTER, seq, most)
+        ends_below_head = head is not None and head[0] > seq and len(rows) != most
+        if ends_below_head and tuple(head) not in ((row.seq, row.hash) for row in rows):
             raise LedgerError(
-                f'{self.place}: dataset "{self.dataset}": its entries end before entry {end[0]}, which was written: '
+                f'{self.place}: dataset "{self.dataset}": its entries end before entry {head[0]}, which was written: '
                 "the database is damaged, or was changed by hand"
             )
         return rows
+
+    def rows(self, statement: str, *values: object) -> list[StoredRow]:
+        return [StoredRow(*row) for row in self.connection.execute(statement, (self.dataset, *values)).fetchall()]
 
     def append(self, row: StoredRow) -> None:
         self.connection.execute("SELECT dpcli.append(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
@@ -82,13 +91,13 @@ class PostgresTail:
         self.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """Do nothing: a login is not believed what it says of a total."""
+        """Do nothing: the server notes its own totals, and believes no login's."""
 
 
 class PostgresStore:
     """A store in the schema dpcli of the database at `url`, which must be there: only `create` makes one.
 
-    A connection that was lost is opened again by the next call.
+    seconds: to wait for a lock; work: for a transaction besides. A lost connection is opened again by the next call.
     """
 
     hides = True
@@ -98,9 +107,9 @@ class PostgresStore:
         self._place, self._limits = place_of(settings), Limits(seconds, work)
         self._version, self.wrote = VERSION, False
         self._connect = connector(url, settings, self._place)  # a closure: no attribute holds the password
-        self._open = self._connected()
+        self._last_connection = self._new_connection()
         if not installing:
-            self._refuse_other()
+            self._read_version()
 
     @property
     def place(self) -> str:
@@ -114,16 +123,14 @@ class PostgresStore:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """No two servers have started in the same microsecond."""
-        with self._bounded() as connection:
-            return tuple(connection.execute(SERVER).fetchone())
+        """The start of the server, to the microsecond, and the number of the database there."""
+        with self._transaction() as connection:
+            return tuple(connection.execute(SERVER_IDENTITY).fetchone())
 
     @property
     def who(self) -> str | None:
         """The login: the database signs, and takes no other signature."""
-        with self._bounded() as connection:
-            name: str = connection.execute("SELECT session_user::text").fetchone()[0]
-        return name
+        return self._text("SELECT session_user::text")
 
     @property
     def version(self) -> int:
@@ -147,82 +154,87 @@ class PostgresStore:
         return False
 
     def now(self) -> str:
-        """The server's clock."""
-        with self._bounded() as connection:
-            time: str = connection.execute(NOW).fetchone()[0]
-        return time
+        return self._text(SERVER_TIME)
 
     @property
     def connection(self) -> Any:
-        """The connection; a new one where the old one is closed."""
-        if self._open.closed:
-            self._open = self._connected()
-        return self._open
+        """The connection; a new one where the last one is closed."""
+        if self._last_connection.closed:
+            self._last_connection = self._new_connection()
+        return self._last_connection
 
     def datasets(self) -> tuple[str, ...]:
-        with self._bounded() as connection:
+        with self._transaction() as connection:
             return tuple(sorted(name for (name,) in connection.execute("SELECT name FROM dpcli.dataset").fetchall()))
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
-        with self._bounded() as connection:
+        with self._transaction() as connection:
             return PostgresTail(connection, dataset, self._place).page(seq, most)
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
-        with self._bounded() as connection:
-            return [StoredRow(*row) for row in connection.execute(ABOUT, (dataset, key)).fetchall()]
+        with self._transaction() as connection:
+            return PostgresTail(connection, dataset, self._place).rows(ROWS_OF_KEY, key)
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
-        with self._bounded() as connection:
-            return [StoredRow(*row) for row in connection.execute(BEGINNING, (dataset, start)).fetchall()]
+        with self._transaction() as connection:
+            return PostgresTail(connection, dataset, self._place).rows(ROWS_OF_PREFIX, start)
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         if self._version < NOTED:
             return None
-        with self._bounded() as connection:
+        with self._transaction() as connection:
             row = connection.execute("SELECT body, digest FROM dpcli.checkpoint WHERE dataset = %s", (dataset,)).fetchone()
         return StoredCheckpoint(*row) if row else None
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[PostgresTail]:
-        with self._bounded(writes=True) as connection:
+        with self._transaction(writes=True) as connection:
             connection.execute("SELECT dpcli.hold(%s, %s)", (dataset, round(1000 * self._limits.lock)))
             yield PostgresTail(connection, dataset, self._place)
 
     def schema(self) -> str:
         statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
-        with self._bounded() as connection:
+        with self._transaction() as connection:
             # The search_path decides which names the server writes in full: that of every transaction here.
             return "\n".join(line for (line,) in connection.execute(statement).fetchall())
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
-        with self._bounded() as connection:
-            return tuple(text for check in CHECKS for (text,) in connection.execute(check, {"dataset": dataset}).fetchall())
+        with self._transaction() as connection:
+            faults = [connection.execute(query, {"dataset": dataset}).fetchall() for query in (CUT_CHAINS, UNSAFE_SETTINGS)]
+        return tuple(text for rows in faults for (text,) in rows)
 
     def close(self) -> None:
-        self._open.close()
+        self._last_connection.close()
+
+    def _text(self, query: str) -> str:
+        with self._transaction() as connection:
+            text: str = connection.execute(query).fetchone()[0]
+        return text
 
     @contextmanager
-    def _bounded(self, writes: bool = False) -> Iterator[Any]:
-        """Yield the connection, in a transaction whose every wait has an end."""
+    def _transaction(self, writes: bool = False) -> Iterator[Any]:
+        """Yield the connection in a transaction, or a part of the one that is open, whose every wait has an end."""
         try:
             connection = self.connection
             with bounded(connection, self._place, self._limits, writes=writes):
                 yield connection
         except LedgerError as error:
             if self.wrote:
-                raise standing(error) from error.__context__
+                raise error_after_write(error) from error.__context__
             raise
-        self.wrote |= writes and connection.info.transaction_status == 0  # as a part of a whole it is not written yet
+        is_idle = connection.info.transaction_status == 0  # else this was a part of a transaction that is still open
+        self.wrote |= writes and is_idle
 
-    def _connected(self) -> Any:
+    def _new_connection(self) -> Any:
         connection = self._connect()
-        weakref.finalize(self, connection.close)  # a store that is dropped lets go of its place among the server's connections
+        weakref.finalize(self, connection.close)  # a store that is dropped gives its place among the server's connections back
         return connection
 
-    def _refuse_other(self) -> None:
+    def _read_version(self) -> None:
+        """Note the version of the definitions. Raise LedgerError, and close, where there are none or a later dpcli made them."""
         try:
-            with self._bounded() as connection:
-                version = found_version(connection)
+            with self._transaction() as connection:
+                version = installed_version(connection)
             if version is None:
                 raise LedgerError(f"{self._place}: no ledger here (the database has no schema dpcli); dpcli budget init opens one")
             if version > VERSION:
@@ -236,23 +248,18 @@ class PostgresStore:
 def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK) -> None:
     """Make the schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
 
-    Whoever makes it at the same moment comes first: then the schema is there.
+    Where another login makes the schema at the same moment, its schema is used.
     """
-    store = PostgresStore(url, seconds, installing=True, work=work)
-    try:
-        for last in (False,) * (ATTEMPTS - 1) + (True,):
+    with closing(PostgresStore(url, seconds, installing=True, work=work)) as store:
+        for _ in range(ATTEMPTS):
             try:
-                with store._bounded(writes=True) as connection:
+                with store._transaction(writes=True) as connection:
                     store._version = install(connection, store.place)
                     fill(store)
                 return
             except Raced:
-                if last:
-                    raise LedgerError(
-                        f"{store.place}: others are making a ledger in this database again and again; nothing was written"
-                    ) from None
-    finally:
-        store.close()
+                continue
+        raise LedgerError(f"{store.place}: others are making a ledger in this database again and again; nothing was written")
 
 
 def upgraded(url: str) -> PostgresStore:
@@ -260,7 +267,7 @@ def upgraded(url: str) -> PostgresStore:
     store = PostgresStore(url)
     try:
         if store.version < VERSION:
-            with store._bounded(writes=True) as connection:
+            with store._transaction(writes=True) as connection:
                 store._version = renew(connection, store.place)
     except BaseException:
         store.close()
@@ -291,7 +298,7 @@ def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], An
 
 
 def _connect_seconds(settings: dict[str, Any]) -> int:
-    """Return what a URL says, but never for ever (0 and less mean that)."""
+    """Return the timeout of a URL, or the default: libpq takes 0 and less as no limit."""
     text = str(settings.get("connect_timeout", CONNECT_SECONDS)).strip()
     stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
-    return min(stated, 600) or CONNECT_SECONDS
+    return min(stated, LONGEST_CONNECT) or CONNECT_SECONDS

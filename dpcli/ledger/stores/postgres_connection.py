@@ -60,78 +60,8 @@ REFUSALS = (
     (r"too many (clients|connections)|remaining connection slots", "the server takes no more connections"),
     (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
 )
-
-
-def driver() -> Any:
-    """Return psycopg, imported when the first URL is opened. Raise InputError where it is not installed."""
-    try:
-        import psycopg
-        import psycopg.conninfo
-    except ImportError:
-        raise InputError("a ledger in PostgreSQL needs psycopg: pip install 'dpcli[postgres]'") from None
-    return psycopg
-
-
-def settings_of(url: str) -> dict[str, Any]:
-    """Return the parameters in a URL. Raise InputError, which quotes nothing of it, where it cannot be read."""
-    expected = "expected postgresql://user@host:port/database (a password belongs in PGPASSWORD or ~/.pgpass)"
-    try:
-        settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
-    except driver().Error:
-        raise InputError(f"{expected}, found a URL that cannot be read") from None
-    if any("@" in str(settings.get(name, "")) for name in ("host", "dbname", "port")):
-        raise InputError(f"{expected}, found a second @: in a user or a password it is written %40")
-    if ":" in str(settings.get("user", "")) or not all(port.isdigit() for port in str(settings.get("port", "0")).split(",")):
-        raise InputError(f"{expected}, found : or / in a user or a password: they are written %3A and %2F")
-    return settings
-
-
-def place_of(settings: dict[str, Any]) -> str:
-    """Return the database as messages call it: user, host, port and name, nothing else."""
-    user = f"{settings['user']}@" if settings.get("user") else ""
-    port = f":{settings['port']}" if settings.get("port") else ""
-    return f"postgresql://{user}{settings.get('host', '')}{port}/{settings.get('dbname', '')}"
-
-
-@contextmanager
-def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
-    """Turn every error of psycopg into a LedgerError. unsure: what somebody knows who has no answer now."""
-    psycopg = driver()
-    try:
-        yield
-    except UnicodeEncodeError:
-        raise LedgerError(f"{place}: a name is not Unicode; nothing was written") from None
-    except psycopg.Error as error:
-        raise LedgerError(f"{place}: {_meaning(error, meanings, unsure())}") from None
-
-
-def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
-    """Return the error for a connection that did not come about."""
-    text = " ".join(str(error).split())
-    known = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
-    secrets = sorted(
-        (str(value) for name, value in settings.items() if ("password" in name or name == "passfile") and value),
-        key=len,
-        reverse=True,
-    )
-    secrets = [part for each in secrets for part in dict.fromkeys((each, quote(each, safe="")))]
-    quoted = re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
-    return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
-
-
-def _meaning(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
-    state = error.sqlstate or ""
-    if not state:  # the server did not answer, or was not asked
-        return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
-    meaning = next(
-        (text for start, text in meanings.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
-    )
-    text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")
-    return meaning.format(text=text, state=state, unsure=unsure)
-
-
 CONNECT_SECONDS = 10
-WORK = 60.0
+WORK = 60.0  # seconds for a transaction, besides its waiting for a lock
 HOLDER = "; held by "
 # Names are looked for in pg_catalog alone: in a schema where others may write, somebody may have put a function that fits better.
 OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
@@ -180,6 +110,74 @@ class Kept:
 LEDGER = Kept("dpcli", MEANINGS, UNSURE)
 
 
+def driver() -> Any:
+    """Return psycopg, imported when the first URL is opened. Raise InputError where it is not installed."""
+    try:
+        import psycopg
+        import psycopg.conninfo
+    except ImportError:
+        raise InputError("a ledger in PostgreSQL needs psycopg: pip install 'dpcli[postgres]'") from None
+    return psycopg
+
+
+def settings_of(url: str) -> dict[str, Any]:
+    """Return the parameters in a URL. Raise InputError, which quotes nothing of it, where it cannot be read."""
+    expected = "expected postgresql://user@host:port/database (a password belongs in PGPASSWORD or ~/.pgpass)"
+    try:
+        settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
+    except driver().Error:
+        raise InputError(f"{expected}, found a URL that cannot be read") from None
+    if any("@" in str(settings.get(name, "")) for name in ("host", "dbname", "port")):
+        raise InputError(f"{expected}, found a second @: in a user or a password it is written %40")
+    if ":" in str(settings.get("user", "")) or not all(port.isdigit() for port in str(settings.get("port", "0")).split(",")):
+        raise InputError(f"{expected}, found : or / in a user or a password: they are written %3A and %2F")
+    return settings
+
+
+def place_of(settings: dict[str, Any]) -> str:
+    """Return the database as messages call it: user, host, port and name, nothing else."""
+    user = f"{settings['user']}@" if settings.get("user") else ""
+    port = f":{settings['port']}" if settings.get("port") else ""
+    return f"postgresql://{user}{settings.get('host', '')}{port}/{settings.get('dbname', '')}"
+
+
+@contextmanager
+def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
+    """Turn every error of psycopg into a LedgerError. unsure: what somebody knows who has no answer now."""
+    psycopg = driver()
+    try:
+        yield
+    except UnicodeEncodeError:
+        raise LedgerError(f"{place}: a name is not Unicode; nothing was written") from None
+    except psycopg.Error as error:
+        raise LedgerError(f"{place}: {_meaning_of(error, meanings, unsure())}") from None
+
+
+def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
+    """Return the error for a connection that did not come about."""
+    text = " ".join(str(error).split())
+    known = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
+    secrets = sorted(
+        (str(value) for name, value in settings.items() if ("password" in name or name == "passfile") and value),
+        key=len,
+        reverse=True,
+    )
+    secrets = [part for each in secrets for part in dict.fromkeys((each, quote(each, safe="")))]
+    quoted = re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
+    return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
+
+
+def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
+    state = error.sqlstate or ""
+    if not state:  # the server did not answer, or was not asked
+        return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
+    meaning = next(
+        (text for start, text in meanings.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
+    )
+    text = (error.diag.message_primary or "nothing").removeprefix("permission denied ")
+    return meaning.format(text=text, state=state, unsure=unsure)
+
+
 @contextmanager
 def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
     """Open a transaction whose every wait ends, and whose names are the server's own.
@@ -190,9 +188,9 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
     known = [NOTHING]
     try:
         with (
-            _confirmed(connection, place, kept.unsure) as warned,
+            _refusing_warnings(connection, place, kept.unsure) as warned,
             explained(place, kept.meanings, lambda: known[-1]),
-            _patient(connection, place, limits.answer, known),
+            _with_deadline(connection, place, limits.answer, known),
             connection.transaction(),
         ):
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
@@ -200,14 +198,14 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
             warned.clear()  # what comes now is about the commit
             known[:] = [kept.unsure if writes else NOTHING]
     except LedgerError as error:
-        if not _locked(error):
+        if not _is_lock_timeout(error):
             raise
-        holders = "" if HOLDER in str(error) else _holders(connection, place, limits, kept.schema)
+        holders = "" if HOLDER in str(error) else _holder_words(connection, place, limits, kept.schema)
         raise LedgerError(f"{error}{holders}") from error.__context__
 
 
 @contextmanager
-def _confirmed(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
+def _refusing_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
     """Raise LedgerError where the server warns about a commit: it gave up waiting for its standby, and the entry may be lost with it."""
     warned: list[str] = []
 
@@ -224,7 +222,7 @@ def _confirmed(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
         raise LedgerError(f"{place}: the server committed with a warning ({warned[0]}): {unsure}")
 
 
-def _locked(error: BaseException | None) -> bool:
+def _is_lock_timeout(error: BaseException | None) -> bool:
     """Check whether an error came of a lock that was not to be had."""
     while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
         error = error.__context__
@@ -236,7 +234,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 @contextmanager
-def _patient(connection: Any, place: str, seconds: float, known: Sequence[str] = (NOTHING,)) -> Iterator[None]:
+def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[str] = (NOTHING,)) -> Iterator[None]:
     """Shut the connection's socket when the time is over, so that whoever waits for it goes on with an error."""
     descriptor, over = os.dup(connection.fileno()), threading.Event()
 
@@ -260,10 +258,10 @@ def _patient(connection: Any, place: str, seconds: float, known: Sequence[str] =
         os.close(descriptor)
 
 
-def _holders(connection: Any, place: str, limits: Limits, schema: str) -> str:
+def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> str:
     """Return who holds the rows, for a message; "" where nobody does any more, or nobody says."""
     with suppress(Exception):
-        with _patient(connection, place, limits.answer), connection.transaction():
+        with _with_deadline(connection, place, limits.answer), connection.transaction():
             connection.execute(OWN_NAMES)
             rows = connection.execute(HOLDERS, (schema,)).fetchall()
         if rows:

@@ -144,7 +144,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
     AND e.body::jsonb #> '{terms,two_person}' = 'true'::jsonb)
 $$;
 
--- What an entry is about, as far as proposals go, as in dpcli.ledger.governance; NULL where no proposal is about that.
+-- What an entry is about, as far as proposals go, as in dpcli.ledger.governance.proposals; NULL where no proposal is about that.
 CREATE OR REPLACE FUNCTION dpcli.subject(content jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT CASE
@@ -368,7 +368,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 $$;
 
 -- The first quota that a further cost of somebody exceeds, in words; NULL where none is. found: where all entries stand, on those blocks at
--- least. As in dpcli.ledger.governance: exact, nothing rounded up.
+-- least. As in dpcli.ledger.governance.quotas: exact, nothing rounded up.
 CREATE OR REPLACE FUNCTION dpcli.over_quota(of_dataset text, found jsonb, of_payer text, more jsonb, blocks jsonb) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   WITH quota AS MATERIALIZED (

@@ -21,7 +21,7 @@ ATTEMPTS = 5
 RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # made again by every upgrade
 
 
-def found_version(connection: Any) -> int | None:
+def installed_version(connection: Any) -> int | None:
     """Return the version of the schema, None where there is none."""
     if connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dpcli'").fetchone() is None:
         return None
@@ -42,7 +42,7 @@ def install(connection: Any, place: str) -> int:
     """
     from psycopg import errors
 
-    version = found_version(connection)
+    version = installed_version(connection)
     if version is not None:
         if version > VERSION:
             raise LedgerError(f"{place}: written by a later version of dpcli: upgrade to read it")
@@ -67,7 +67,7 @@ def renew(connection: Any, place: str) -> int:
     Whoever does the same at that moment waits, and then finds it done.
     """
     _make(connection, place, "SELECT FROM dpcli.format FOR UPDATE")
-    version = found_version(connection)
+    version = installed_version(connection)
     if version == VERSION:
         return VERSION
     if version is not None and version < NOTED:

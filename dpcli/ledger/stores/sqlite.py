@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from dpcli.base.errors import LedgerError
 from dpcli.base.extras import require_posix
-from dpcli.ledger.chain import StoredRow, clock, owner_of
+from dpcli.ledger.chain import StoredRow, stated_dataset, utc_now
 from dpcli.ledger.stores.sqlite_file import (
     APPLICATION,
     CUT_OFF,
@@ -28,15 +28,15 @@ from dpcli.ledger.stores.sqlite_file import (
     LATEST,
     SCHEMA,
     VERSION,
-    intact,
+    has_latest_definitions,
+    key_in_entry,
     network_file_system,
-    refuse,
     renew,
+    require_ledger_file,
     schema_of,
-    spelled,
     version_of,
 )
-from dpcli.ledger.stores.store import StoredCheckpoint, standing
+from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
 BUSY_SECONDS = 30.0
 SETTINGS = (
@@ -133,12 +133,12 @@ class SqliteStore:
         self._strays: tuple[tuple[str, int, object], ...] = ()
         self.wrote = False
         with _OPENING:
-            self._stated_size = 0 if trusted else refuse(path, is_open=any(store.holds(path) for store in _OPEN))
+            self._stated_size = 0 if trusted else require_ledger_file(path, is_open=any(store.holds(path) for store in _OPEN))
             self._file = _identity(path)
             _OPEN.add(self)
         with self._explained():
             self.connection = connect(path, seconds)
-        weakref.finalize(self, _let_go, self.connection)  # a store that is dropped lets go of its file
+        weakref.finalize(self, _close_quietly, self.connection)  # a store that is dropped lets go of its file
         try:
             self._prepare(trusted)
         except BaseException:
@@ -177,7 +177,7 @@ class SqliteStore:
     def _refuse_strays(self, dataset: str) -> None:
         """Raise LedgerError where an entry moved to another name: it is missing from both; one that names none may be anybody's."""
         for name, seq, body in self._strays:
-            if owner_of(body) in (dataset, None) or name == dataset:
+            if stated_dataset(body) in (dataset, None) or name == dataset:
                 raise LedgerError(
                     f'dataset "{name}", entry 1: missing from the chain (entry {seq} comes next): the ledger was changed by hand'
                 )
@@ -217,7 +217,7 @@ class SqliteStore:
         return self._version == LATEST
 
     def now(self) -> str:
-        return clock()
+        return utc_now()
 
     def holds(self, path: str) -> bool:
         """Check whether `path` is the file that this store was opened on."""
@@ -240,10 +240,10 @@ class SqliteStore:
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._explained():
-            return self._tail(dataset).rows(ABOUT, spelled(key))
+            return self._tail(dataset).rows(ABOUT, key_in_entry(key))
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
-        least = spelled(start)
+        least = key_in_entry(start)
         with self._explained():
             return self._tail(dataset).rows(BEGINNING, least, f"{least[:-1]}{chr(ord(least[-1]) + 1)}")
 
@@ -299,7 +299,7 @@ class SqliteStore:
             if name.startswith("SQLITE_CORRUPT") and _size(self._path) < self._stated_size:
                 meaning = CUT_OFF
             failure = LedgerError(f"{self._path}: {meaning}")
-            raise (standing(failure) if self.wrote else failure) from None
+            raise (error_after_write(failure) if self.wrote else failure) from None
 
 
 _OPENING = threading.Lock()
@@ -377,7 +377,7 @@ def upgraded(path: str) -> SqliteStore:
         with store.writing(""):
             if version_of(store.connection) < LATEST:  # nobody else was first
                 renew(store.connection)
-            if not intact(store.connection):
+            if not has_latest_definitions(store.connection):
                 raise LedgerError(
                     f"{path}: the definitions that guard the entries were changed by hand, and no version of dpcli did that; "
                     "nothing was upgraded: restore a backup"
@@ -389,7 +389,7 @@ def upgraded(path: str) -> SqliteStore:
     return store
 
 
-def _let_go(connection: Any) -> None:
+def _close_quietly(connection: Any) -> None:
     with suppress(Exception):  # only the thread that opened it may close it
         connection.close()
 

@@ -14,7 +14,6 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +48,7 @@ LEDGER_WORDS = FileWords(
 )
 
 
-def refuse(path: str, is_open: bool = False) -> int:
+def require_ledger_file(path: str, is_open: bool = False) -> int:
     """Return the bytes that `path` says to hold. Raise LedgerError unless it is a regular, private file that can be read as a ledger.
 
     Fewer may be there while another process commits or before a transaction that was cut short is rolled back: SQLite tells.
@@ -76,9 +75,9 @@ def refuse(path: str, is_open: bool = False) -> int:
             header = file.read(100)
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read: {error.strerror}") from None
-    for wrong, message in CHECKS:
-        if wrong(header):
-            raise LedgerError(f"{path}: {message}")
+    problem = _header_problem(header)
+    if problem is not None:
+        raise LedgerError(f"{path}: {problem}")
     _refuse_foreign_log(path, header)
     return _stated_size(header)
 
@@ -124,8 +123,11 @@ def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
 
 
 def _kind(mode: int) -> str:
-    tests = {"a directory": stat.S_ISDIR, "a named pipe": stat.S_ISFIFO, "a socket": stat.S_ISSOCK}
-    return next((name for name, test in tests.items() if test(mode)), "a device")
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    if stat.S_ISFIFO(mode):
+        return "a named pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
 def _number(header: bytes, start: int, size: int) -> int:
@@ -137,13 +139,20 @@ def _stated_size(header: bytes) -> int:
     return _number(header, 28, 4) * (65536 if page == 1 else page)
 
 
-# https://www.sqlite.org/fileformat2.html: page size at 16, pages at 28, user_version at 60, application_id at 68.
-CHECKS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
-    (lambda header: not header.startswith(MAGIC), "not a ledger: the file is not a SQLite database"),
-    (lambda header: len(header) < 100, CUT_OFF),
-    (lambda header: _number(header, 68, 4) != APPLICATION, "an SQLite database, but not a ledger of dpcli"),
-    (lambda header: _number(header, 60, 4) > VERSION, "written by a later version of dpcli: upgrade to read it"),
-)
+def _header_problem(header: bytes) -> str | None:
+    """Return why the first 100 bytes of a file are not those of a ledger, None where they are.
+
+    Source: https://www.sqlite.org/fileformat2.html, page size at 16, number of pages at 28, user_version at 60, application_id at 68.
+    """
+    if not header.startswith(MAGIC):
+        return "not a ledger: the file is not a SQLite database"
+    if len(header) < 100:
+        return CUT_OFF
+    if _number(header, 68, 4) != APPLICATION:
+        return "an SQLite database, but not a ledger of dpcli"
+    if _number(header, 60, 4) > VERSION:
+        return "written by a later version of dpcli: upgrade to read it"
+    return None
 
 
 def network_file_system(path: str) -> str | None:
@@ -183,7 +192,7 @@ FILL = "INSERT INTO head SELECT dataset, max(seq) FROM entry GROUP BY dataset"
 LATEST = 2
 
 
-def spelled(key: str) -> str:
+def key_in_entry(key: str) -> str:
     """Return a key as `KEY` finds it."""
     return json.dumps(key)[1:-1]
 
@@ -201,7 +210,7 @@ def schema_of(connection: Any) -> str:
     return "\n".join(str(sql) for (sql,) in rows)
 
 
-def intact(connection: Any) -> bool:
+def has_latest_definitions(connection: Any) -> bool:
     """Check whether the definitions in a file are those of this version, and no others."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         for statement in SCHEMA:

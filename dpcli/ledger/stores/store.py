@@ -23,7 +23,7 @@ UNSURE = (
 STANDS = "what was written before stands"
 
 
-def standing(error: LedgerError) -> LedgerError:
+def error_after_write(error: LedgerError) -> LedgerError:
     """Return the error of a request that came after something was written."""
     text = str(error)
     if UNSURE in text or STANDS in text:

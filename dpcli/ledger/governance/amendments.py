@@ -8,8 +8,8 @@ from typing import Any
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.file.keys.words import has_words
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import expiry, later
-from dpcli.ledger.governance import DAYS, MOST_DAYS, Proposal, numbered
+from dpcli.ledger.chain import expiry_time, time_after
+from dpcli.ledger.governance.proposals import DAYS, MOST_DAYS, Proposal, proposal_numbered
 from dpcli.ledger.requests import LedgerRequest, Move
 from dpcli.ledger.state import LedgerState
 
@@ -50,7 +50,7 @@ class Amend:
             raise InputError("state --reason and --approver in words")
         if self.approver.strip().casefold() == self.who.casefold():
             raise InputError(f"--approver: expected another person than {self.who}, who asks for it, found {self.approver!a}")
-        return {**asks, "approver": self.approver, **raised(self.epsilon, state, self.unseen, self.acknowledged)}
+        return {**asks, "approver": self.approver, **output_statement(self.epsilon, state, self.unseen, self.acknowledged)}
 
     def _refuse_alone(self) -> None:
         """Raise InputError where a two-person ledger is told what only the approver can say."""
@@ -61,7 +61,7 @@ class Amend:
             raise InputError("state --reason in words")
 
 
-def raised(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
+def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
     """Return what an amendment says of the outputs where it raises the cap above all that is guaranteed.
 
     Before the first charge there is no output. Raise InputError where nobody says whether one was seen.
@@ -119,8 +119,8 @@ class Proposable:
             return asks
         if asks is None:
             return None
-        until = str(expiry(self.expires or f"{DAYS}d", now))
-        if until > later(now, MOST_DAYS):
+        until = str(expiry_time(self.expires or f"{DAYS}d", now))
+        if until > time_after(now, MOST_DAYS):
             raise InputError(f"--expires: expected at most {MOST_DAYS} days, found {str(self.expires)[:40]}")
         return {"kind": "propose", "asks": asks, "expires": until}
 
@@ -136,7 +136,7 @@ class Approve:
     acknowledged: bool = False
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        proposal = _open_proposal(state, self.seq)
+        proposal = _require_open_proposal(state, self.seq)
         _require_reason(self.why)
         if proposal.made_by(self.who):
             raise LedgerError(
@@ -152,8 +152,8 @@ class Approve:
     def _checked(self, proposal: Proposal, state: LedgerState, now: str) -> dict[str, Any]:
         """Return what the approver adds, once what is proposed may be done as things stand."""
         if proposal.asks["kind"] == "amend":
-            _refuse_wide(proposal, state)
-            return {"approver": self.who, **raised(proposal.asks["epsilon"], state, self.unseen, self.acknowledged)}
+            _refuse_wider_caps(proposal, state)
+            return {"approver": self.who, **output_statement(proposal.asks["epsilon"], state, self.unseen, self.acknowledged)}
         if proposal.asks["kind"] == "void":
             Move("void", proposal.asks["key"], self.who, proposal.asks["why"]).entry(state, now)
         return {}
@@ -167,15 +167,15 @@ class Refuse:
     why: str
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        _open_proposal(state, self.seq)
+        _require_open_proposal(state, self.seq)
         _require_reason(self.why)
         return {"kind": "refuse", "proposal": self.seq, "why": self.why}
 
 
-def _open_proposal(state: LedgerState, seq: int) -> Proposal:
+def _require_open_proposal(state: LedgerState, seq: int) -> Proposal:
     if not state.open_terms().two_person:
         raise InputError(f'expected a two-person ledger, found "{state.dataset}", in which nothing is proposed')
-    proposal = numbered(state.proposals, seq)
+    proposal = proposal_numbered(state.proposals, seq)
     if proposal is None:
         waiting = ", ".join(str(each.seq) for each in state.proposals.values()) or "none"
         raise LedgerError(
@@ -191,7 +191,7 @@ def _require_reason(why: str) -> None:
         raise InputError("--reason: state why, in words")
 
 
-def _refuse_wide(proposal: Proposal, state: LedgerState) -> None:
+def _refuse_wider_caps(proposal: Proposal, state: LedgerState) -> None:
     """Raise LedgerError for caps above those of the epsilon that the approver reads: whoever proposed them wrote them."""
     caps = amounts.read(state.open_terms().caps(proposal.asks["epsilon"]))
     if amounts.exceeded(amounts.read(proposal.asks["caps"]), caps) is not None:

@@ -1,0 +1,266 @@
+"""The file of a history: runs that were made before there was a ledger, in csv or json lines.
+
+One line is one run: when it was made (`date`) and its `key`; a pipeline `file`, or the guarantee that somebody stated for one unit
+(`epsilon` with or without `delta`, or `rho`, and the `unit` and `adjacency` that it was stated for); by `who`, and a `note`; a `window`
+where the dataset has blocks (BLOCKS;BLOCKS). delta beside a file or a rho is where the run is described.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.file.toml.limits import escaped_path, read_head
+from dpcli.file.toml.shown import escaped
+from dpcli.file.toml.suggest import did_you_mean
+from dpcli.ledger.chain import is_stamp
+from dpcli.ledger.grammar import WORDS, is_a, seen
+from dpcli.ledger.requests import checked_key
+
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
+
+MOST_BYTES, MOST_RUNS = 16 * 1024 * 1024, 1_000  # of one history: all of it is one transaction, in which nobody else writes
+MOST_MISTAKES = 20  # that are told at once
+COLUMNS = ("date", "key", "file", "epsilon", "delta", "rho", "unit", "adjacency", "who", "note", "window")
+Line = tuple[int, Mapping[str, str]]  # its number, and its cells by column
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run of the past: `place` is that of its line, `made` the time of the run."""
+
+    place: str
+    key: str
+    made: str
+    maker: str
+    note: str
+    pipeline: Pipeline
+    delta: float | None
+    window: tuple[str, ...]
+
+
+class WrongCell(Exception):
+    """A mistake in a column of a line."""
+
+    def __init__(self, column: str, text: str) -> None:
+        super().__init__(f"{column}: {text}")
+
+
+def read_history(path: str, now: str) -> tuple[PastRun, ...]:
+    """Return the runs in a file. Raise InputError with every mistake and its line, at most 20."""
+    shown = escaped_path(path)
+    data = read_head(path, MOST_BYTES, "a history in csv or json lines")
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{shown}: expected at most {MOST_BYTES:,} bytes, found more: import it in parts")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{shown}: not UTF-8 (byte {error.start})") from None
+    lines = list(_json_lines(text, shown) if path.lower().endswith((".jsonl", ".ndjson")) else _csv_lines(text, shown))
+    if not 1 <= len(lines) <= MOST_RUNS:
+        raise InputError(
+            f"{shown}: expected 1 to {MOST_RUNS:,} runs, found {len(lines):,}{': import it in parts' if lines else ''}"
+        )
+    runs = each_or_all_mistakes(lines, shown, lambda line: _run(line, shown, os.path.dirname(path), now))
+    _refuse_repeated_keys(runs)
+    return runs
+
+
+def _refuse_repeated_keys(runs: Sequence[PastRun]) -> None:
+    """Raise InputError for two lines with one key, which would be charged as one run."""
+    first: dict[str, str] = {}
+    for run in runs:
+        before = first.setdefault(run.key, run.place)
+        if before != run.place:
+            raise InputError(
+                f"{run.place}: key: expected another key for each run, found that of line {before.rpartition(':')[2]}: "
+                f"{run.key[:60]!r}"
+            )
+
+
+def each_or_all_mistakes(items: Sequence[Any], place: str, made: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Return `made` of each item. Raise one InputError with the mistakes of all of them; another error as it is, where it comes first."""
+    results, wrong = [], []
+    for item in items:
+        try:
+            results.append(made(item))
+        except InputError as error:
+            wrong.append(str(error))
+        except (CannotCertify, NotRepresentable):
+            if not wrong:
+                raise
+            break
+        if len(wrong) > MOST_MISTAKES:
+            wrong[MOST_MISTAKES:] = [f"{place}: and more"]
+            break
+    if wrong:
+        raise InputError("\n".join(wrong))
+    return tuple(results)
+
+
+def _csv_lines(text: str, shown: str) -> Iterator[Line]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    names: list[str] = []
+    try:
+        for cells in reader:
+            cells = [cell.strip() for cell in cells]
+            if not any(cells):
+                continue
+            if not names:
+                names = _header(cells, f"{shown}:{reader.line_num}")
+                continue
+            if len(cells) != len(names):
+                hint = "quote what holds a comma" if len(cells) > len(names) else "leave a cell without a value empty"
+                raise InputError(f"{shown}:{reader.line_num}: the row has {len(cells)} cells, the header {len(names)}: {hint}")
+            yield reader.line_num, {name: cell for name, cell in zip(names, cells, strict=False) if cell}
+    except csv.Error as error:
+        raise InputError(f"{shown}:{reader.line_num}: not csv ({error})") from None
+
+
+def _header(cells: list[str], place: str) -> list[str]:
+    _refuse_unknown(cells, place)
+    twice = next((cell for cell in cells if cells.count(cell) > 1), None)
+    missing = next((name for name in ("date", "key") if name not in cells), None)
+    if twice is not None:
+        raise InputError(f"{place}: expected each column once, found {twice} twice")
+    if missing is not None:
+        raise InputError(f"{place}: expected a line of names with {missing} among them, found {', '.join(cells)[:60]}")
+    return cells
+
+
+def _refuse_unknown(names: Sequence[str], place: str) -> None:
+    for name in names:
+        if name not in COLUMNS:
+            hint = did_you_mean(name, COLUMNS)
+            raise InputError(
+                f"{place}: expected the columns {', '.join(COLUMNS)}, found {escaped(name[:40])!r}{hint and f' ({hint})'}"
+            )
+
+
+def _json_lines(text: str, shown: str) -> Iterator[Line]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        place = f"{shown}:{number}"
+        try:
+            row = json.loads(line, parse_float=str, parse_int=str, object_pairs_hook=_without_repeated_names)
+        except RepeatedName as twice:
+            raise InputError(f"{place}: expected each name once, found {escaped(str(twice)[:40])!r} twice") from None
+        except (ValueError, RecursionError):
+            row = None
+        if type(row) is not dict:
+            raise InputError(f"{place}: not a JSON object: {escaped(line[:40])!r}")
+        _refuse_unknown(list(row), place)
+        other = next((name for name, value in row.items() if value is not None and type(value) is not str), None)
+        if other is not None:
+            raise InputError(f"{place}: {other}: expected text or a number, found {escaped(str(row[other])[:40])}")
+        yield number, {name: value.strip() for name, value in row.items() if value and value.strip()}
+
+
+class RepeatedName(ValueError):
+    """A name that a JSON object has twice."""
+
+
+def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. Raise RepeatedName for two values under one name, of which the first would be lost."""
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise RepeatedName(twice)
+    return dict(pairs)
+
+
+def _run(line: Line, shown: str, folder: str, now: str) -> PastRun:
+    number, cells = line
+    place = f"{shown}:{number}"
+    try:
+        return _past_run(cells, place, folder, now)
+    except WrongCell as wrong:
+        raise InputError(f"{place}: {wrong}") from None
+
+
+def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> PastRun:
+    key, maker = cells.get("key", ""), cells.get("who", "")
+    try:
+        checked_key(key)
+    except InputError:
+        raise WrongCell("key", f"expected a name of at most 200 printable characters for this run, found {key[:60]!r}") from None
+    if maker and not is_a("name", maker):
+        raise WrongCell("who", f"expected {WORDS['name']}, found {maker[:60]!a}")
+    window = tuple(part.strip() for part in cells.get("window", "").split(";") if part.strip())
+    made, delta = _time_made(cells.get("date", ""), now), _number(cells, "delta")
+    pipeline = _pipeline_in_file(cells, folder) if "file" in cells else _stated_guarantee(cells, place, delta)
+    return PastRun(place, key, made, maker, seen(cells.get("note", "")), pipeline, delta, window)
+
+
+def _time_made(text: str, now: str) -> str:
+    stamp = f"{text}T00:00:00Z" if len(text) == len("2024-01-31") else text
+    if not is_stamp(stamp) or not is_a("stamp", stamp):
+        raise WrongCell("date", f"expected a day as 2024-01-31, or a time as 2024-01-31T12:00:00Z, found {text[:40]!r}")
+    if stamp > now:
+        raise WrongCell("date", f"expected a day that is over, found {text}")
+    return stamp
+
+
+def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
+    from dpcli.file.pipeline.read import load
+
+    other = next((name for name in ("epsilon", "rho", "unit", "adjacency") if name in cells), None)
+    if other is not None:
+        raise WrongCell(other, "leave it empty where there is a file, which says it itself")
+    try:
+        return load(os.path.join(folder, cells["file"]))
+    except InputError as error:
+        raise WrongCell("file", str(error)) from None
+
+
+def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeline:
+    """Return a run of which a guarantee for one unit is all that is known."""
+    from dpcli.file.pipeline.canonical import pipeline_from
+
+    epsilon, rho = _number(cells, "epsilon"), _number(cells, "rho")
+    if (epsilon is None) == (rho is None):
+        raise WrongCell(
+            "file",
+            "expected a file, or an epsilon (with or without a delta), or a rho, found " + ("none" if rho is None else "two"),
+        )
+    for name in ("unit", "adjacency"):
+        if name not in cells:
+            raise WrongCell(name, "state the one that the guarantee was stated for: under another one it is another number")
+    if rho is not None:
+        stated: dict[str, Any] = {"type": "zcdp", "rho": rho}
+    elif delta:
+        stated = {"type": "approx-dp", "epsilon": epsilon, "delta": delta}
+    else:
+        stated = {"type": "pure-dp", "epsilon": epsilon}
+    privacy = {"unit": cells["unit"], "adjacency": cells["adjacency"]}
+    try:
+        pipeline = pipeline_from({"privacy": privacy, "mechanism": [{"name": "stated", "stated_for": "unit", **stated}]})
+    except InputError as error:
+        raise WrongCell("guarantee", str(error).partition(", found ")[2] or str(error)) from None
+    return replace(pipeline, path=place)
+
+
+def _number(cells: Mapping[str, str], name: str) -> float | None:
+    text = cells.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if 0.0 < value < math.inf and Decimal(text) > Decimal(repr(value)):
+        value = math.nextafter(value, math.inf)  # never less than what was written; a double is charged as it is spelled
+    vanished = value == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
+    if not 0.0 <= value < math.inf or vanished:
+        raise WrongCell(name, f"expected a number >= 0 that a double holds, found {text[:40]!r}")
+    return abs(value)  # -0.0 is 0, and no ledger takes it as it is

@@ -1,0 +1,115 @@
+"""Changes of one thing about a plan with which all of its runs fit: fewer runs, longer between them, shorter windows, cheaper files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
+from dpcli.ledger.planning.fit import fitting_changes
+from dpcli.ledger.planning.plan_rehearsal import BudgetPlan, PricedRun, all_fit
+from dpcli.ledger.planning.schedule import ScheduledRun, Trailing, rhythm_of
+
+if TYPE_CHECKING:
+    from dpcli.file.pipeline.model import Pipeline
+    from dpcli.ledger.ledger import Ledger
+
+WIDEST = 60  # times the time between two runs that is tried at most
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """A change after which all runs fit, as a file states it, and how many runs there are then in all."""
+
+    change: str
+    runs: int
+
+
+def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
+    """Return changes of one thing each about the table of the first run that is denied; none where all fit, or nothing helps."""
+    if plan.refused is None:
+        return ()
+    place = plan.refused.place
+    schedule_changes = (_fewer_runs(plan, place), _longer_intervals(plan, place), _shorter_window(plan, place))
+    return (*filter(None, schedule_changes), *_cheaper_runs(ledger, plan, place))
+
+
+def _runs_where_all_fit(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
+    """Return how many runs there are with another table in a place, 0 where one does not fit."""
+    priced = plan.priced if reads is None else _with_run(plan, place, replace(plan.priced[place], reads=reads))
+    return all_fit(plan.before, plan.schedule.replaced(place, run), priced)
+
+
+def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
+    return (*plan.priced[:place], run, *plan.priced[place + 1 :])
+
+
+def _fewer_runs(plan: BudgetPlan, place: int) -> Instead | None:
+    """Return the largest number of its runs with which all fit: with fewer, no block is charged more."""
+    run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
+    if run.every is None:
+        return None
+    most = _largest(lambda count: _runs_where_all_fit(plan, place, replace(run, last=None, count=count)), planned)
+    return None if most is None else Instead(f"count = {most[0]} (now {planned})", most[1])
+
+
+def _longer_intervals(plan: BudgetPlan, place: int) -> Instead | None:
+    """Return the shortest time between two of its runs with which all fit."""
+    run = plan.priced[place].scheduled
+    if run.every is None:
+        return None
+    now = rhythm_of(run.every)
+    for count in range(now.count + 1, now.count * WIDEST + 1):
+        every = replace(now, count=count).words
+        changed = replace(run, every=every)
+        if sum(1 for _ in changed.days()) < 2:
+            return None  # no longer a repetition
+        runs = _runs_where_all_fit(plan, place, changed)
+        if runs:
+            return Instead(f'every = "{every}" (now "{now.words}")', runs)
+    return None
+
+
+def _shorter_window(plan: BudgetPlan, place: int) -> Instead | None:
+    """Return the longest window up to its day with which all fit: in a shorter one, no block is charged more."""
+    run, reads = plan.priced[place].scheduled, plan.priced[place].reads
+    if not isinstance(reads, Trailing):
+        return None
+    most = _largest(lambda count: _runs_where_all_fit(plan, place, run, replace(reads, count=count)), reads.count)
+    return None if most is None else Instead(f'window = "{replace(reads, count=most[0]).words}" (now "{reads.words}")', most[1])
+
+
+def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
+    """Yield more noise in its file, or fewer steps, wherever the schedule has that file."""
+    run = plan.priced[place]
+    if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied_window(plan)) is not None:
+        return
+
+    def fits(pipeline: Pipeline) -> bool:
+        with suppress(InputError, CannotCertify, NotRepresentable):
+            cost, delta = ledger.cost(pipeline)
+            priced = (
+                replace(each, pipeline=pipeline, cost=cost, delta=delta) if each.scheduled.file == run.scheduled.file else each
+                for each in plan.priced
+            )
+            return bool(all_fit(plan.before, plan.schedule, tuple(priced)))
+        return False
+
+    for text in fitting_changes(run.pipeline, fits):
+        yield Instead(f"{text} of {run.scheduled.file}", len(plan.runs))
+
+
+def _denied_window(plan: BudgetPlan) -> tuple[str, ...]:
+    return () if plan.refused is None else plan.refused.window
+
+
+def _largest(runs: Callable[[int], int], above: int) -> tuple[int, int] | None:
+    """Return (count, runs) of the largest count below `above` for which there are any; None where there is none."""
+    low, high, most = 0, above, 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        fit = runs(middle)
+        low, high, most = (middle, high, fit) if fit else (low, middle, most)
+    return (low, most) if low else None
