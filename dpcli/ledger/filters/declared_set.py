@@ -31,7 +31,7 @@ class Composition(NamedTuple):
 
 def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:
     """Return the smallest sound bound at `delta` on (pipeline, count) runs whose parameters were all fixed in advance."""
-    from dpcli.analysis.asking import tightest
+    from dpcli.analysis.inquiry import tightest
 
     steps = [(mechanism, steps * count) for pipeline, count in runs for mechanism, steps in steps_of(pipeline)]
     row = tightest(tuple(steps), delta)
