@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, time_after, utc_now
 from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
 from dpcli.ledger.governance.proposals import MOST_DAYS
-from dpcli.ledger.grammar import ASKS, ENTRIES
+from dpcli.ledger.grammar import ASKS, ENTRIES, TYPES
 from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
 from dpcli.ledger.state import TWO_PERSONS
 from dpcli.ledger.stores.places import init, open_store
@@ -428,6 +429,23 @@ def test_both_see_names_alike(database: Database) -> None:
     for i, first in enumerate(names):
         for j, second in enumerate(names[:i]):
             assert (found[i] == found[j]) == (looks(first) == looks(second)), (first, second, found[i], found[j])
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_no_letter_makes_another_person_of_one(database: Database) -> None:
+    """Every letter that dpcli takes for another one, the server does too: the login of an approval is read by it alone."""
+    init(database.url, DATASET, TWO).close()
+    changed = [chr(c) for c in range(0x21, 0x20000) if looks(f"x{chr(c)}y") != f"x{chr(c)}y"]
+    whole = [f"x{c}y" for c in changed if TYPES["name"](f"x{c}y") and "." not in unicodedata.normalize("NFKD", c)]
+    pieces = [piece for piece in whole if looks(piece).isascii()]
+    pieces += random.Random(7).sample(whole, 1000)
+    assert len(pieces) > 2_000
+    with database.cluster.connect(database.name) as connection:
+        (looked,) = connection.execute("SELECT dpcli.looks(%s)", (".".join(pieces),)).fetchone()
+    servers: dict[str, str] = {}
+    for piece, seen in zip(pieces, looked.split("."), strict=True):
+        assert servers.setdefault(looks(piece), seen) == seen, (piece, ascii(piece))
 
 
 @pytest.mark.long
