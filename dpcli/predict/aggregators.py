@@ -34,7 +34,7 @@ from dpcli.predict.vote_bounds import (
     total_rdp_gaussian,
     total_rdp_laplace,
 )
-from dpcli.random.streams import Stream, normals
+from dpcli.random.streams import Stream
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Entry
@@ -163,7 +163,7 @@ class GnMax(Aggregator):
         return cls(spec.sigma)
 
     def winners(self, counts: Counts, stream: Stream) -> list[int]:
-        noisy = counts + self.sigma * normals(counts.size, stream).reshape(counts.shape)
+        noisy = counts + self.sigma * normal_noise(stream, counts.size).reshape(counts.shape)
         return [int(label) for label in noisy.argmax(axis=1)]
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
@@ -221,7 +221,7 @@ class ConfidentGnMax(GnMax):
         return np.asarray(GnMax.sensitivity(self, counts, largest, teachers, order) + often @ each, dtype=float)
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:
-        noisy = largest + self.threshold_sigma * normals(len(largest), stream)
+        noisy = largest + self.threshold_sigma * normal_noise(stream, len(largest))
         return [bool(enough) for enough in noisy >= self.threshold]
 
     def chance(self, largest: Array) -> Array:
@@ -269,6 +269,13 @@ def require_one_session(entry: Entry, path: str) -> None:
 def uniforms(stream: Stream, count: int) -> Array:
     """Return `count` independent draws from (0, 1], multiples of 2^-53."""
     return np.asarray(((stream.words(count) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53)
+
+
+def normal_noise(stream: Stream, count: int) -> Array:
+    """Return `count` independent draws from N(0, 1), in double precision throughout. Source: Box & Muller 1958."""
+    half = (count + 1) // 2
+    radius, angle = np.sqrt(-2.0 * np.log(uniforms(stream, half))), 2.0 * math.pi * uniforms(stream, half)
+    return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:count]
 
 
 def laplace_noise(stream: Stream, count: int) -> Array:

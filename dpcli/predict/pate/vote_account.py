@@ -26,6 +26,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle, classic
 from dpcli.numerics.logspace import log_ndtr
 from dpcli.numerics.roots import bracket_root
+from dpcli.predict.aggregators import normal_noise
 from dpcli.predict.vote_bounds import smooth_bound
 
 if TYPE_CHECKING:
@@ -225,13 +226,13 @@ def _by_distance(plan: VotingPlan, answered: Counts, largest: Array, release: Re
 
 
 def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, release: Release) -> Sanitised:
-    from dpcli.random.streams import SystemStream, normals
+    from dpcli.random.streams import SystemStream
 
     total = float(realised_costs(plan, votes, transcript).rdp(np.array([release.order]))[0])
     answered = votes.counts[sorted(transcript.answered)]
     largest = compared_numbers(votes, transcript)[np.array(transcript.queries, dtype=int)]
     bound = smooth_bound(_by_distance(plan, answered, largest, release), release.beta)
-    noise = float(normals(1, SystemStream())[0])
+    noise = float(normal_noise(SystemStream(), 1)[0])
     return Sanitised(round_up(released_cost(total, bound, release, noise)), release_cost(release), release.order, release.failure)
 
 
