@@ -27,8 +27,9 @@ KEY_BYTES = 32  # of the hash by which contributions are chosen
 Report = Callable[[int, int], None]
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
 UNREADABLE = (
-    "expected a table that can be read to its end (in a csv: in each line as many cells as in the first, quotes that end, UTF-8), found "
-    "one that cannot; where, and why, is private. This release stays charged, without an answer; in another folder it is another charge"
+    "expected a table that can be read to its end (in a csv: in each line as many cells as in the first, line ends of one kind, "
+    "quotes that end, UTF-8), found one that cannot; where, and why, is private. This release stays charged, without an answer; "
+    "in another folder it is another charge"
 )
 INTERRUPTED = "this release stays charged; asked again, it gives the answers if they were stored, and says so if they were lost"
 ANOTHER = "another name, or source.output, is another release and another charge"
