@@ -102,7 +102,7 @@ def test_parts_cost_what_all_records_cost_with_the_dearest_part() -> None:
         lambda: PureSpec(epsilon=draw.uniform(0.05, 0.7)),
         lambda: ApproxSpec(epsilon=draw.uniform(0.01, 0.2), delta=1e-9),
     )
-    for _ in range(12):
+    for _ in range(6):
         entries = [Entry(f"{k}", "any", draw.choice(kinds)(), steps=draw.choice((1, 2, 30))) for k in range(draw.randint(2, 4))]
         delta = 10.0 ** draw.uniform(-9.0, -2.0)
         alone = [
@@ -122,7 +122,7 @@ def test_parts_by_enumeration() -> None:
     epsilons = random.Random().choices((0.3, 0.8, 1.3, 2.1), k=4)
     laws = [np.array([math.exp(epsilon), 1.0]) / (1.0 + math.exp(epsilon)) for epsilon in epsilons]
     entries = [Entry(str(k), "any", PureSpec(epsilon=epsilon)) for k, epsilon in enumerate(epsilons)]
-    for epsilon in (0.0, 0.4, 1.1, 2.5):
+    for epsilon in random.Random().sample((0.0, 0.4, 1.1, 2.5), 2):
         truth = 0.0
         for holder in (1, 2, 3):
             moved = [law[::-1] if k in (0, holder) else law for k, law in enumerate(laws)]

@@ -89,6 +89,7 @@ def test_what_is_tiny_is_not_nothing(name: str, kind: Callable[[float], Mechanis
     assert answers or kind not in NEVER_SILENT.get(name, ())
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("rate", [1e-3, *TINY])
 @pytest.mark.parametrize("name", [name for name, place in ACCOUNTANTS.items() if not load(place).heavy])
 def test_a_tiny_rate_is_not_nothing(name: str, rate: float) -> None:

@@ -63,6 +63,7 @@ def test_noise_for_a_goal_is_not_more_than_what_is_certified_from_below_asks_for
     assert found.adjacent and found.upper <= goal.target < (found.cheaper_upper or 0.0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("steps", [1, 3])
 def test_power_is_met_where_a_pure_loss_ends(steps: int) -> None:
     """Laplace loses at most steps / noise, where an attacker with few false positives gains most: noise = steps / log(target / level)."""

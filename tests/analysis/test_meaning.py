@@ -302,7 +302,6 @@ def test_disjoint_parts_have_the_largest_of_their_profiles() -> None:
     curve, curves = profile(whole, grid), [profile(one, grid) for one in alone]
     assert curve.upper == pytest.approx(np.max([one.upper for one in curves], axis=0), rel=1e-6, abs=1e-12)
     assert curve.is_narrow()
-    same_as_account(whole)
 
 
 def test_a_pure_guarantee_has_no_exception() -> None:
