@@ -109,7 +109,8 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
     """
     spend(float(size) * (len(parts) + 1))
     spectrum = Spectrum(size)
-    offset, scale, log_finite, error, log_error, shift, lost = 0, 0.0, 0.0, 0.0, 1e-12, 0.0, 0.0
+    offset, scale, log_finite, error, log_error, lost = 0, 0.0, 0.0, 0.0, 1e-12, 0.0
+    excess, blur, dispersion = 0.0, 0.0, 0.0
     for lattice, count in parts:
         spectrum.multiply(lattice.weights, count)
         offset += count * lattice.start
@@ -117,8 +118,10 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
         log_finite += count * math.log1p(-lattice.infinite) if lattice.infinite < 1.0 else -math.inf
         error += count * lattice.error
         log_error += count * lattice.log_error
-        shift += count * lattice.shift
         lost += count * math.log1p(lattice.lost)
+        excess += count * lattice.excess
+        blur += count * lattice.blur
+        dispersion += count * lattice.dispersion
     weights, rounding = spectrum.inverse()
     weights = np.maximum(np.roll(weights, (offset - first) % size), 0.0)
     one = parts[0][0]
@@ -131,8 +134,10 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
         -math.expm1(log_finite),
         error + rounding,
         log_error,
-        shift,
         math.expm1(min(lost, 700.0)),
+        excess,
+        blur,
+        dispersion,
     )
 
 
