@@ -22,6 +22,7 @@ from dpcli.numerics.work import foresee, remembered, shared
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
     from dpcli.numerics.grid.curve import GridCurve
+    from dpcli.numerics.grid.jumps import JumpedCurve
     from dpcli.numerics.grid.survey import Survey
 
 TOLERANCE = 1e-3
@@ -35,6 +36,7 @@ RARE = 2e-3  # share of the tolerance that may be lost for what is very rare
 LOG_NEGLIGIBLE = (
     -24.0
 )  # logarithm of the share of the tilted mass that a first grid leaves out; a next one, of what the first has shown
+HEAVY = 12.0  # logarithm of the tilted mass in units of delta beyond which large losses are taken apart
 MAX_SURVEYS = 4096
 PART = 1.5e4  # cells that one more part takes at the least: a look at its loss, and its transform
 
@@ -83,9 +85,7 @@ class PldProfile(PrivacyProfile):
         def grid(losses: Losses, width: float, effort: Effort) -> tuple[GridCurve, float]:
             return curve_at_delta(losses, log_delta, width, effort)
 
-        lower, upper, spacing = self._narrowed(
-            grid, lambda curve: curve.epsilon(log_delta), lambda curve, end: _excess(curve, end, log_delta)
-        )
+        lower, upper, spacing = self._narrowed(grid, lambda curve: curve.epsilon(log_delta), lambda end: (end, log_delta))
         if not math.isfinite(upper):
             return Bound(math.inf)
         width = (upper - lower) / upper if upper > 0.0 else 0.0
@@ -96,20 +96,23 @@ class PldProfile(PrivacyProfile):
         def grid(losses: Losses, width: float, effort: Effort) -> tuple[GridCurve, float]:
             return curve_at_epsilon(losses, epsilon, width, effort)
 
-        def excess(curve: GridCurve, end: float) -> float:
-            return _excess(curve, epsilon, math.log(max(end, math.ulp(0.0))))
+        def point(end: float) -> tuple[float, float]:
+            return epsilon, math.log(max(end, math.ulp(0.0)))
 
-        lower, upper, _ = self._narrowed(grid, lambda curve: curve.delta(epsilon), excess)
+        lower, upper, _ = self._narrowed(grid, lambda curve: curve.delta(epsilon), point)
         return Bound(min(max(upper, math.ulp(0.0)), 1.0), min(lower, 1.0))
 
     def _narrowed(
         self,
         grid: Callable[[Losses, float, Effort], tuple[GridCurve, float]],
-        ends: Callable[[GridCurve], tuple[float, float]],
-        excess: Callable[[GridCurve, float], float],
+        ends: Callable[[GridCurve | JumpedCurve], tuple[float, float]],
+        point: Callable[[float], tuple[float, float]],
     ) -> tuple[float, float, float]:
         """(lower, upper, spacing): the larger bounds of both directions, by ever finer grids until these are near enough or the next
-        one would cost more than what is left. An answer is in hand from the first grid on, however coarse it had to be."""
+        one would cost more than what is left. An answer is in hand from the first grid on, however coarse it had to be.
+
+        point: (epsilon, log delta), where the one that is asked for is the given one.
+        """
         points = self.effort.points
         sides = [
             _Side(losses, GLIMPSE if k else AIM * self.tolerance, LOG_NEGLIGIBLE)
@@ -120,12 +123,14 @@ class PldProfile(PrivacyProfile):
             for side in sides:
                 if not side.wanted(lower, upper, self.tolerance):
                     continue
-                share = points * (1.0 if attempt else FIRST_SHARE)
+                effort = self.effort._replace(points=points * (1.0 if attempt else FIRST_SHARE), log_negligible=side.log_negligible)
+                curve: GridCurve | JumpedCurve
                 try:
                     with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
-                        curve, cost = grid(
-                            side.losses, side.error, self.effort._replace(points=share, log_negligible=side.log_negligible)
-                        )
+                        if side.jumps:
+                            curve, cost = curve_with_jumps(side.losses, *point(side.upper), side.error, effort)
+                        else:
+                            curve, cost = grid(side.losses, side.error, effort)
                         side.narrow(curve, ends(curve), attempt > 0)
                 except NotRepresentable:  # what has been shown by then holds
                     if attempt == 0:
@@ -140,7 +145,11 @@ class PldProfile(PrivacyProfile):
                     continue
                 width = (side.upper - side.lower) / side.upper if side.upper > 0.0 else 0.0
                 side.error *= max(min(AIM * self.tolerance / width, 0.5), 1e-6) if width > 0.0 else 1.0
-                side.log_negligible = min(side.log_negligible, LOG_NEGLIGIBLE - max(excess(curve, side.upper), 0.0))
+                epsilon, log_delta = point(side.upper)
+                excess = curve.lattice.log_scale - curve.lattice.tilt * epsilon - log_delta  # of the tilted mass, in units of delta
+                side.log_negligible = min(side.log_negligible, LOG_NEGLIGIBLE - max(excess, 0.0))
+                if excess > HEAVY and not side.jumps:
+                    side.jumps, side.last, side.error = True, False, AIM * self.tolerance
         lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
         if lower > upper * (1.0 + 1e-9):
             raise InternalError(
@@ -171,22 +180,17 @@ class _Side:
 
     def __init__(self, losses: Losses, error: float, log_negligible: float) -> None:
         self.losses, self.error, self.log_negligible = losses, error, log_negligible
-        self.lower, self.upper, self.spacing, self.last = 0.0, math.inf, math.nan, False
+        self.lower, self.upper, self.spacing, self.last, self.jumps = 0.0, math.inf, math.nan, False, False
 
     def wanted(self, lower: float, upper: float, tolerance: float) -> bool:
         """Return whether a finer grid may change the larger of both directions' bounds, which are these now."""
         return not self.last and self.upper > lower and (self.upper - lower > tolerance * upper or not upper < math.inf)
 
-    def narrow(self, curve: GridCurve, ends: tuple[float, float], all_points: bool) -> None:
+    def narrow(self, curve: GridCurve | JumpedCurve, ends: tuple[float, float], all_points: bool) -> None:
         self.lower = max(self.lower, ends[0])
         if ends[1] < self.upper or math.isnan(self.spacing):
             self.upper, self.spacing = max(ends[1], 0.0), curve.lattice.spacing
         self.last = curve.coarse and all_points
-
-
-def _excess(curve: GridCurve, epsilon: float, log_delta: float) -> float:
-    """log of the tilted mass in units of delta: how much better than delta a share of it must be known."""
-    return curve.lattice.log_scale - curve.lattice.tilt * epsilon - log_delta
 
 
 @shared(MAX_SURVEYS)
@@ -220,6 +224,23 @@ def curve_at_epsilon(losses: Losses, epsilon: float, width: float, effort: Effor
         tilt, log_delta = tilt_for(surveys, epsilon)
         surveys = _surveys(losses, min(log_delta - 2.0, -1.0) + effort.log_rare)
     return _curve(losses, surveys, tilt, min(log_delta - 2.0, -1.0), width * max(epsilon, 0.5 / tilt), effort)
+
+
+@remembered(16)
+def curve_with_jumps(losses: Losses, epsilon: float, log_delta: float, width: float, effort: Effort) -> tuple[JumpedCurve, float]:
+    """(the curve near a pair that is nearly on it, with large losses apart; points that it took). Raises NotRepresentable where that gains
+    nothing."""
+    from dpcli.numerics.grid.composed_losses import Target
+    from dpcli.numerics.grid.jumps import jumped, level_for
+
+    parts = [(loss, surveyed(loss), count) for loss, count in losses]
+    with np.errstate(all="ignore"):
+        level = level_for(parts, log_delta, epsilon)
+        if math.isnan(level):
+            raise NotRepresentable("no loss is so much larger than the others")
+        negligible = effort.log_negligible - math.log(len(losses))
+        target = Target(math.nan, log_delta, log_delta + effort.log_rare - math.log(len(losses)), negligible)
+        return jumped(parts, target, epsilon, level, width * epsilon, effort.points)
 
 
 def _surveys(losses: Losses, log_rare: float) -> Surveys:

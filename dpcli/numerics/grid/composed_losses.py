@@ -36,13 +36,15 @@ Parts = Sequence[tuple[HasTails, Survey, int]]
 class Target:
     """The question that a grid is made for: the tilt, log delta, and logarithms of what may be left out.
 
-    log_rare: of the P-mass that may count as infinite. log_negligible: of the share of the tilted mass that may be lost.
+    log_rare: of the P-mass that may count as infinite. log_negligible: of the share of the tilted mass that may be lost. tops: for each
+    part, the loss above which outcomes are left out altogether; empty where none are.
     """
 
     tilt: float
     log_delta: float
     log_rare: float
     log_negligible: float
+    tops: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +119,17 @@ def _reach(part: tuple[HasTails, Survey, int], target: Target) -> tuple[float, f
     return survey.range(target.log_rare - math.log(count), target.tilt, target.log_negligible - math.log(count))
 
 
-def _single(part: tuple[HasTails, Survey, int], target: Target, spacing: float) -> Lattice:
-    """The lattice of one step."""
+def _single(part: tuple[HasTails, Survey, int], target: Target, spacing: float, top: float) -> Lattice:
+    """The lattice of one step, without outcomes above `top`."""
     low, high = _reach(part, target)
     if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
         raise NotRepresentable(TOO_STEADY)
     start = math.floor(low / spacing) - 1
     end = max(math.ceil(high / spacing) + 1, start + 2)  # losses beyond the survey leave no range: they count as infinite
     magnified = math.exp(min(-target.log_negligible - 16.0, 100.0))
-    return discretised(part[0].tails(edges(start, end - start + 1, spacing)), start, spacing, target.tilt, part[2], magnified)
+    at = np.minimum(edges(start, end - start + 1, spacing), top)
+    lattice = discretised(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
+    return replace(lattice, infinite=0.0) if top < math.inf else lattice
 
 
 def _snapped(spacing: float, unit: float) -> float:
@@ -162,10 +166,11 @@ def composed(parts: Parts, plan: GridPlan) -> GridCurve:
     """The curve of the composition."""
     lattices: list[tuple[Lattice, int]] = []
     infinite = 0.0
-    for part, rounds in zip(parts, plan.rounds, strict=True):
+    for part, rounds, top in zip(parts, plan.rounds, plan.target.tops or (math.inf,) * len(parts), strict=True):
         _, survey, count = part
-        lattices += _powered(_single(part, plan.target, plan.spacing / 2.0**rounds), count, rounds, survey, plan.target)
-        infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16))
+        one = _single(part, plan.target, plan.spacing / 2.0**rounds, top)
+        lattices += _powered(one, count, rounds, survey, plan.target)
+        infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16)) if top == math.inf else 0.0
     lattice, outside = _finished(lattices, plan)
     return GridCurve(lattice, outside, -math.expm1(infinite) * (1.0 - 1e-12), plan.coarse)
 
@@ -230,8 +235,8 @@ def _log_moment(lattice: Lattice, s: float) -> float:
 
 def _finished(side: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice, float]:
     """The composition on the plan's window, wider where that turns out too narrow, and a bound on the tilted mass outside of it."""
-    begin, below = _edge(side, -1.0, plan.spacing * plan.first, plan.orders[0], plan.target.log_negligible)
-    end, above = _edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1], plan.target.log_negligible)
+    begin, below = edge(side, -1.0, plan.spacing * plan.first, plan.orders[0], plan.target.log_negligible)
+    end, above = edge(side, 1.0, plan.spacing * (plan.first + plan.size - 1), plan.orders[1], plan.target.log_negligible)
     # So wide that it would take too long, or not finite: nothing is bounded.
     if not end - begin <= plan.spacing * min(8.0 * plan.size, MAX_POINTS):
         return convolved(side, plan.first, plan.size), math.inf
@@ -241,7 +246,7 @@ def _finished(side: list[tuple[Lattice, int]], plan: GridPlan) -> tuple[Lattice,
     return result, below + above + result.lost
 
 
-def _edge(side: list[tuple[Lattice, int]], sign: float, edge: float, order: float, log_negligible: float) -> tuple[float, float]:
+def edge(side: list[tuple[Lattice, int]], sign: float, edge: float, order: float, log_negligible: float) -> tuple[float, float]:
     """An end of the window (sign -1: the lower one), the given one if it will do, and Chernoff's bound of the tilted mass beyond."""
 
     def log_beyond(s: float, at: float) -> float:

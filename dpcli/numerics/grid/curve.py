@@ -192,7 +192,7 @@ class _Sums:
 
     def above(self, at: Array) -> IndexArray:
         """The index of the first loss above each."""
-        places = np.floor((at - self.loss[0]) / self.spacing) + 1.0
+        places = np.floor((at - (self.loss[0] if len(self.loss) else 0.0)) / self.spacing) + 1.0
         return np.asarray(places.clip(0.0, float(len(self.loss))).astype(int))
 
     def _index(self, at: float) -> int:
