@@ -120,10 +120,10 @@ class PldProfile(PrivacyProfile):
         ]
         for attempt in range(REFINEMENTS):
             lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
-            for side in sides:
-                if not side.wanted(lower, upper, self.tolerance):
-                    continue
-                effort = self.effort._replace(points=points * (1.0 if attempt else FIRST_SHARE), log_negligible=side.log_negligible)
+            wanted = [side for side in sides if side.wanted(lower, upper, self.tolerance)]
+            for k, side in enumerate(wanted):
+                share = points * (1.0 / (len(wanted) - k) if attempt else FIRST_SHARE)
+                effort = self.effort._replace(points=share, log_negligible=side.log_negligible)
                 curve: GridCurve | JumpedCurve
                 try:
                     with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound

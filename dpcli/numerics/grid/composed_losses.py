@@ -13,7 +13,7 @@ from dataclasses import replace
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
-from dpcli.numerics.grid.convolution import convolved, transform_size
+from dpcli.numerics.grid.convolution import convolved, short, summed, transform_size
 from dpcli.numerics.grid.curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
 from dpcli.numerics.grid.survey import Survey, spread
@@ -198,7 +198,7 @@ def _trimmed(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: 
     length = sum(n * (len(lattice.weights) - 1) for lattice, n in parts) + 1
     if not max(-first, first + length) <= FARTHEST_CELL:
         raise NotRepresentable(TOO_STEADY)
-    result = convolved(parts, first, transform_size(length))
+    result = summed(parts) if short(parts) else convolved(parts, first, transform_size(length))
     log_rare = target.log_rare - math.log(times)
     above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
     end = max(math.ceil(min(max(above / result.spacing, first), first + length - 1)) - first + 1, 1)

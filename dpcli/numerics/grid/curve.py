@@ -90,9 +90,9 @@ class GridCurve:
         begin = int(np.searchsorted(loss, -STEEP / (lattice.tilt + 1.0)))
         weights, loss = lattice.weights[begin:], np.asarray(loss[begin:], dtype=float)
         terms = weights * np.exp(-lattice.tilt * loss)
-        first = np.append(np.cumsum(terms[::-1])[::-1], 0.0)
-        second = np.append(np.cumsum((terms * np.exp(-loss))[::-1])[::-1], 0.0)
-        return _Sums(loss, lattice.spacing, np.asarray(first), np.asarray(second))
+        first: Array = np.append(np.cumsum(terms[::-1])[::-1], 0.0)
+        second: Array = np.append(np.cumsum((terms * np.exp(-loss))[::-1])[::-1], 0.0)
+        return _Sums(loss, lattice.spacing, first, second)
 
     def _upper(self, sums: _Sums, at: float) -> float:
         """An upper bound on the finite part of delta at the loss `at` above the reference of the sums, over e^{M - t reference}."""

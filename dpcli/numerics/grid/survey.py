@@ -19,6 +19,7 @@ from dpcli.numerics.work import shared, spend
 TILTS = (1e-3, 1e12)
 FARTHEST = 1e6
 FEW = 4  # different losses, of which common atoms are looked for
+WHOLE = 1e-12  # relative distance from a whole multiple
 LEAST_SIZE = 1e-12  # of a loss that a lattice may be made of: an atom at 0 has none
 OUTSTANDING = 20.0  # times the mass of the cells beside it: an atom
 MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more different losses than the first are looked at by these two numbers of them
@@ -131,12 +132,12 @@ Surveys = Sequence[tuple[Survey, float]]
 
 
 def common_unit(parts: Sequence[tuple[HasTails, Survey, int]]) -> float:
-    """The unit of the first loss that has one, or the size of the atoms that all losses share; 0 where there is none."""
-    units = [view.unit() for _, view, _ in parts if view.unit() > 0.0]
-    if units or len(parts) > FEW:
-        return units[0] if units else 0.0
-    sizes = {_atom(loss, view) for loss, view, _ in parts}
-    return sizes.pop() if len(sizes) == 1 else 0.0
+    """The unit of which all losses are whole multiples, or the size of the atoms that each of a few has; 0 where there is none."""
+    units = [view.unit() or (_atom(loss, view) if len(parts) <= FEW else 0.0) for loss, view, _ in parts]
+    least = min(units)
+    if not least > 0.0:
+        return 0.0
+    return least if all(abs(unit / least - round(unit / least)) <= WHOLE * unit / least for unit in units) else 0.0
 
 
 def some(surveys: Surveys) -> Surveys:
