@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a grid is read when one is made: where the headline is sett
     from dpcli.numerics.grid.survey import Survey
 
 TOLERANCE = 1e-3
-POINTS_PER_SECOND = 2e7
+POINTS_PER_SECOND = 4e7
 PATIENCE = 4.0  # seconds, where nobody says
 REFINEMENTS = 8
 AIM = 0.5  # of the tolerance: relative width that a grid is made for

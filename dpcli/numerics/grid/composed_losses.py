@@ -87,19 +87,20 @@ def planned(parts: Parts, target: Target, error: float, unit: float, work: float
         raise NotRepresentable(TOO_STEADY)
     variance = error / (WIDTH * (target.tilt + 1.0))
 
-    def finest(limit: int) -> float:
+    def finest(rounds: tuple[int, ...]) -> float:
         """The spacing that has this dispersion with so many rounds."""
-        each = math.fsum(n * (1.0 + (r := min(limit, _most_rounds(n)))) / 4.0**r for _, _, n in parts)
-        return min(math.sqrt(4.0 * variance / each), widest)
+        return min(
+            math.sqrt(4.0 * variance / math.fsum(_dispersed(n, r) for (_, _, n), r in zip(parts, rounds, strict=True))), widest
+        )
 
-    limits = range(1 + min(max(_most_rounds(count) for _, _, count in parts), 20))
-    if unit > 0.0 and finest(0) <= SNAPPED * unit:
-        limits = range(1)
+    most = max(count for _, _, count in parts)
+    choices = {tuple(_rounds(count, _dispersed(most, k)) for _, _, count in parts) for k in range(1 + min(_most_rounds(most), 20))}
+    none = (0,) * len(parts)
+    if unit > 0.0 and finest(none) <= SNAPPED * unit:
+        choices = {none}
     for doublings in range(200):
-        plans = [
-            _plan(parts, reaches, target, unit, window, finest(limit) * 2.0 ** (0.5 * doublings), limit, doublings > 0)
-            for limit in limits
-        ]
+        relaxed = 2.0 ** (0.5 * doublings)
+        plans = [_plan(parts, reaches, target, unit, window, finest(rounds) * relaxed, rounds, doublings > 0) for rounds in choices]
         cheap = [plan for plan in plans if plan.affordable(work)]
         if cheap:
             result = min(cheap, key=lambda plan: plan.work)
@@ -111,6 +112,17 @@ def planned(parts: Parts, target: Target, error: float, unit: float, work: float
 
 def _most_rounds(count: int) -> int:
     return int(math.log(count, 4.0) + 1e-9)
+
+
+def _dispersed(count: int, rounds: int) -> float:
+    """Return the dispersion of so many steps after rounds of composition and coarsening, in quarters of the square of the last spacing."""
+    return count * (1.0 + rounds) / 4.0**rounds
+
+
+def _rounds(count: int, dispersed: float) -> int:
+    """The least rounds that disperse the steps by no more than this; as many as there can be where none do."""
+    most = _most_rounds(count)
+    return next((r for r in range(most) if _dispersed(count, r) <= dispersed), most)
 
 
 def _reach(part: tuple[HasTails, Survey, int], target: Target) -> tuple[float, float]:
@@ -146,12 +158,11 @@ def _plan(
     unit: float,
     window: tuple[float, float, float, float],
     spacing: float,
-    limit: int,
+    rounds: tuple[int, ...],
     coarse: bool,
 ) -> GridPlan:
     low, high, *orders = window
     spacing = _snapped(spacing, unit)
-    rounds = tuple(min(limit, _most_rounds(count)) for _, _, count in parts)
     first = math.floor(low / spacing)
     size = transform_size(math.ceil(high / spacing) - first + 1)
     work, longest = float(size) * (len(parts) + 1), 0.0

@@ -16,7 +16,7 @@ from dpcli.numerics.grid.lattice import Lattice
 from dpcli.numerics.work import spend
 
 UNIT = 7e-16  # six roundings of a complex product and sum
-SHORT = 3000  # points of a sum that is computed as it is: about as long as its transform takes
+SHORT = 6000  # points of a sum that is computed as it is: about as long as its transform takes
 FACTORS = 16  # that are multiplied before logarithms are taken: their product, each at least 1e-15, is still a number
 
 
@@ -113,8 +113,9 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
     for lattice, count in parts:
         spectrum.multiply(lattice.weights, count)
     weights, rounding = spectrum.inverse()
+    weights[weights < rounding / math.sqrt(size)] = 0.0  # mostly what rounding made: it would rule the moments of a higher order
     offset = sum(count * lattice.start for lattice, count in parts)
-    return _joined(parts, first, np.maximum(np.roll(weights, (offset - first) % size), 0.0), rounding, 0.0)
+    return _joined(parts, first, np.roll(weights, (offset - first) % size), 2.0 * rounding, 0.0)
 
 
 def short(parts: Sequence[tuple[Lattice, int]]) -> bool:
@@ -125,12 +126,12 @@ def short(parts: Sequence[tuple[Lattice, int]]) -> bool:
 def summed(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
     """`convolved` on all its points, as sums of products: no weight is rounded by more than a share of itself, so that many copies of the
     result may be taken."""
+    spend(0.01 * sum(count * len(lattice.weights) for lattice, count in parts) ** 2)
     weights, rounding = np.ones(1), 0.0
     for lattice, count in parts:
         for _ in range(count):
             rounding += 2.3e-16 * min(len(weights), len(lattice.weights))
             weights = np.convolve(weights, lattice.weights)
-    spend(0.02 * len(weights) * len(weights))
     return _joined(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, rounding)
 
 

@@ -33,6 +33,7 @@ from dpcli.numerics.work import remaining, spend
 LEVELS = tuple(float(level) for level in range(1, 19))  # of log N / delta
 PAIRS = -12.0  # of log N^2 / delta, at most: pairs of large losses hardly count
 ORDER = 1.0  # of the tilt of J, over the largest loss
+STEEPEST = 20.0
 LOG_OUTSIDE = -34.0
 ROUGHEST = 1e-2  # rounding of J, relative to its mass
 
@@ -102,6 +103,7 @@ def jumped(parts: Parts, target: Target, epsilon: float, level: float, error: fl
     views = _cut(parts, target.log_delta + level)
     tops = [float(view.edges[-1]) for view in views]
     tilt = tilt_for(tuple((view, n) for view, (_, _, n) in zip(views, parts, strict=True)), epsilon)[0]
+    tilt = min(tilt, STEEPEST * (50.0 - target.log_delta) / epsilon)  # where small losses do not reach epsilon, any large one serves
     small_parts = [(loss, view, n) for (loss, _, n), view in zip(parts, views, strict=True)]
     small_target = replace(target, tilt=tilt, tops=tuple(tops))
     plan = planned(small_parts, small_target, error, 0.0, 0.5 * work)
@@ -122,7 +124,7 @@ def _large(parts: Parts, target: Target, tops: Sequence[float], error: float, wo
     reach = (low - max(highs) + min(tops), high - min(lows) + max(highs))
     spacing = math.sqrt(4.0 * error / (WIDTH * (target.tilt + 1.0)) / sum(counts))
     work = min(work, remaining() / PASSES)
-    finest = (reach[1] - reach[0]) / min(0.5 * MAX_POINTS, work / (4.0 * len(parts) + 1.0))
+    finest = (reach[1] - reach[0]) / min(0.25 * MAX_POINTS, work / (4.0 * len(parts) + 1.0))
     coarse = spacing < finest
     spacing = max(spacing, finest)
     steps: list[tuple[Lattice, int]] = []
