@@ -17,7 +17,7 @@ from dpcli.numerics.contour.certified import Interval, intervals
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 
 if TYPE_CHECKING:
-    from dpcli.numerics.grid.curve import GridCurve
+    from dpcli.numerics.grid.grid_curve import GridCurve
 
 MAX_PARTS = 200
 NARROW = 1e-7  # width of an interval on log delta that needs no better contour

@@ -21,7 +21,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import foresee, remembered, shared
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
-    from dpcli.numerics.grid.curve import GridCurve
+    from dpcli.numerics.grid.grid_curve import GridCurve
     from dpcli.numerics.grid.jumps import JumpedCurve
     from dpcli.numerics.grid.survey import Survey
 
@@ -176,7 +176,7 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
 
 
 class _Side:
-    """One direction, and what grids have shown of it. error: relative width of the next interval."""
+    """A direction, and what grids have shown of it. error: relative width of the next interval."""
 
     def __init__(self, losses: Losses, error: float, log_negligible: float) -> None:
         self.losses, self.error, self.log_negligible = losses, error, log_negligible
@@ -230,7 +230,7 @@ def curve_at_epsilon(losses: Losses, epsilon: float, width: float, effort: Effor
 def curve_with_jumps(losses: Losses, epsilon: float, log_delta: float, width: float, effort: Effort) -> tuple[JumpedCurve, float]:
     """(the curve near a pair that is nearly on it, with large losses apart; points that it took). Raises NotRepresentable where that gains
     nothing."""
-    from dpcli.numerics.grid.composed_losses import Target
+    from dpcli.numerics.grid.composed_losses import GridTarget
     from dpcli.numerics.grid.jumps import jumped, level_for
 
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
@@ -239,7 +239,7 @@ def curve_with_jumps(losses: Losses, epsilon: float, log_delta: float, width: fl
         if math.isnan(level):
             raise NotRepresentable("no loss is so much larger than the others")
         negligible = effort.log_negligible - math.log(len(losses))
-        target = Target(math.nan, log_delta, log_delta + effort.log_rare - math.log(len(losses)), negligible)
+        target = GridTarget(math.nan, log_delta, log_delta + effort.log_rare - math.log(len(losses)), negligible)
         return jumped(parts, target, epsilon, level, width * epsilon, effort.points)
 
 
@@ -257,14 +257,14 @@ def _without_rare(loss: PrivacyLoss, log_rare: float) -> Survey:
 def _curve(
     losses: Losses, surveys: Surveys, tilt: float, log_delta: float, error: float, effort: Effort
 ) -> tuple[GridCurve, float]:
-    from dpcli.numerics.grid.composed_losses import Target, composed, planned
+    from dpcli.numerics.grid.composed_losses import GridTarget, composed, planned
     from dpcli.numerics.grid.survey import common_unit
 
     parts = [(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
     log_rare = log_delta + effort.log_rare - math.log(len(losses))
     with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
         unit = common_unit([(loss, surveyed(loss), count) for loss, count in losses])
-        target = Target(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
+        target = GridTarget(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
         plan = planned(parts, target, max(error, 1e-14), unit, effort.points)
         return composed(parts, plan), plan.work
 

@@ -18,7 +18,7 @@ from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveL
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
 from dpcli.numerics.grid.convolution import convolved, transform_size
-from dpcli.numerics.grid.curve import GridCurve
+from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
 from dpcli.numerics.mixture import binomial_mixture
 from dpcli.numerics.tails import atom_tails

@@ -14,7 +14,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
 from dpcli.numerics.grid.convolution import convolved, short, summed, transform_size
-from dpcli.numerics.grid.curve import GridCurve
+from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
 from dpcli.numerics.grid.survey import Survey, spread
 from dpcli.numerics.tails import HasTails
@@ -33,7 +33,7 @@ Parts = Sequence[tuple[HasTails, Survey, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class GridTarget:
     """The question that a grid is made for: the tilt, log delta, and logarithms of what may be left out.
 
     log_rare: of the P-mass that may count as infinite. log_negligible: of the share of the tilted mass that may be lost. tops: for each
@@ -56,7 +56,7 @@ class GridPlan:
     which Chernoff's bound shows that little lies below, and above, the window.
     """
 
-    target: Target
+    target: GridTarget
     spacing: float
     first: int
     size: int
@@ -72,7 +72,7 @@ class GridPlan:
         return exact and max(self.size, self.longest) <= MAX_POINTS and self.work <= work
 
 
-def planned(parts: Parts, target: Target, error: float, unit: float, work: float) -> GridPlan:
+def planned(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
     """The cheapest plan found whose interval is about `error` (nats) wide; the finest that `work` points pay for where that is coarser.
 
     unit: a loss that is to be a whole multiple of the spacing (0: none); no rounds are then made. Raises NotRepresentable where cells would
@@ -125,13 +125,13 @@ def _rounds(count: int, dispersed: float) -> int:
     return next((r for r in range(most) if _dispersed(count, r) <= dispersed), most)
 
 
-def _reach(part: tuple[HasTails, Survey, int], target: Target) -> tuple[float, float]:
+def _reach(part: tuple[HasTails, Survey, int], target: GridTarget) -> tuple[float, float]:
     """The losses of one step that matter."""
     _, survey, count = part
     return survey.range(target.log_rare - math.log(count), target.tilt, target.log_negligible - math.log(count))
 
 
-def _single(part: tuple[HasTails, Survey, int], target: Target, spacing: float, top: float) -> Lattice:
+def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: float, top: float) -> Lattice:
     """The lattice of one step, without outcomes above `top`."""
     low, high = _reach(part, target)
     if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
@@ -154,7 +154,7 @@ def _snapped(spacing: float, unit: float) -> float:
 def _plan(
     parts: Parts,
     reaches: list[tuple[float, float]],
-    target: Target,
+    target: GridTarget,
     unit: float,
     window: tuple[float, float, float, float],
     spacing: float,
@@ -186,7 +186,7 @@ def composed(parts: Parts, plan: GridPlan) -> GridCurve:
     return GridCurve(lattice, outside, -math.expm1(infinite) * (1.0 - 1e-12), plan.coarse)
 
 
-def _powered(one: Lattice, count: int, rounds: int, survey: Survey, target: Target) -> list[tuple[Lattice, int]]:
+def _powered(one: Lattice, count: int, rounds: int, survey: Survey, target: GridTarget) -> list[tuple[Lattice, int]]:
     """Lattices on the plan's spacing, with counts, that amount to `count` copies of `one`."""
     rest: Lattice | None = None
     copies, over = 1, 0  # steps in `one`, and in `rest`
@@ -200,7 +200,7 @@ def _powered(one: Lattice, count: int, rounds: int, survey: Survey, target: Targ
     return ([(one, count)] if count else []) + ([(rest, 1)] if rest else [])
 
 
-def _trimmed(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: Survey, target: Target) -> Lattice:
+def _trimmed(parts: list[tuple[Lattice, int]], copies: int, times: int, survey: Survey, target: GridTarget) -> Lattice:
     """Return the convolution of the parts, cut to where it matters: what is cut off above counts as infinite, and below as lost.
 
     copies: steps in the result. times: how often the result is used.

@@ -22,9 +22,9 @@ from dataclasses import replace
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import ComplexArray, np
-from dpcli.numerics.grid.composed_losses import MAX_POINTS, PASSES, WIDTH, Parts, Target, composed, edge, planned
+from dpcli.numerics.grid.composed_losses import MAX_POINTS, PASSES, WIDTH, GridTarget, Parts, composed, edge, planned
 from dpcli.numerics.grid.convolution import UNIT, transform_size
-from dpcli.numerics.grid.curve import GridCurve
+from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, discretised, edges
 from dpcli.numerics.grid.survey import Survey, spread, tilt_for
 from dpcli.numerics.roots import bracket_root
@@ -33,7 +33,6 @@ from dpcli.numerics.work import remaining, spend
 LEVELS = tuple(float(level) for level in range(1, 19))  # of log N / delta
 PAIRS = -12.0  # of log N^2 / delta, at most: pairs of large losses hardly count
 ORDER = 1.0  # of the tilt of J, over the largest loss
-STEEPEST = 20.0
 LOG_OUTSIDE = -34.0
 ROUGHEST = 1e-2  # rounding of J, relative to its mass
 
@@ -98,12 +97,11 @@ def _cut(parts: Parts, log_mass: float) -> list[Survey]:
     return [view.cut(log_mass - math.log(n * len(parts))) for _, view, n in parts]
 
 
-def jumped(parts: Parts, target: Target, epsilon: float, level: float, error: float, work: float) -> tuple[JumpedCurve, float]:
+def jumped(parts: Parts, target: GridTarget, epsilon: float, level: float, error: float, work: float) -> tuple[JumpedCurve, float]:
     """(the curve near `epsilon`, about `error` nats wide where `work` pays for it; points that it took)."""
     views = _cut(parts, target.log_delta + level)
     tops = [float(view.edges[-1]) for view in views]
     tilt = tilt_for(tuple((view, n) for view, (_, _, n) in zip(views, parts, strict=True)), epsilon)[0]
-    tilt = min(tilt, STEEPEST * (50.0 - target.log_delta) / epsilon)  # where small losses do not reach epsilon, any large one serves
     small_parts = [(loss, view, n) for (loss, _, n), view in zip(parts, views, strict=True)]
     small_target = replace(target, tilt=tilt, tops=tuple(tops))
     plan = planned(small_parts, small_target, error, 0.0, 0.5 * work)
@@ -114,7 +112,7 @@ def jumped(parts: Parts, target: Target, epsilon: float, level: float, error: fl
     return JumpedCurve(composed(small_parts, plan), large, 0.5 * number * number * (1.0 + 1e-9)), plan.work + cost
 
 
-def _large(parts: Parts, target: Target, tops: Sequence[float], error: float, work: float) -> tuple[GridCurve, float]:
+def _large(parts: Parts, target: GridTarget, tops: Sequence[float], error: float, work: float) -> tuple[GridCurve, float]:
     """The curve of J, as a pair of its own, with what is infinite."""
     counts = [n for _, _, n in parts]
     highs = [view.range(target.log_rare - math.log(n), 0.0, 0.0)[1] for _, view, n in parts]

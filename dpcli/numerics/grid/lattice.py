@@ -10,8 +10,8 @@
       log E[Z^a | Y] <= a (a - 1) V / 2   for every real a outside of (0, 1),   V = sum h^2 / 4:
 
   kappa(a) = log E[(1 + x)^a] has kappa(0) = kappa(1) = 0, and kappa'' is the variance of log(1 + x) under a tilted law, at most h^2 / 4
-  (Popoviciu), so kappa lies below the parabola with these zeros and that curvature. `dispersion` is V. numerics/grid/curve.py turns it into
-  a lower bound on the curve.
+  (Popoviciu), so kappa lies below the parabola with these zeros and that curvature. `dispersion` is V. numerics/grid/grid_curve.py
+  turns it into a lower bound on the curve.
 
 Both errors are of second order in h. Masses are tilted, w = p e^{t l - M}, so that a tail of 1e-300 is a number like any other.
 """

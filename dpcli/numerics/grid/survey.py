@@ -22,6 +22,7 @@ FEW = 4  # different losses, of which common atoms are looked for
 WHOLE = 1e-12  # relative distance from a whole multiple
 LEAST_SIZE = 1e-12  # of a loss that a lattice may be made of: an atom at 0 has none
 OUTSTANDING = 20.0  # times the mass of the cells beside it: an atom
+LOG_NOTHING = -760.0  # logarithm of a delta that no number holds: the first tilt that shows it will do
 MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more different losses than the first are looked at by these two numbers of them
 
 
@@ -179,7 +180,7 @@ def best_tilt(surveys: tuple[tuple[Survey, int], ...], log_delta: float) -> tupl
 def tilt_for(surveys: tuple[tuple[Survey, int], ...], epsilon: float) -> tuple[float, float]:
     """(t, log delta) at which Chernoff's bound of delta(epsilon) is least."""
     few = some(surveys)
-    return _smallest(lambda z: total(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z))
+    return _smallest(lambda z: np.maximum(total(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z), LOG_NOTHING))
 
 
 def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from dpcli.numerics.grid.lattice import RARELY, Lattice
 WIDE = 1.0  # sigma beyond which nothing is said from below
 LADDER, STEP, MARGIN = 56, 0.25, 2.5  # boxes, and the distances between them and of m, in sigma
 BISECTIONS, CLOSE = 80, 1e-13
+FARTHEST = 600.0  # exponent up to which sums are taken as they are
 STEEP = 600.0  # exponent beyond which terms below the point that is asked for are left out: they count for nothing
 
 
@@ -61,7 +62,7 @@ class GridCurve:
 
     @cached_property
     def _known(self) -> bool:
-        """Whether nothing overflowed on the way: a NaN would else pass for nothing."""
+        """Return whether nothing overflowed on the way: a NaN would else pass for nothing."""
         lattice = self.lattice
         return not math.isnan(float(lattice.weights.sum()) + lattice.log_scale + self.rounding + self.slack + lattice.infinite)
 
@@ -86,9 +87,9 @@ class GridCurve:
     def _sums(self, reference: float) -> _Sums:
         """Sums over the losses near and above `reference`."""
         lattice = self.lattice
-        loss = lattice.spacing * (lattice.start + np.arange(len(lattice.weights))) - reference
+        loss: Array = np.asarray(lattice.spacing * (lattice.start + np.arange(len(lattice.weights))) - reference, dtype=float)
         begin = int(np.searchsorted(loss, -STEEP / (lattice.tilt + 1.0)))
-        weights, loss = lattice.weights[begin:], np.asarray(loss[begin:], dtype=float)
+        weights, loss = lattice.weights[begin:], loss[begin:]
         terms = weights * np.exp(-lattice.tilt * loss)
         first: Array = np.append(np.cumsum(terms[::-1])[::-1], 0.0)
         second: Array = np.append(np.cumsum((terms * np.exp(-loss))[::-1])[::-1], 0.0)
@@ -101,6 +102,8 @@ class GridCurve:
     def _lower(self, sums: _Sums, at: float) -> float:
         """A lower bound on what `_upper` bounds."""
         t, lattice = self.lattice.tilt, self.lattice
+        if (t + 1.0) * at > FARTHEST:
+            return 0.0
         widths, heights, beyond = self._boxes
         gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}
         if math.isfinite(gap) and len(widths):
@@ -139,7 +142,7 @@ class GridCurve:
         return (self.lattice.log_scale - math.log(rest)) / self.lattice.tilt
 
     def _last(self, rest: float) -> float:
-        """Where the upper bound, which falls, reaches `rest`."""
+        """Return where the upper bound, which falls, reaches `rest`."""
         reference = self._reference(rest)
         if not math.isfinite(reference):
             return math.inf
@@ -203,8 +206,9 @@ class _Sums:
         return float(self.first[self._index(at)])
 
     def curve(self, at: float) -> float:
+        """From above; as it is up to FARTHEST."""
         index = self._index(at)
-        return float(self.first[index]) - math.exp(at) * float(self.second[index])
+        return float(self.first[index]) - (math.exp(at) * float(self.second[index]) if at <= FARTHEST else 0.0)
 
 
 def _height(s: float, variance: float) -> float:
