@@ -136,7 +136,7 @@ class PldProfile(PrivacyProfile):
                     if attempt == 0:
                         raise
                     side.last = not side.jumps  # a grid of everything may still be finer
-                    side.jumps, side.whole = False, True
+                    side.jumps, side.undivided = False, True
                     continue
                 points -= cost
                 if not math.isfinite(side.upper):
@@ -149,7 +149,7 @@ class PldProfile(PrivacyProfile):
                 epsilon, log_delta = point(side.upper)
                 excess = curve.lattice.log_scale - curve.lattice.tilt * epsilon - log_delta  # of the tilted mass, in units of delta
                 side.log_negligible = min(side.log_negligible, LOG_NEGLIGIBLE - max(excess, 0.0))
-                if excess > HEAVY and not (side.jumps or side.whole):
+                if excess > HEAVY and not (side.jumps or side.undivided):
                     side.jumps, side.last, side.error = True, False, AIM * self.tolerance
         lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
         if lower > upper * (1.0 + 1e-9):
@@ -179,14 +179,14 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
 class _Side:
     """A direction, and what grids have shown of it.
 
-    error: relative width of the next interval. last: whether no finer grid is made. jumps: whether large losses are taken apart; whole:
+    error: relative width of the next interval. last: whether no finer grid is made. jumps: whether large losses are taken apart; undivided:
     whether that gains nothing.
     """
 
     def __init__(self, losses: Losses, error: float, log_negligible: float) -> None:
         self.losses, self.error, self.log_negligible = losses, error, log_negligible
         self.lower, self.upper, self.spacing = 0.0, math.inf, math.nan
-        self.last, self.jumps, self.whole = False, False, False
+        self.last, self.jumps, self.undivided = False, False, False
 
     def wanted(self, lower: float, upper: float, tolerance: float) -> bool:
         """Return whether a finer grid may change the larger of both directions' bounds, which are these now."""
