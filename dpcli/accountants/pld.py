@@ -237,16 +237,16 @@ def curve_with_jumps(losses: Losses, epsilon: float, log_delta: float, width: fl
     """(the curve near a pair that is nearly on it, with large losses apart; points that it took). Raises NotRepresentable where that gains
     nothing."""
     from dpcli.numerics.grid.composed_losses import GridTarget
-    from dpcli.numerics.grid.jumps import jumped, level_for
+    from dpcli.numerics.grid.jumps import NONE_LARGER, jumped, level_for
 
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
     with np.errstate(all="ignore"):
         level = level_for(parts, log_delta, epsilon)
         if math.isnan(level):
-            raise NotRepresentable("no loss is so much larger than the others")
+            raise NotRepresentable(NONE_LARGER)
         negligible = effort.log_negligible - math.log(len(losses))
         target = GridTarget(math.nan, log_delta, log_delta + effort.log_rare - math.log(len(losses)), negligible)
-        return jumped(parts, target, epsilon, level, width * epsilon, effort.points)
+        return jumped(parts, target, epsilon, level, max(width * epsilon, 1e-14), effort.points)
 
 
 def _surveys(losses: Losses, log_rare: float) -> Surveys:

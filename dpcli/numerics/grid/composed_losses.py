@@ -21,12 +21,17 @@ from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import remaining
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
+TOO_FAR = "the loss is too far spread for a grid of this size"
+GENTLER = 40  # smaller tilts that are tried
 FARTHEST_CELL = 2.0**50  # cells from 0, beyond which their places would not be exact
 MAX_POINTS = 1 << 20
 FEWEST = 64  # points of the window, and cells of the largest loss of one step, of the coarsest grid
 SNAPPED = 16.0  # units in a spacing, beyond which it is no part of one
 PASSES = 2.0  # cells that a point of the plan takes
-WIDEST_CELL = 300.0  # exponent of the tilt across one cell, and its width
+WIDEST_CELL, STEEPEST_CELL = (
+    300.0,
+    16.0,
+)  # width of a cell, and the exponent of the tilt across it: what rounding moves up grows by it
 WIDTH = 4.0  # of an interval of epsilon, in dispersions times t + 1
 
 Parts = Sequence[tuple[HasTails, Survey, int]]
@@ -75,9 +80,21 @@ class GridPlan:
 def planned(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
     """The cheapest plan found whose interval is about `error` (nats) wide; the finest that `work` points pay for where that is coarser.
 
-    unit: a loss that is to be a whole multiple of the spacing (0: none); no rounds are then made. Raises NotRepresentable where cells would
-    be so wide that numbers overflow.
+    unit: a loss that is to be a whole multiple of the spacing (0: none); no rounds are then made. The tilt is a smaller one where numbers
+    would overflow across a cell.
     """
+    for _ in range(GENTLER):
+        plan = _cheapest(parts, target, error, unit, work)
+        if plan.spacing > WIDEST_CELL:
+            break
+        if target.tilt * plan.spacing <= STEEPEST_CELL:
+            return plan
+        target = replace(target, tilt=min(0.25 * target.tilt, 0.5 * STEEPEST_CELL / plan.spacing))
+    raise NotRepresentable(TOO_FAR)
+
+
+def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
+    """The plan as of `planned`, whatever its cells do to numbers."""
     work = min(work, remaining() / PASSES)
     window = spread([(view, count) for _, view, count in parts], target.tilt, target.log_negligible)
     reaches = [_reach(part, target) for part in parts]
@@ -103,11 +120,8 @@ def planned(parts: Parts, target: GridTarget, error: float, unit: float, work: f
         plans = [_plan(parts, reaches, target, unit, window, finest(rounds) * relaxed, rounds, doublings > 0) for rounds in choices]
         cheap = [plan for plan in plans if plan.affordable(work)]
         if cheap:
-            result = min(cheap, key=lambda plan: plan.work)
-            if max(target.tilt, 1.0) * result.spacing > WIDEST_CELL:
-                break
-            return result
-    raise NotRepresentable("the loss is too far spread for a grid of this size")
+            return min(cheap, key=lambda plan: plan.work)
+    raise NotRepresentable(TOO_FAR)
 
 
 def _most_rounds(count: int) -> int:

@@ -97,12 +97,12 @@ class GridCurve:
 
     def _upper(self, sums: _Sums, at: float) -> float:
         """An upper bound on the finite part of delta at the loss `at` above the reference of the sums, over e^{M - t reference}."""
-        return max(sums.curve(at) + self.rounding * sums.size(at) + self.slack * math.exp(-self.lattice.tilt * at), 0.0)
+        return max(sums.curve(at) + self.rounding * sums.size(at) + self.slack * math.exp(min(-self.lattice.tilt * at, 700.0)), 0.0)
 
     def _lower(self, sums: _Sums, at: float) -> float:
         """A lower bound on what `_upper` bounds."""
         t, lattice = self.lattice.tilt, self.lattice
-        if (t + 1.0) * at > FARTHEST:
+        if not -FARTHEST <= (t + 1.0) * at <= FARTHEST:
             return 0.0
         widths, heights, beyond = self._boxes
         gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}
@@ -113,7 +113,7 @@ class GridCurve:
             gap += float((heights * (mass + error)).sum())
         lower = (
             sums.curve(at)
-            - (self.rounding + math.expm1(lattice.blur)) * sums.size(at)
+            - (self.rounding + math.expm1(min(lattice.blur, 700.0))) * sums.size(at)
             - gap * (1.0 + self.rounding) * math.exp(-t * at)
         )
         return max(lower, 0.0) if math.isfinite(lower) else 0.0

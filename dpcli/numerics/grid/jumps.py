@@ -22,7 +22,7 @@ from dataclasses import replace
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import ComplexArray, np
-from dpcli.numerics.grid.composed_losses import MAX_POINTS, PASSES, WIDTH, GridTarget, Parts, composed, edge, planned
+from dpcli.numerics.grid.composed_losses import MAX_POINTS, PASSES, TOO_FAR, WIDTH, GridTarget, Parts, composed, edge, planned
 from dpcli.numerics.grid.convolution import UNIT, transform_size
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, discretised, edges
@@ -34,6 +34,7 @@ LEVELS = tuple(float(level) for level in range(1, 19))  # of log N / delta
 PAIRS = -12.0  # of log N^2 / delta, at most: pairs of large losses hardly count
 ORDER = 1.0  # of the tilt of J, over the largest loss
 LOG_OUTSIDE = -34.0
+NONE_LARGER = "no loss is so much larger than the others"
 ROUGHEST = 1e-2  # rounding of J, relative to its mass
 
 
@@ -116,6 +117,8 @@ def _large(parts: Parts, target: GridTarget, tops: Sequence[float], error: float
     """The curve of J, as a pair of its own, with what is infinite."""
     counts = [n for _, _, n in parts]
     highs = [view.range(target.log_rare - math.log(n), 0.0, 0.0)[1] for _, view, n in parts]
+    if not max(highs) > 0.0:
+        raise NotRepresentable(NONE_LARGER)
     tilt = ORDER / max(highs)
     lows = [view.range(0.0, tilt, LOG_OUTSIDE - math.log(n))[0] for _, view, n in parts]
     low, high, *orders = spread([(view.cut(target.log_rare - math.log(n)), n) for _, view, n in parts], tilt, LOG_OUTSIDE)
@@ -139,7 +142,7 @@ def _large(parts: Parts, target: GridTarget, tops: Sequence[float], error: float
     first = math.floor((begin - max(highs) + min(tops)) / spacing)
     size = transform_size(math.ceil((end - min(lows) + max(highs)) / spacing) - first + 1)
     if size > MAX_POINTS:
-        raise NotRepresentable("the loss is too far spread for a grid of this size")
+        raise NotRepresentable(TOO_FAR)
     lattice = _one_large(steps, jumps, first, size)
     infinite = -math.expm1(math.fsum(n * math.log1p(-min(one.infinite, 1.0 - 1e-16)) for one, n in steps))
     certain = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(view.log_infinite), 1.0 - 1e-16)) for _, view, n in parts))
@@ -160,7 +163,7 @@ def _one_large(steps: list[tuple[Lattice, int]], jumps: list[Lattice | None], fi
     shares = [n * math.exp(jump.log_scale - step.log_scale) if jump else 0.0 for (step, n), jump in zip(steps, jumps, strict=True)]
     total = math.fsum(shares)
     if not total > 0.0:
-        raise NotRepresentable("no loss is so much larger than the others")
+        raise NotRepresentable(NONE_LARGER)
     for (step, n), jump, share in zip(steps, jumps, shares, strict=True):
         spectrum = np.fft.rfft(step.weights, size)
         with np.errstate(divide="ignore"):
