@@ -36,6 +36,7 @@ RARE = 2e-3  # share of the tolerance that may be lost for what is very rare
 LOG_NEGLIGIBLE = (
     -24.0
 )  # logarithm of the share of the tilted mass that a first grid leaves out; a next one, of what the first has shown
+COARSER = 64.0  # times the error, where the window of a finer grid would not hold all that matters
 HEAVY = 12.0  # logarithm of the tilted mass in units of delta beyond which large losses are taken apart
 MAX_SURVEYS = 4096
 PART = 1.5e4  # cells that one more part takes at the least: a look at its loss, and its transform
@@ -139,6 +140,10 @@ class PldProfile(PrivacyProfile):
                     side.jumps, side.undivided = False, True
                     continue
                 points -= cost
+                if not curve.covered:
+                    side.error *= COARSER
+                    side.last = attempt >= REFINEMENTS // 2
+                    continue
                 if not math.isfinite(side.upper):
                     side.last = side.last or attempt > 1
                     side.error *= 0.1

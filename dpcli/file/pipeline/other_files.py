@@ -128,7 +128,11 @@ def _text(head: bytes) -> tuple[str, str] | None:
     first, *lines = [line for line in head.splitlines() if line.strip()][:4] or [b""]
     if first.lstrip().startswith(b"-") and FLAGS.search(head):
         return "flags of compute_dp_sgd_privacy", "import tf-privacy {}" + SAMPLING
-    if HEAD.fullmatch(first.strip()) and lines and all(line.count(b",") == first.count(b",") and b"=" not in line for line in lines[:2]):
+    if (
+        HEAD.fullmatch(first.strip())
+        and lines
+        and all(line.count(b",") == first.count(b",") and b"=" not in line for line in lines[:2])
+    ):
         schedule = b"noise_multiplier" in first
         return "a csv", "import schedule {} --sampling poisson --adjacency add-remove" if schedule else ""
     return None

@@ -22,6 +22,7 @@ from dpcli.numerics.work import remaining
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
 TOO_FAR = "the loss is too far spread for a grid of this size"
+WIDENED = 2.0  # times as many points as planned, for which there is room where the window turns out too narrow
 GENTLER = 40  # smaller tilts that are tried
 FARTHEST_CELL = 2.0**50  # cells from 0, beyond which their places would not be exact
 MAX_POINTS = 1 << 20
@@ -74,7 +75,7 @@ class GridPlan:
     def affordable(self, work: float) -> bool:
         """Return whether the grid may be laid: its points, its work, and places that are exact."""
         exact = max(-self.first, self.first + self.size) <= FARTHEST_CELL
-        return exact and max(self.size, self.longest) <= MAX_POINTS and self.work <= work
+        return exact and max(WIDENED * self.size, self.longest) <= MAX_POINTS and self.work <= work
 
 
 def planned(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:

@@ -47,6 +47,11 @@ class GridCurve:
     infinite_lower: float
     coarse: bool = False
 
+    @property
+    def covered(self) -> bool:
+        """Return whether the window holds all that matters."""
+        return self.outside < math.inf
+
     @cached_property
     def slack(self) -> float:
         """The most that the lattice's own curve may be off by, in units of e^{M - t eps}."""

@@ -51,6 +51,10 @@ class JumpedCurve:
         return self.small.lattice
 
     @property
+    def covered(self) -> bool:
+        return self.small.covered and self.large.covered
+
+    @property
     def coarse(self) -> bool:
         return self.small.coarse or self.large.coarse
 
