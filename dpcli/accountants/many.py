@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from dpcli.accountants.base import merged
 from dpcli.accountants.directions import Losses, directions
 from dpcli.accountants.exact import MAX_LOG_DELTA, ExactProfile, delta_on, is_single
-from dpcli.accountants.pld import PldProfile, curves_at_delta, curves_at_epsilon
+from dpcli.accountants.pld import AIM, PldProfile, curve_at_delta, curve_at_epsilon
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.certified import Interval, intervals
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
 
 if TYPE_CHECKING:
-    from dpcli.numerics.grid.composed_losses import GridCurve
+    from dpcli.numerics.grid.grid_curve import GridCurve
 
 MAX_PARTS = 200
 NARROW = 1e-7  # width of an interval on log delta that needs no better contour
@@ -26,13 +26,13 @@ NEAR = 1.0  # how far above the first of them another grid serves in its place
 
 
 class _Grid:
-    """A pair of grid curves, narrow near one delta, or near one epsilon."""
+    """A grid curve, narrow near one delta, or near one epsilon."""
 
-    def __init__(self, lower: GridCurve, upper: GridCurve) -> None:
-        self.lower, self.upper = lower, upper
+    def __init__(self, curve: GridCurve) -> None:
+        self.curve = curve
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
-        low, high = self.lower.delta(epsilon), self.upper.delta(epsilon)
+        low, high = self.curve.delta(epsilon)
         return (math.log(low) if low > 0.0 else -math.inf), math.log(max(high, math.ulp(0.0)))
 
 
@@ -67,11 +67,11 @@ def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Ar
     def side(losses: Losses) -> tuple[Array, Array]:
         grids: list[tuple[float, Interval]] = []
         with suppress(NotRepresentable):  # the least epsilon, whose delta may be far above the first of those
-            grids.append((0.0, _Grid(*curves_at_epsilon(losses, float(epsilons[0]), profile.tolerance, profile.effort))))
+            grids.append((0.0, _Grid(curve_at_epsilon(losses, float(epsilons[0]), AIM * profile.tolerance, profile.effort)[0])))
         served = bool(grids) and grids[0][1].log_delta(float(epsilons[0]))[1] < GRIDS[0] + NEAR
         for log_delta in targets[served:]:
             with suppress(NotRepresentable):
-                grids.append((log_delta, _Grid(*curves_at_delta(losses, log_delta, profile.tolerance, profile.effort)[:2])))
+                grids.append((log_delta, _Grid(curve_at_delta(losses, log_delta, AIM * profile.tolerance, profile.effort)[0])))
         low, high, at = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons), 0
         for i, epsilon in enumerate(epsilons.tolist()):
             low[i], high[i] = _ends([grid for _, grid in grids[at : at + 2]], epsilon)

@@ -8,6 +8,7 @@ on the tolerance and the time that are given.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,45 +21,57 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import foresee, remembered, shared
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
-    from dpcli.numerics.grid.composed_losses import GridCurve
+    from dpcli.numerics.grid.grid_curve import GridCurve
+    from dpcli.numerics.grid.jumps import JumpedCurve
     from dpcli.numerics.grid.survey import Survey
 
 TOLERANCE = 1e-3
-POINTS_PER_SECOND = 5e6
-PATIENCE = 4.0  # seconds for one direction, where nobody says
-REFINEMENTS = 3
+POINTS_PER_SECOND = 4e7
+PATIENCE = 4.0  # seconds, where nobody says
+REFINEMENTS = 8
+AIM = 0.5  # of the tolerance: relative width that a grid is made for
+GLIMPSE = 0.02  # relative width of the first interval of the other direction, which is seldom the larger
+FIRST_SHARE = 0.25  # of the points that the question may cost: where epsilon lies is better known after a first grid
+RARE = 2e-3  # share of the tolerance that may be lost for what is very rare
+LOG_NEGLIGIBLE = (
+    -24.0
+)  # logarithm of the share of the tilted mass that a first grid leaves out; a next one, of what the first has shown
+COARSER = 64.0  # times the error, where the window of a finer grid would not hold all that matters
+HEAVY = 12.0  # logarithm of the tilted mass in units of delta beyond which large losses are taken apart
 MAX_SURVEYS = 4096
 PART = 1.5e4  # cells that one more part takes at the least: a look at its loss, and its transform
-TOO_LONG = "the grid that this file needs would take too long"
-SKIPPED = "skipped: slow for this file (run with -a pld)"
+
+
+Surveys = tuple[tuple["Survey", int], ...]
 
 
 class Effort(NamedTuple):
-    """points: of the grid that may be transformed. strict: whether a grid that is too coarse for its tolerance is refused."""
+    """points: of the grid that may be transformed. log_rare, log_negligible: logarithms of the share of delta that may count as infinite,
+    and of the tilted mass that may be lost."""
 
     points: float
-    strict: bool
+    log_rare: float
+    log_negligible: float = LOG_NEGLIGIBLE
 
 
 @dataclass(frozen=True, slots=True)
 class PldProfile(PrivacyProfile):
     """Both directions of the composition, each on its own grid; the larger epsilon counts.
 
-    tolerance: relative width of the interval that is aimed at. seconds: about what may be spent on one direction. strict: refuse
-    a grid that is coarser than the tolerance asks for, rather than report a wider interval.
+    tolerance: relative width of the interval at which no finer grid is made. seconds: about what may be spent; the interval is as narrow as
+    that pays for.
     """
 
     steps: Steps
     tolerance: float = TOLERANCE
     seconds: float = PATIENCE
-    strict: bool = False
 
     @property
     def effort(self) -> Effort:
-        return Effort(self.seconds * POINTS_PER_SECOND, self.strict)
+        return Effort(self.seconds * POINTS_PER_SECOND, math.log(RARE * self.tolerance))
 
     def tuned(self, tolerance: float | None, seconds: float) -> PldProfile:
-        return replace(self, tolerance=tolerance or self.tolerance, seconds=seconds, strict=seconds < 1.0)
+        return replace(self, tolerance=tolerance or self.tolerance, seconds=seconds)
 
     def epsilon(self, delta: float) -> Bound:
         return least(lambda steps: replace(self, steps=steps)._epsilon(delta), self.steps)
@@ -68,54 +81,93 @@ class PldProfile(PrivacyProfile):
 
     def _epsilon(self, delta: float) -> Bound:
         require_positive(delta, "the tilted grid")
-        sides = [self._interval(losses, math.log(delta)) for losses in directions(merged(self.steps))]
-        lower, (_, upper, spacing) = max(side[0] for side in sides), max(sides, key=lambda side: side[1])
+        log_delta = math.log(delta)
+
+        def grid(losses: Losses, width: float, effort: Effort) -> tuple[GridCurve, float]:
+            return curve_at_delta(losses, log_delta, width, effort)
+
+        lower, upper, spacing = self._narrowed(grid, lambda curve: curve.epsilon(log_delta), lambda end: (end, log_delta))
         if not math.isfinite(upper):
             return Bound(math.inf)
-        width = (upper - max(lower, 0.0)) / upper if upper > 0.0 else 0.0
+        width = (upper - lower) / upper if upper > 0.0 else 0.0
         detail = {"spacing": spacing} if width <= self.tolerance else {"spacing": spacing, "tolerance missed: width": width}
-        return Bound(max(upper, 0.0), min(max(lower, 0.0), max(upper, 0.0)), detail)
-
-    def _interval(self, losses: Losses, log_delta: float) -> tuple[float, float, float]:
-        """(lower, upper, spacing) of one direction; refined until it is as narrow as asked for, or work runs out."""
-        error_share, low, high, spacing = 1.0, -math.inf, math.inf, math.nan
-        for attempt in range(REFINEMENTS):
-            try:
-                lower, upper, reference = curves_at_delta(losses, log_delta, self.tolerance * error_share, self.effort)
-            except NotRepresentable:  # what has been shown by then holds
-                if attempt == 0 or self.strict:
-                    raise
-                break
-            with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
-                low, end = max(low, lower.epsilon(log_delta)), upper.epsilon(log_delta)
-            high, spacing = (end, upper.lattice.spacing) if end < high or attempt == 0 else (high, spacing)
-            if low > high * (1.0 + 1e-9) + 1e-9 * abs(reference):
-                raise InternalError(
-                    f"the grid's bounds contradict each other ({low!r} above {high!r}): this is a bug in dpcli, and no number"
-                )
-            width = (high - max(low, 0.0)) / max(high, 1e-300) if high > 0.0 else 0.0
-            if width <= self.tolerance or not math.isfinite(width) or upper.coarse:
-                break
-            error_share *= 0.3 * self.tolerance / width
-        return low, high, spacing
+        return Bound(upper, lower, detail)
 
     def _delta(self, epsilon: float) -> Bound:
-        lower, upper = 0.0, 0.0
-        for losses in directions(merged(self.steps)):
-            below, above = curves_at_epsilon(losses, epsilon, self.tolerance, self.effort)
-            with np.errstate(all="ignore"):
-                lower, upper = max(lower, below.delta(epsilon)), max(upper, above.delta(epsilon))
-        if lower > upper * (1.0 + 1e-9) + 1e-300:
+        def grid(losses: Losses, width: float, effort: Effort) -> tuple[GridCurve, float]:
+            return curve_at_epsilon(losses, epsilon, width, effort)
+
+        def point(end: float) -> tuple[float, float]:
+            return epsilon, math.log(max(end, math.ulp(0.0)))
+
+        lower, upper, _ = self._narrowed(grid, lambda curve: curve.delta(epsilon), point)
+        return Bound(min(max(upper, math.ulp(0.0)), 1.0), min(lower, 1.0))
+
+    def _narrowed(
+        self,
+        grid: Callable[[Losses, float, Effort], tuple[GridCurve, float]],
+        ends: Callable[[GridCurve | JumpedCurve], tuple[float, float]],
+        point: Callable[[float], tuple[float, float]],
+    ) -> tuple[float, float, float]:
+        """(lower, upper, spacing): the larger bounds of both directions, by ever finer grids until these are near enough or the next
+        one would cost more than what is left. An answer is in hand from the first grid on, however coarse it had to be.
+
+        point: (epsilon, log delta), where the one that is asked for is the given one.
+        """
+        points = self.effort.points
+        sides = [
+            _Side(losses, GLIMPSE if k else AIM * self.tolerance, LOG_NEGLIGIBLE)
+            for k, losses in enumerate(directions(merged(self.steps)))
+        ]
+        for attempt in range(REFINEMENTS):
+            lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
+            wanted = [side for side in sides if side.wanted(lower, upper, self.tolerance)]
+            for k, side in enumerate(wanted):
+                share = points * (1.0 / (len(wanted) - k) if attempt else FIRST_SHARE)
+                effort = self.effort._replace(points=share, log_negligible=side.log_negligible)
+                curve: GridCurve | JumpedCurve
+                try:
+                    with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
+                        if side.jumps:
+                            curve, cost = curve_with_jumps(side.losses, *point(side.upper), side.error, effort)
+                        else:
+                            curve, cost = grid(side.losses, side.error, effort)
+                        side.narrow(curve, ends(curve), attempt > 0)
+                except NotRepresentable:  # what has been shown by then holds
+                    if attempt == 0:
+                        raise
+                    side.last = not side.jumps  # a grid of everything may still be finer
+                    side.jumps, side.undivided = False, True
+                    continue
+                points -= cost
+                if not curve.covered:
+                    side.error *= COARSER
+                    side.last = attempt >= REFINEMENTS // 2
+                    continue
+                if not math.isfinite(side.upper):
+                    side.last = side.last or attempt > 1
+                    side.error *= 0.1
+                    side.log_negligible = 2.0 * side.log_negligible
+                    continue
+                width = (side.upper - side.lower) / side.upper if side.upper > 0.0 else 0.0
+                side.error *= max(min(AIM * self.tolerance / width, 0.5), 1e-6) if width > 0.0 else 1.0
+                epsilon, log_delta = point(side.upper)
+                excess = curve.lattice.log_scale - curve.lattice.tilt * epsilon - log_delta  # of the tilted mass, in units of delta
+                side.log_negligible = min(side.log_negligible, LOG_NEGLIGIBLE - max(excess, 0.0))
+                if excess > HEAVY and not (side.jumps or side.undivided):
+                    side.jumps, side.last, side.error = True, False, AIM * self.tolerance
+        lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
+        if lower > upper * (1.0 + 1e-9):
             raise InternalError(
                 f"the grid's bounds contradict each other ({lower!r} above {upper!r}): this is a bug in dpcli, and no number"
             )
-        return Bound(max(upper, math.ulp(0.0)), min(lower, upper))
+        return min(lower, upper), upper, max(sides, key=lambda side: side.upper).spacing
 
     def shares(self, delta: float) -> tuple[float, ...]:
         """Each step's K at the tilt, which is what its loss adds to the exponent; by its Renyi curve where it has no pair of its own."""
         from dpcli.numerics.grid.survey import best_tilt
 
-        sides = [[(surveyed(loss), n) for loss, n in side] for side in directions(self.steps)]
+        sides = [tuple((surveyed(loss), n) for loss, n in side) for side in directions(self.steps)]
         tilt = np.array([max(best_tilt(side, math.log(delta))[0] for side in sides)])
         return normalised([_exponent(mechanism, count, tilt) for mechanism, count in self.steps])
 
@@ -129,6 +181,29 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
     return max(sum(n * float(surveyed(loss).cgf(tilt)[0]) for loss, n in side) for side in sides)
 
 
+class _Side:
+    """A direction, and what grids have shown of it.
+
+    error: relative width of the next interval. last: whether no finer grid is made. jumps: whether large losses are taken apart; undivided:
+    whether that gains nothing.
+    """
+
+    def __init__(self, losses: Losses, error: float, log_negligible: float) -> None:
+        self.losses, self.error, self.log_negligible = losses, error, log_negligible
+        self.lower, self.upper, self.spacing = 0.0, math.inf, math.nan
+        self.last, self.jumps, self.undivided = False, False, False
+
+    def wanted(self, lower: float, upper: float, tolerance: float) -> bool:
+        """Return whether a finer grid may change the larger of both directions' bounds, which are these now."""
+        return not self.last and self.upper > lower and (self.upper - lower > tolerance * upper or not upper < math.inf)
+
+    def narrow(self, curve: GridCurve | JumpedCurve, ends: tuple[float, float], all_points: bool) -> None:
+        self.lower = max(self.lower, ends[0])
+        if ends[1] < self.upper or math.isnan(self.spacing):
+            self.upper, self.spacing = max(ends[1], 0.0), curve.lattice.spacing
+        self.last = curve.coarse and all_points
+
+
 @shared(MAX_SURVEYS)
 def surveyed(loss: PrivacyLoss) -> Survey:
     from dpcli.numerics.grid.survey import survey
@@ -137,51 +212,72 @@ def surveyed(loss: PrivacyLoss) -> Survey:
 
 
 @remembered(16)
-def curves_at_delta(losses: Losses, log_delta: float, tolerance: float, effort: Effort) -> tuple[GridCurve, GridCurve, float]:
-    """(lower, upper, epsilon by Chernoff's bound) near log delta."""
+def curve_at_delta(losses: Losses, log_delta: float, width: float, effort: Effort) -> tuple[GridCurve, float]:
+    """(a curve whose interval of epsilon at log delta is about so wide, relative to Chernoff's bound; points that it took)."""
     from dpcli.numerics.grid.survey import best_tilt
 
-    _foresee(losses, effort)
-    surveys = [(surveyed(loss), count) for loss, count in losses]
+    surveys = _surveys(losses, log_delta + effort.log_rare)
     infinite = -math.expm1(math.fsum(n * math.log1p(-min(math.exp(view.log_infinite), 1.0 - 1e-16)) for view, n in surveys))
     if infinite >= math.exp(log_delta):
         raise NotRepresentable(f"everything may be revealed with probability {infinite:.6g}, which is not below delta")
     log_finite = log_delta + (math.log1p(-math.exp(math.log(infinite) - log_delta)) if infinite > 0.0 else 0.0)
     tilt, reference = best_tilt(surveys, log_finite)
-    return (*_curves(losses, tilt, log_finite, tolerance * max(reference, 0.5 / tilt), effort), reference)
+    return _curve(losses, surveys, tilt, log_finite, width * max(reference, 0.5 / tilt), effort)
 
 
 @remembered(16)
-def curves_at_epsilon(losses: Losses, epsilon: float, tolerance: float, effort: Effort) -> tuple[GridCurve, GridCurve]:
-    """(lower, upper) near epsilon."""
+def curve_at_epsilon(losses: Losses, epsilon: float, width: float, effort: Effort) -> tuple[GridCurve, float]:
+    """(a curve whose interval at epsilon is about so wide; points that it took)."""
     from dpcli.numerics.grid.survey import tilt_for
 
-    _foresee(losses, effort)
-    surveys = [(surveyed(loss), count) for loss, count in losses]
-    tilt, log_delta = tilt_for(surveys, epsilon)
-    return _curves(losses, tilt, min(log_delta - 2.0, -1.0), tolerance * max(epsilon, 0.5 / tilt), effort)
+    surveys = tuple((surveyed(loss), count) for loss, count in losses)
+    for _ in range(2):  # how rare a loss no longer matters is known when delta is
+        tilt, log_delta = tilt_for(surveys, epsilon)
+        surveys = _surveys(losses, min(log_delta - 2.0, -1.0) + effort.log_rare)
+    return _curve(losses, surveys, tilt, min(log_delta - 2.0, -1.0), width * max(epsilon, 0.5 / tilt), effort)
 
 
-def _foresee(losses: Losses, effort: Effort) -> None:
-    """Refuse what is certain to be refused for its number of parts, before any of them is looked at."""
-    from dpcli.numerics.grid.composed_losses import SMALLEST
-
-    if len(losses) * SMALLEST > effort.points:  # no grid has fewer points
-        raise NotRepresentable(SKIPPED if effort.strict else TOO_LONG)
-    foresee(PART * len(losses))
-
-
-def _curves(losses: Losses, tilt: float, log_delta: float, error: float, effort: Effort) -> tuple[GridCurve, GridCurve]:
-    from dpcli.numerics.grid.composed_losses import composed, planned
-    from dpcli.numerics.grid.survey import common_unit
+@remembered(16)
+def curve_with_jumps(losses: Losses, epsilon: float, log_delta: float, width: float, effort: Effort) -> tuple[JumpedCurve, float]:
+    """(the curve near a pair that is nearly on it, with large losses apart; points that it took). Raises NotRepresentable where that gains
+    nothing."""
+    from dpcli.numerics.grid.composed_losses import GridTarget
+    from dpcli.numerics.grid.jumps import NONE_LARGER, jumped, level_for
 
     parts = [(loss, surveyed(loss), count) for loss, count in losses]
+    with np.errstate(all="ignore"):
+        level = level_for(parts, log_delta, epsilon)
+        if math.isnan(level):
+            raise NotRepresentable(NONE_LARGER)
+        negligible = effort.log_negligible - math.log(len(losses))
+        target = GridTarget(math.nan, log_delta, log_delta + effort.log_rare - math.log(len(losses)), negligible)
+        return jumped(parts, target, epsilon, level, max(width * epsilon, 1e-14), effort.points)
+
+
+def _surveys(losses: Losses, log_rare: float) -> Surveys:
+    """A rough look at each loss, without what is rarer than this in all steps."""
+    foresee(PART * len(losses))
+    return tuple((_without_rare(loss, log_rare - math.log(count * len(losses))), count) for loss, count in losses)
+
+
+@shared(MAX_SURVEYS)
+def _without_rare(loss: PrivacyLoss, log_rare: float) -> Survey:
+    return surveyed(loss).cut(log_rare)
+
+
+def _curve(
+    losses: Losses, surveys: Surveys, tilt: float, log_delta: float, error: float, effort: Effort
+) -> tuple[GridCurve, float]:
+    from dpcli.numerics.grid.composed_losses import GridTarget, composed, planned
+    from dpcli.numerics.grid.survey import common_unit
+
+    parts = [(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
+    log_rare = log_delta + effort.log_rare - math.log(len(losses))
     with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
-        unit = common_unit(parts)
-        plan = planned(parts, tilt, log_delta, max(error, 1e-12), unit, effort.points)
-        if plan is None or (effort.strict and plan.coarseness > 1.0):
-            raise NotRepresentable(SKIPPED if effort.strict else TOO_LONG)
-        return composed(parts, plan)
+        unit = common_unit([(loss, surveyed(loss), count) for loss, count in losses])
+        target = GridTarget(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
+        plan = planned(parts, target, max(error, 1e-14), unit, effort.points)
+        return composed(parts, plan), plan.work
 
 
 ACCOUNTANT = Accountant(

@@ -1,11 +1,15 @@
 """Random compositions: dpcli's certified interval beside dp-accounting's PLD, on the coarsest grid of its that comes near the truth.
 
-    python -m tests.benchmarks.random_settings [--count 60] [--seed 1] [--peer /path/to/python] [--own]
+    python -m tests.benchmarks.random_settings [--count 60] [--seed 1] [--peer /path/to/python] [--own] [--pipelines]
 
 Rates in [1e-8, 1], noise multipliers in [.3, 100], steps in [1, 10^9] (a quarter in [2, 19]) and deltas in [1e-30, .1], each drawn evenly
 on a logarithmic scale; add-remove and replace-one; one sampled Gaussian, or two to five with unsampled Gaussian and Laplace noise beside
 them. The peer is asked at spacings 1e-4, 1e-5 and 1e-6 until its epsilon is within 1e-3 of the certified upper bound. Times are CPU
 seconds of one call in a warm process on one thread, caches emptied (isolation.py). With --own the peer is left out.
+
+With --pipelines, 1 to 40 entries of Gaussian, Laplace, discrete Gaussian, discrete Laplace and pure noise, sampled or not, are asked for
+their headline, and the peer at spacings 1e-3, 1e-4 and 1e-5 for as long as it takes less than the limit; promised is that none is looser
+than any of the peer's answers by more than 1e-4 (relative), but for those below the certified lower end, and no interval wider than 1e-3.
 
 Promised, else the exit status is 1: no setting without a certified interval, none that takes more than .2 s, none looser than the peer
 by more than 1e-6 (relative), none less than 3 times as fast, and 20 times at the median.
@@ -31,14 +35,17 @@ from tests.benchmarks.adapters import Interval, Unsupported, forget_dpcli
 from tests.benchmarks.isolation import ONE_THREAD, ROOT, Answer, isolated
 
 SPACINGS = (1e-4, 1e-5, 1e-6)
+PIPELINE_SPACINGS = (1e-3, 1e-4, 1e-5)
+KINDS = ("gaussian", "laplace", "discrete-gaussian", "discrete-laplace", "pure")
 NEAR = 1e-3  # relative distance from the truth
 LOOSER = 1e-6
+PIPELINE_LOOSER, WIDEST = 1e-4, 1e-3
 SLOWEST, LEAST, MEDIAN = 0.2, 3.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Noise `kind` (gaussian, laplace) of `noise` over the sensitivity on a Poisson sample at `rate`, `steps` times."""
+    """Noise `kind` (one of KINDS) of `noise` over the sensitivity on a Poisson sample at `rate`, `steps` times."""
 
     kind: str
     rate: float
@@ -46,7 +53,7 @@ class Part:
     steps: int
 
     def __str__(self) -> str:
-        return f"{self.kind[0]} {self.rate:.2g} {self.noise:.3g} {self.steps:.3g}"
+        return f"{self.kind} {self.rate:.2g} {self.noise:.3g} {self.steps:.3g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,45 @@ def drawn(source: random.Random) -> Drawn:
     return Drawn(tuple(parts), between(source, 1e-30, 0.1), form != "mixed" and source.random() < 0.3)
 
 
+def drawn_pipeline(source: random.Random) -> Drawn:
+    """The next pipeline: work is about as hard for a peer whose time grows with the losses, so that many large ones are left out."""
+    parts = []
+    for _ in range(round(between(source, 1.0, 40.0))):
+        kind = source.choice(KINDS)
+        rate = 1.0 if kind == "pure" or source.random() < 0.3 else between(source, 1e-8, 1.0)
+        noise = between(source, 0.5, 50.0)
+        steps = round(between(source, 1.0, min(1e9, max(10.0, 10.0 * (noise / rate) ** 2))))
+        parts.append(Part(kind, rate, noise, steps))
+    return Drawn(tuple(parts), between(source, 1e-30, 0.1), False)
+
+
+def headline(setting: Drawn) -> Interval:
+    """The smallest bound of all accountants, with the largest certified lower end."""
+    from dpcli.analysis.asking import tightest
+    from dpcli.mechanisms.mechanism import Mechanism
+    from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+    from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
+    from dpcli.mechanisms.noise.gaussian import Gaussian
+    from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian
+    from dpcli.mechanisms.noise.laplace import Laplace
+    from dpcli.mechanisms.sampling.poisson import PoissonSampled
+    from dpcli.mechanisms.stated.pure_and_approx import Pure
+
+    def mechanism(part: Part) -> Mechanism:
+        if part.kind == "gaussian":
+            return Gaussian(1.0 / part.noise) if part.rate == 1.0 else SampledGaussian(1.0 / part.noise, part.rate)
+        inner: Mechanism = {
+            "laplace": lambda: Laplace(1.0 / part.noise),
+            "discrete-gaussian": lambda: DiscreteGaussian(part.noise, 1),
+            "discrete-laplace": lambda: DiscreteLaplace(part.noise, 1),
+            "pure": lambda: Pure(1.0 / part.noise),
+        }[part.kind]()
+        return inner if part.rate == 1.0 else PoissonSampled(inner, part.rate)
+
+    row = tightest(tuple((mechanism(part), part.steps) for part in setting.parts), setting.delta)
+    return (None, math.inf) if row is None or row.bound is None else (row.bound.lower, row.bound.upper)
+
+
 def ours(setting: Drawn) -> Interval:
     """The exact accountant's interval; where it is refused, that of the grid."""
     from dpcli.accountants.exact import ExactProfile
@@ -115,6 +161,29 @@ def ours(setting: Drawn) -> Interval:
     return answer()
 
 
+def their_pipeline(setting: Drawn, spacing: float) -> Interval:
+    """dp-accounting's upper bound, from its privacy-loss distributions."""
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    def one(part: Part) -> Any:
+        if part.kind == "pure":
+            claim = common.DifferentialPrivacyParameters(1.0 / part.noise, 0.0)
+            return pld.from_privacy_parameters(claim, value_discretization_interval=spacing)
+        keys: dict[str, Any] = {"value_discretization_interval": spacing, "sampling_prob": part.rate}
+        if part.kind.startswith("discrete"):
+            keys["use_connect_dots"] = True
+        make = getattr(pld, f"from_{part.kind.replace('-', '_')}_mechanism")
+        return make(1.0 / part.noise if part.kind == "discrete-laplace" else part.noise, **keys)
+
+    total = None
+    for part in setting.parts:
+        distribution = one(part).self_compose(part.steps)
+        total = distribution if total is None else total.compose(distribution)
+    assert total is not None
+    return None, float(total.get_epsilon_for_delta(setting.delta))
+
+
 def theirs(setting: Drawn, spacing: float) -> Interval:
     """dp-accounting's upper bound."""
     from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NeighboringRelation, PoissonSampledDpEvent
@@ -133,8 +202,8 @@ def theirs(setting: Drawn, spacing: float) -> Interval:
 class Worker:
     """One side's process: `ask` puts one question to a fresh child of it."""
 
-    def __init__(self, python: str, limit: float, memory: float) -> None:
-        command = [python, "-m", "tests.benchmarks.random_settings", "--serve", str(limit), str(memory)]
+    def __init__(self, python: str, limit: float, memory: float, pipelines: bool = False) -> None:
+        command = [python, "-m", "tests.benchmarks.random_settings", "--serve", str(limit), str(memory), str(int(pipelines))]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env={**os.environ, **ONE_THREAD})
 
@@ -152,7 +221,7 @@ class Worker:
             pass
 
 
-def serve(limit: float, memory: float) -> None:
+def serve(limit: float, memory: float, pipelines: bool) -> None:
     """Answer the questions on standard input, one line each; the first of each kind is asked twice, to warm up."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -164,13 +233,15 @@ def serve(limit: float, memory: float) -> None:
         if (spacing is None) not in warm:
             warm.add(spacing is None)
             small = Drawn((Part("gaussian", 0.01, 2.0, 10),), 1e-5, setting.replaces)
-            _question(small, spacing)()
+            _question(small, spacing, pipelines)()
         forget = forget_dpcli if spacing is None else _nothing
-        out.write(json.dumps(asdict(isolated(_question(setting, spacing), forget, limit, memory))) + "\n")
+        out.write(json.dumps(asdict(isolated(_question(setting, spacing, pipelines), forget, limit, memory))) + "\n")
         out.flush()
 
 
-def _question(setting: Drawn, spacing: float | None) -> partial[Interval]:
+def _question(setting: Drawn, spacing: float | None, pipelines: bool) -> partial[Interval]:
+    if pipelines:
+        return partial(headline, setting) if spacing is None else partial(their_pipeline, setting, spacing)
     return partial(ours, setting) if spacing is None else partial(theirs, setting, spacing)
 
 
@@ -229,11 +300,11 @@ def _near(answer: Answer, own: Answer) -> bool:
     return answer.finite and abs(answer.upper - own.upper) <= NEAR * own.upper
 
 
-def row(setting: Drawn, own: Worker, peer: Worker | None) -> Row:
+def row(setting: Drawn, own: Worker, peer: Worker | None, spacings: tuple[float, ...] = SPACINGS) -> Row:
     """Both sides' answers; the peer is not asked for a finer grid where a coarser one took too long."""
     answer = own.ask(setting)
     tried: list[tuple[float, Answer]] = []
-    for spacing in SPACINGS if peer is not None else ():
+    for spacing in spacings if peer is not None else ():
         assert peer is not None
         tried.append((spacing, peer.ask(setting, spacing)))
         if tried[-1][1].status != "ok" or _near(tried[-1][1], answer):
@@ -258,10 +329,45 @@ def summary(rows: list[Row]) -> tuple[str, bool]:
     return "\n".join([*text, *false, *(f"not kept: {line}" for line in broken)]) + "\n", not broken
 
 
+def pipeline_summary(rows: list[Row]) -> tuple[str, bool]:
+    """Ratios of epsilon and of time, and who was looser than whom."""
+    looser: list[str] = []
+    false, unanswered, widths, ratios, sharper = 0, 0, [], [], []
+    for one in rows:
+        low, high = one.own.lower or 0.0, one.own.upper
+        if not one.own.finite:
+            unanswered += 1
+            continue
+        if high > 0.0 and one.own.lower is not None:
+            widths.append((high - low) / high)
+        for spacing, answer in one.peer:
+            if not answer.finite:
+                continue
+            false += answer.upper < low
+            sharper.append(answer.upper / high if high > 0.0 else 1.0)
+            ratios.append(answer.cpu / one.own.cpu)
+            if low <= answer.upper < high * (1.0 - PIPELINE_LOOSER):
+                looser.append(f"looser than the peer's {answer.upper:.9g} at {spacing:g}: {high:.9g}, {one.setting}")
+    times = [one.own.cpu for one in rows if one.own.finite]
+    text = [
+        f"{len(rows)} pipelines, {unanswered} without a bound, {len(widths)} with an interval: relative width "
+        f"{statistics.median(widths):.1e} at the median, {max(widths):.1e} at most, "
+        f"{sum(width > WIDEST for width in widths)} over {WIDEST:g}",
+        f"ours: median {1e3 * statistics.median(times):.0f} ms, slowest {1e3 * max(times):.0f} ms",
+    ]
+    if ratios:
+        text.append(
+            f"the peer answered {len(ratios)} times: its epsilon over ours {statistics.median(sharper):.6g} at the median, "
+            f"{max(sharper):.4g} at most; its time over ours {statistics.median(ratios):.2g} at the median, {min(ratios):.2g} at least; "
+            f"{false} times it is below our certified lower end; {len(looser)} times ours is looser by more than {PIPELINE_LOOSER:g}"
+        )
+    return "\n".join([*text, *looser]) + "\n", not looser and not unanswered and max(widths) <= WIDEST
+
+
 def main(words: list[str]) -> int:
     """Print each row as it comes, and the summary."""
     if words[:1] == ["--serve"]:
-        serve(float(words[1]), float(words[2]))
+        serve(float(words[1]), float(words[2]), words[3:] == ["1"])
         return 0
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=60)
@@ -269,18 +375,20 @@ def main(words: list[str]) -> int:
     parser.add_argument("--peer", default=sys.executable, metavar="PATH", help="an interpreter that has dp-accounting")
     parser.add_argument("--own", action="store_true", help="without the peer")
     parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS", help="CPU time of one question")
+    parser.add_argument("--pipelines", action="store_true", help="mixed pipelines, by their headlines")
     options = parser.parse_args(words)
     source, rows = random.Random(options.seed), []
-    own = Worker(sys.executable, options.limit, 4.0)
-    peer = None if options.own else Worker(options.peer, options.limit, 8.0)
+    own = Worker(sys.executable, options.limit, 4.0, options.pipelines)
+    peer = None if options.own else Worker(options.peer, options.limit, 8.0, options.pipelines)
     for _ in range(options.count):
-        rows.append(row(drawn(source), own, peer))
+        setting = drawn_pipeline(source) if options.pipelines else drawn(source)
+        rows.append(row(setting, own, peer, PIPELINE_SPACINGS if options.pipelines else SPACINGS))
         sys.stdout.write(f"{rows[-1]}\n")
         sys.stdout.flush()
     for worker in (own, peer):
         if worker is not None:
             worker.close()
-    text, kept = summary(rows)
+    text, kept = pipeline_summary(rows) if options.pipelines else summary(rows)
     sys.stdout.write(text)
     return 0 if kept else 1
 

@@ -1,12 +1,13 @@
-"""A loss on a grid: the hockey-stick curve lies between the two lattices', whatever the loss and the spacing."""
+"""A loss on a grid: the hockey-stick curve lies between the bounds, whatever the loss, the spacing and the count."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.mechanisms.mechanism import PrivacyLoss
@@ -16,10 +17,11 @@ from dpcli.mechanisms.noise.laplace import LaplaceLoss
 from dpcli.mechanisms.noise.normal_mixture import MixtureAddLoss, MixtureRemoveLoss, MixtureReplaceLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import ApproxLoss
-from dpcli.numerics.grid.composed_losses import GridCurve
 from dpcli.numerics.grid.convolution import convolved, transform_size
-from dpcli.numerics.grid.lattice import Lattice, coarsened, convex, discretised, edges
+from dpcli.numerics.grid.grid_curve import GridCurve
+from dpcli.numerics.grid.lattice import Lattice, coarsened, discretised, edges
 from dpcli.numerics.mixture import binomial_mixture
+from dpcli.numerics.tails import atom_tails
 from tests.cases import of_each
 
 REPLACE = MixtureReplaceLoss(binomial_mixture(0.9, 0.1, 1))
@@ -42,8 +44,13 @@ def curve(lattice: Lattice, epsilons: np.ndarray) -> np.ndarray:
     """The hockey-stick divergence of a lattice, by its definition."""
     at = lattice.spacing * (lattice.start + np.arange(len(lattice.weights)))
     mass = lattice.weights * np.exp(lattice.log_scale - lattice.tilt * at)
-    loss = at - lattice.shift
-    return np.array([lattice.infinite + (mass * np.maximum(-np.expm1(epsilon - loss), 0.0)).sum() for epsilon in epsilons])
+    return np.array([lattice.infinite + (mass * np.maximum(-np.expm1(epsilon - at), 0.0)).sum() for epsilon in epsilons])
+
+
+def bounds(lattice: Lattice, epsilons: np.ndarray, infinite: float = 0.0) -> np.ndarray:
+    """The lattice's bounds on the true curve, from below and from above."""
+    grid = GridCurve(lattice, 0.0, infinite)
+    return np.array([grid.delta(epsilon) for epsilon in epsilons.tolist()]).T
 
 
 def true_curve(loss: PrivacyLoss, epsilons: np.ndarray) -> np.ndarray:
@@ -51,7 +58,7 @@ def true_curve(loss: PrivacyLoss, epsilons: np.ndarray) -> np.ndarray:
     return np.exp(tails.p_above) - np.exp(epsilons + tails.q_above)
 
 
-def both(loss: PrivacyLoss, spacing: float, tilt: float) -> tuple[Lattice, Lattice]:
+def laid(loss: PrivacyLoss, spacing: float, tilt: float) -> Lattice:
     start = -int(6.0 / spacing)
     return discretised(loss.tails(edges(start, int(18.0 / spacing), spacing)), start, spacing, tilt)
 
@@ -59,57 +66,87 @@ def both(loss: PrivacyLoss, spacing: float, tilt: float) -> tuple[Lattice, Latti
 @of_each("loss", LOSSES)
 @of_each("tilt", [0.3, 2.0, 8.0])
 @of_each("spacing", [0.05, 0.0071])
-def test_the_curve_lies_between_the_two_lattices(loss: PrivacyLoss, tilt: float, spacing: float) -> None:
-    lower, upper = both(loss, spacing, tilt)
-    exact = true_curve(loss, EPSILONS)
-    assert (curve(lower, EPSILONS) <= exact + 1e-13).all()
-    assert (exact <= curve(upper, EPSILONS) + 1e-13).all()
-    assert (lower.weights >= 0.0).all() and (upper.weights >= 0.0).all()
+def test_the_curve_lies_between_the_bounds(loss: PrivacyLoss, tilt: float, spacing: float) -> None:
+    lattice = laid(loss, spacing, tilt)
+    exact, (lower, upper) = true_curve(loss, EPSILONS), bounds(lattice, EPSILONS)
+    assert (lower <= exact + 1e-13).all() and (exact <= upper + 1e-13).all()
+    assert (exact <= curve(lattice, EPSILONS) + 1e-13).all()
+    assert (lattice.weights >= 0.0).all()
 
 
 @of_each("loss", LOSSES)
 @of_each("tilt", [0.3, 8.0])
 def test_coarsening_keeps_the_order(loss: PrivacyLoss, tilt: float) -> None:
-    lower, upper = both(loss, 0.0071, tilt)
-    assert (curve(coarsened(lower, False), EPSILONS) <= curve(lower, EPSILONS) + 1e-13).all()
-    assert (curve(upper, EPSILONS) <= curve(coarsened(upper, True), EPSILONS) + 1e-13).all()
+    fine = laid(loss, 0.0071, tilt)
+    exact, (lower, upper) = true_curve(loss, EPSILONS), bounds(coarsened(fine), EPSILONS)
+    assert (curve(fine, EPSILONS) <= curve(coarsened(fine), EPSILONS) + 1e-13).all()
+    assert (lower <= exact + 1e-13).all() and (exact <= upper + 1e-13).all()
 
 
 @pytest.mark.parametrize("loss", [GaussianLoss(0.3), REPLACE, MixtureAddLoss(binomial_mixture(0.9, 0.3, 3))], ids=repr)
 def test_smooth_losses_are_second_order(loss: PrivacyLoss) -> None:
     gaps = []
     for spacing in (0.01, 0.005):
-        lower, upper = both(loss, spacing, 2.0)
-        gaps.append(float((curve(upper, EPSILONS) - curve(lower, EPSILONS)).max()))
+        lower, upper = bounds(laid(loss, spacing, 2.0), EPSILONS)
+        gaps.append(float((upper - lower).max()))
     assert gaps[1] < 0.35 * gaps[0]
 
 
-def test_both_lattices_keep_p_and_q() -> None:
+def test_a_lattice_keeps_p_and_q() -> None:
     """The upper pair is a pair: both measures have mass 1."""
-    loss = REPLACE
-    _, upper = both(loss, 0.01, 1.0)
-    at = 0.01 * (upper.start + np.arange(len(upper.weights)))
-    mass = upper.weights * np.exp(upper.log_scale - at)
+    lattice = laid(REPLACE, 0.01, 1.0)
+    at = 0.01 * (lattice.start + np.arange(len(lattice.weights)))
+    mass = lattice.weights * np.exp(lattice.log_scale - at)
     assert mass.sum() == pytest.approx(1.0, abs=1e-12)
     assert (mass * np.exp(-at)).sum() == pytest.approx(1.0, abs=1e-9)
 
 
-@given(st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=30), st.floats(0.0, 3.0))
-def test_the_hull_is_convex_and_lies_below(raw: list[float], tilt: float) -> None:
-    weights = np.array([*raw, 2.0])
-    spacing = 0.1
-    hull = convex(weights, spacing, tilt)
-    assert (hull >= 0.0).all()
-    loss = spacing * np.arange(len(weights))
-    points = np.linspace(-3.0, loss[-1], 200)
+def test_atoms_on_the_grid_are_not_dispersed() -> None:
+    """Two outcomes, both on it: the two bounds are one."""
+    lattice = laid(TwoPointLoss(0.7), 0.1, 1.0)
+    lower, upper = bounds(lattice, EPSILONS)
+    assert lattice.dispersion == 0.0 and (upper - lower <= 1e-9).all()
+    assert laid(TwoPointLoss(0.7), 0.3, 1.0).dispersion > 0.0
 
-    def height(masses: np.ndarray) -> np.ndarray:
-        mass = masses * np.exp(-tilt * loss)
-        return np.array([(mass * np.maximum(-np.expm1(point - loss), 0.0)).sum() for point in points])
 
-    before = height(weights)
-    if (before >= 0.0).all():  # a curve that ends at 0 and never falls below it, as those of pairs do
-        assert (height(hull) <= before + 1e-12).all()
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(-1.0, 1.0)), min_size=2, max_size=4),
+    st.integers(1, 9),
+    st.floats(0.1, 6.0),
+    st.floats(0.003, 0.3),
+    st.booleans(),
+    st.lists(st.floats(-1.0, 4.0), min_size=5, max_size=5),
+)
+@settings(max_examples=60, deadline=None)
+def test_compositions_lie_between_the_bounds(
+    outcomes: list[tuple[float, float]], count: int, tilt: float, spacing: float, coarser: bool, epsilons: list[float]
+) -> None:
+    """Atoms anywhere between grid points, many times over: against all of their sums, counted one by one."""
+    q = np.array([weight for weight, _ in outcomes])
+    p = q * np.exp([loss for _, loss in outcomes])
+    q, p = q / q.sum(), p / p.sum()
+    losses = np.log(p / q)
+    order = np.argsort(losses)
+    log_p, losses = np.log(p)[order], losses[order]
+    at = np.array(epsilons)
+    exact = np.zeros(len(at))
+    for counts in itertools.product(range(count + 1), repeat=len(losses)):
+        if sum(counts) == count:
+            log_ways = math.lgamma(count + 1) - sum(math.lgamma(c + 1) for c in counts)
+            mass = math.exp(log_ways + float(np.dot(counts, log_p)))
+            exact += mass * np.maximum(-np.expm1(at - float(np.dot(counts, losses))), 0.0)
+    start, size = math.floor(float(losses[0]) / spacing) - 2, math.ceil(float(np.ptp(losses)) / spacing) + 6
+    one = discretised(atom_tails(edges(start, size, spacing), losses, log_p, log_p - losses), start, spacing, tilt, count)
+    one = coarsened(one) if coarser else one
+    lattice = convolved([(one, count)], count * one.start, transform_size(count * len(one.weights)))
+    lower, upper = bounds(lattice, at)
+    assert (lower <= exact + 1e-12).all() and (exact <= upper + 1e-12).all()
+    for log_delta in (-1.0, -3.0):
+        least, most = GridCurve(lattice, 0.0, 0.0).epsilon(log_delta)
+        assert least <= most
+        ends = bounds(lattice, np.array([max(least, -1e3), most]))
+        assert ends[0, 0] >= math.exp(log_delta) * (1.0 - 1e-9) or least == -math.inf
+        assert ends[1, 1] <= math.exp(log_delta) * (1.0 + 1e-9)
 
 
 def test_convolution_equals_the_sum_over_pairs() -> None:
@@ -144,16 +181,15 @@ def test_infinite_mass_composes() -> None:
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=30), st.floats(1e-4, 0.2), st.floats(0.1, 20.0), st.integers(-40, 10))
 def test_coarsening_any_lattice_keeps_the_order_everywhere(raw: list[float], spacing: float, tilt: float, start: int) -> None:
-    """Left of the first grid point too, where the lowered curve must not be steeper than the curve."""
+    """Left of the first grid point too."""
     lattice = Lattice(tilt, spacing, start, np.array(raw) + 1e-6, 0.0, 0.0, 0.0, 0.0)
-    low, high = coarsened(lattice, False), coarsened(lattice, True)
+    high = coarsened(lattice)
     at = spacing * np.concatenate(([start - 400.0], np.linspace(start - 4.0, start + len(raw) + 1.0, 60)))
     exact, size = curve(lattice, at), float(curve(lattice, at[:1])[0])
-    assert (curve(low, at) <= exact + 1e-12 * size + low.error * size).all()
     assert (exact <= curve(high, at) + 1e-12 * size).all()
 
 
 def test_a_curve_of_nothing_known_claims_nothing() -> None:
     lost = Lattice(1.0, 0.1, 0, np.array([0.5, math.nan]), 0.0, 0.0, 0.0, 0.0)
-    assert GridCurve(lost, 0.0, 0.0, 1.0).delta(0.05) == 1.0 and GridCurve(lost, 0.0, 0.0, -1.0).delta(0.05) == 0.0
-    assert GridCurve(lost, 0.0, 0.0, 1.0).epsilon(math.log(1e-5)) == math.inf
+    assert GridCurve(lost, 0.0, 0.0).delta(0.05) == (0.0, 1.0)
+    assert GridCurve(lost, 0.0, 0.0).epsilon(math.log(1e-5)) == (-math.inf, math.inf)

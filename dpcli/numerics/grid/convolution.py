@@ -16,6 +16,7 @@ from dpcli.numerics.grid.lattice import Lattice
 from dpcli.numerics.work import spend
 
 UNIT = 7e-16  # six roundings of a complex product and sum
+SHORT = 6000  # points of a sum that is computed as it is: about as long as its transform takes
 FACTORS = 16  # that are multiplied before logarithms are taken: their product, each at least 1e-15, is still a number
 
 
@@ -109,30 +110,47 @@ def convolved(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> La
     """
     spend(float(size) * (len(parts) + 1))
     spectrum = Spectrum(size)
-    offset, scale, log_finite, error, log_error, shift, lost = 0, 0.0, 0.0, 0.0, 1e-12, 0.0, 0.0
     for lattice, count in parts:
         spectrum.multiply(lattice.weights, count)
-        offset += count * lattice.start
-        scale += count * lattice.log_scale
-        log_finite += count * math.log1p(-lattice.infinite) if lattice.infinite < 1.0 else -math.inf
-        error += count * lattice.error
-        log_error += count * lattice.log_error
-        shift += count * lattice.shift
-        lost += count * math.log1p(lattice.lost)
     weights, rounding = spectrum.inverse()
-    weights = np.maximum(np.roll(weights, (offset - first) % size), 0.0)
-    one = parts[0][0]
+    weights[weights < rounding / math.sqrt(size)] = 0.0  # mostly what rounding made: it would rule the moments of a higher order
+    offset = sum(count * lattice.start for lattice, count in parts)
+    return _joined(parts, first, np.roll(weights, (offset - first) % size), 2.0 * rounding, 0.0)
+
+
+def short(parts: Sequence[tuple[Lattice, int]]) -> bool:
+    """Return whether `summed` is the better choice."""
+    return sum(count * len(lattice.weights) for lattice, count in parts) <= SHORT
+
+
+def summed(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
+    """`convolved` on all its points, as sums of products: no weight is rounded by more than a share of itself, so that many copies of the
+    result may be taken."""
+    spend(0.01 * sum(count * len(lattice.weights) for lattice, count in parts) ** 2)
+    weights, rounding = np.ones(1), 0.0
+    for lattice, count in parts:
+        for _ in range(count):
+            rounding += 2.3e-16 * min(len(weights), len(lattice.weights))
+            weights = np.convolve(weights, lattice.weights)
+    return _joined(parts, sum(count * lattice.start for lattice, count in parts), weights, 0.0, rounding)
+
+
+def _joined(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, relative: float) -> Lattice:
+    """The lattice of these weights, and what is known of the parts, added up."""
+    log_finite = math.fsum(n * math.log1p(-one.infinite) if one.infinite < 1.0 else -math.inf for one, n in parts)
     return Lattice(
-        one.tilt,
-        one.spacing,
+        parts[0][0].tilt,
+        parts[0][0].spacing,
         first,
         weights,
-        scale,
+        math.fsum(n * one.log_scale for one, n in parts),
         -math.expm1(log_finite),
-        error + rounding,
-        log_error,
-        shift,
-        math.expm1(min(lost, 700.0)),
+        math.fsum(n * one.error for one, n in parts) + rounding,
+        math.fsum(n * one.log_error for one, n in parts) + 1e-12 * (relative == 0.0) + relative,
+        math.expm1(min(math.fsum(n * math.log1p(one.lost) for one, n in parts), 700.0)),
+        math.fsum(n * one.excess for one, n in parts),
+        math.fsum(n * one.blur for one, n in parts),
+        math.fsum(n * one.dispersion for one, n in parts),
     )
 
 

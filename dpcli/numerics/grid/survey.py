@@ -1,6 +1,6 @@
 """A rough look at privacy losses, to plan a grid: nothing that is proven rests on it.
 
-Each loss is reduced to about a thousand outcomes on a logarithmic scale, from its tails alone. That is enough to find the tilt, the
+Each loss is reduced to a few hundred outcomes on a logarithmic scale, from its tails alone. That is enough to find the tilt, the
 spread of the composition and the range that matters.
 """
 
@@ -12,14 +12,17 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sum
+from dpcli.numerics.products import product
 from dpcli.numerics.tails import HasTails
 from dpcli.numerics.work import shared, spend
 
-TILTS = (1e-3, 1e4)
+TILTS = (1e-3, 1e12)
 FARTHEST = 1e6
 FEW = 4  # different losses, of which common atoms are looked for
+WHOLE = 1e-12  # relative distance from a whole multiple
 LEAST_SIZE = 1e-12  # of a loss that a lattice may be made of: an atom at 0 has none
 OUTSTANDING = 20.0  # times the mass of the cells beside it: an atom
+LOG_NOTHING = -760.0  # logarithm of a delta that no number holds: the first tilt that shows it will do
 MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more different losses than the first are looked at by these two numbers of them
 
 
@@ -34,17 +37,13 @@ class Survey:
 
     def cgf(self, z: Array) -> Array:
         """About log E[e^{z L}; L < inf], for any real z."""
-        spend(0.5 * len(z) * len(self.loss))
+        spend(0.3 * len(z) * len(self.loss))
         turn = np.outer(z, self.loss)
-        near = np.abs(turn) < 1.0
         with np.errstate(over="ignore"):
-            mass = np.exp(self.log_mass)
-            terms = np.where(near, mass * np.expm1(np.where(near, turn, 0.0)), np.exp(self.log_mass + turn) - mass)
-            small = np.log1p(np.maximum(terms.sum(axis=1), -1.0 + 1e-300))
-        log_terms = self.log_mass + turn
-        large = ~(log_terms.max(axis=1) < 100.0)
+            small = np.log1p(np.maximum(product(np.expm1(np.minimum(turn, 600.0)), np.exp(self.log_mass)), -1.0 + 1e-300))
+        large = turn[:, -1] > 600.0
         if large.any():
-            small[large] = log_sum(log_terms[large])
+            small[large] = log_sum(self.log_mass + turn[large])
         return np.asarray(small)
 
     def unit(self) -> float:
@@ -60,6 +59,16 @@ class Survey:
             above = (copies * values - log_rare) / s
         return float(s[int(np.argmin(np.where(np.isfinite(above), above, np.inf)))])
 
+    def cut(self, log_rare: float) -> Survey:
+        """Without the largest losses, of a P-mass of e^log_rare together: how often they happen hardly counts, and would rule a tilt."""
+        above = np.logaddexp.accumulate(self.log_mass[::-1])[::-1]
+        kept = max(int(np.searchsorted(-above, -log_rare)), 1)
+        return (
+            self
+            if kept == len(self.loss)
+            else Survey(self.edges[: kept + 1], self.log_mass[:kept], self.loss[:kept], self.log_infinite)
+        )
+
     def range(self, log_rare: float, tilt: float, log_tilted_rare: float) -> tuple[float, float]:
         """Return the range of the loss but for P-mass e^log_rare above, and what below it would, moved up to its end, be a share
         e^log_tilted_rare of the tilted mass."""
@@ -72,8 +81,8 @@ class Survey:
 
 
 def survey(loss: HasTails) -> Survey:
-    """About 1,400 evaluations of the tails. Raises NotRepresentable where they show nothing within reach."""
-    side = np.geomspace(1e-13, FARTHEST, 640)
+    """About 800 evaluations of the tails. Raises NotRepresentable where they show nothing within reach."""
+    side = np.geomspace(1e-13, FARTHEST, 400)
     edges = np.concatenate((-side[::-1], [0.0], side))
     with np.errstate(all="ignore"):
         tails = loss.tails(edges)
@@ -124,12 +133,12 @@ Surveys = Sequence[tuple[Survey, float]]
 
 
 def common_unit(parts: Sequence[tuple[HasTails, Survey, int]]) -> float:
-    """The unit of the first loss that has one, or the size of the atoms that all losses share; 0 where there is none."""
-    units = [view.unit() for _, view, _ in parts if view.unit() > 0.0]
-    if units or len(parts) > FEW:
-        return units[0] if units else 0.0
-    sizes = {_atom(loss, view) for loss, view, _ in parts}
-    return sizes.pop() if len(sizes) == 1 else 0.0
+    """The unit of which all losses are whole multiples, or the size of the atoms that each of a few has; 0 where there is none."""
+    units = [view.unit() or (_atom(loss, view) if len(parts) <= FEW else 0.0) for loss, view, _ in parts]
+    least = min(units)
+    if not least > 0.0:
+        return 0.0
+    return least if all(abs(unit / least - round(unit / least)) <= WHOLE * unit / least for unit in units) else 0.0
 
 
 def some(surveys: Surveys) -> Surveys:
@@ -155,7 +164,8 @@ def total(surveys: Surveys, z: Array) -> Array:
     return result
 
 
-def best_tilt(surveys: Surveys, log_delta: float) -> tuple[float, float]:
+@shared(64)
+def best_tilt(surveys: tuple[tuple[Survey, int], ...], log_delta: float) -> tuple[float, float]:
     """(t, epsilon by Chernoff's bound) near log delta."""
 
     few = some(surveys)
@@ -166,15 +176,16 @@ def best_tilt(surveys: Surveys, log_delta: float) -> tuple[float, float]:
     return _smallest(bound)
 
 
-def tilt_for(surveys: Surveys, epsilon: float) -> tuple[float, float]:
+@shared(64)
+def tilt_for(surveys: tuple[tuple[Survey, int], ...], epsilon: float) -> tuple[float, float]:
     """(t, log delta) at which Chernoff's bound of delta(epsilon) is least."""
     few = some(surveys)
-    return _smallest(lambda z: total(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z))
+    return _smallest(lambda z: np.maximum(total(few, z) - z * epsilon + z * np.log(z) - (z + 1.0) * np.log1p(z), LOG_NOTHING))
 
 
 def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
     low, high = TILTS
-    z = np.geomspace(low, high, 25)
+    z = np.geomspace(low, high, 46)
     for _ in range(2):
         with np.errstate(all="ignore"):
             values = function(z)
@@ -184,14 +195,14 @@ def _smallest(function: Callable[[Array], Array]) -> tuple[float, float]:
     return best
 
 
-@shared(64)
+@shared(4096)
 def _rare_cgfs(view: Survey) -> tuple[Array, Array]:
     """Orders, and K there: what is asked anew for every number of copies."""
     s = np.geomspace(1e-2, 1e4, 61)
     return s, view.cgf(s)
 
 
-@shared(64)
+@shared(4096)
 def _cgfs_around(view: Survey, tilt: float) -> tuple[float, Array, Array]:
     """K at a tilt, at those above it, and at those below it."""
     s = _distances(tilt)

@@ -1,0 +1,226 @@
+"""delta(epsilon) of a composition on a grid, from above and from below.
+
+From above: the curve of the lattice, whose pair dominates. From below: the lattice's likelihood ratio is U = Y Z, where Y is that of a pair
+below the true one and E[Z | Y] = 1 (lattice.py). With k = e^eps, the curves of the two pairs are psi(k) = E_Q[(U - k)+] and
+g(k) = E_Q[(Y - k)+], and
+
+    psi(k) - g(k) = E_Q[d(Y)],   d(y) = E[(y Z - k)+] - (y - k)+ >= 0.
+
+How large d is. As E[Z | Y] = 1, d(k) = k E[(Z - 1)+] <= k sqrt(Var Z) / 2 <= k sqrt(e^V - 1) / 2, and d falls on both sides of k. At y = k
+e^-s, by (x - 1)+ <= x^{1+r} r^r / (1+r)^{1+r}, d <= k D(s) with D(s) = min over r of e^{r (1+r) V / 2 - (1+r) s} r^r / (1+r)^{1+r}; at y =
+k e^s, d = E[(k - y Z)+], which under the law with density Z is the same question about 1/Z: d <= k e^s D(s).
+
+How much of Q lies there. Chernoff's bound gives Pr(|log Z| > m | Y) <= 1 - p for p = 1 - e^{-(m + V/2)^2 / 2V} - e^{-(m - V/2)^2 / 2V}, so
+that p Q(|log Y - eps| <= s) <= Q(|log U - eps| <= s + m), which the lattice shows. d is at most a sum of boxes, one for each s on a ladder
+of sigma / 4, sigma = sqrt V; beyond the last one, at J sigma, the measure e^{(t+1) log Y} dQ of total at most e^M bounds the rest by
+e^{M - t eps} sup_{s > J sigma} e^{(t+1) s} D(s) (and less on the other side). So g >= psi - about 3 V times the density of log U at eps: of
+second order in the spacing, as the upper bound's own error is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+from dpcli.base.values import dataclass
+from dpcli.numerics.arrays import Array, IndexArray, np
+from dpcli.numerics.grid.lattice import RARELY, Lattice
+
+WIDE = 1.0  # sigma beyond which nothing is said from below
+LADDER, STEP, MARGIN = 56, 0.25, 2.5  # boxes, and the distances between them and of m, in sigma
+BISECTIONS, CLOSE = 80, 1e-13
+FARTHEST = 600.0  # exponent up to which sums are taken as they are
+STEEP = 600.0  # exponent beyond which terms below the point that is asked for are left out: they count for nothing
+
+
+@dataclass(frozen=True, eq=False)
+class GridCurve:
+    """The curve of a lattice, and the one below.
+
+    outside: tilted mass that was wrapped around, or lies beyond. infinite_lower: a lower bound on the probability of an infinite loss.
+    coarse: the grid is coarser than was asked for.
+    """
+
+    lattice: Lattice
+    outside: float
+    infinite_lower: float
+    coarse: bool = False
+
+    @property
+    def covered(self) -> bool:
+        """Return whether the window holds all that matters."""
+        return self.outside < math.inf
+
+    @cached_property
+    def slack(self) -> float:
+        """The most that the lattice's own curve may be off by, in units of e^{M - t eps}."""
+        t, h = self.lattice.tilt, self.lattice.spacing
+        peak = math.exp(t * math.log(t) - (t + 1.0) * math.log1p(t))
+        norm = math.sqrt(1.0 / (2.0 * t * (2.0 * t + 1.0) * (t + 1.0)) / h + peak * peak)
+        return 1.01 * self.lattice.error * norm + self.outside * peak
+
+    @property
+    def rounding(self) -> float:
+        """A bound on a common relative error of all weights and sums of them."""
+        return self.lattice.log_error + 1e-12 + 4e-16 * len(self.lattice.weights)
+
+    @cached_property
+    def _known(self) -> bool:
+        """Return whether nothing overflowed on the way: a NaN would else pass for nothing."""
+        lattice = self.lattice
+        return not math.isnan(float(lattice.weights.sum()) + lattice.log_scale + self.rounding + self.slack + lattice.infinite)
+
+    @cached_property
+    def _boxes(self) -> tuple[Array, Array, float]:
+        """Half widths and heights of boxes whose sum d is at most, over k, and what is beyond, in units of e^{M - t eps}."""
+        t, variance = self.lattice.tilt, self.lattice.dispersion
+        if variance == 0.0:
+            return np.zeros(0), np.zeros(0), 0.0
+        sigma = math.sqrt(variance)
+        if not (sigma <= WIDE and (t + 1.0) * sigma <= 0.25 * LADDER * STEP):
+            return np.zeros(0), np.zeros(0), math.inf
+        margin = MARGIN * sigma
+        likely = 1.0 - RARELY - sum(math.exp(-((margin + sign * 0.5 * variance) ** 2) / (2.0 * variance)) for sign in (-1.0, 1.0))
+        distances = STEP * sigma * np.arange(LADDER + 1.0)
+        nearest = 0.5 * math.sqrt(math.expm1(variance))
+        heights = np.array([min(_height(s, variance), nearest) * math.exp(s) for s in distances.tolist()])
+        heights = np.minimum.accumulate(heights) * (1.0 + 1e-12)
+        beyond = math.exp((t + 1.0) * float(distances[-1])) * float(heights[-1]) * (1.0 + 1e-9)
+        return (distances[1:] + margin) * (1.0 + 1e-9), -np.diff(heights) / likely, beyond
+
+    def _sums(self, reference: float) -> _Sums:
+        """Sums over the losses near and above `reference`."""
+        lattice = self.lattice
+        loss: Array = np.asarray(lattice.spacing * (lattice.start + np.arange(len(lattice.weights))) - reference, dtype=float)
+        begin = int(np.searchsorted(loss, -STEEP / (lattice.tilt + 1.0)))
+        weights, loss = lattice.weights[begin:], loss[begin:]
+        terms = weights * np.exp(-lattice.tilt * loss)
+        first: Array = np.append(np.cumsum(terms[::-1])[::-1], 0.0)
+        second: Array = np.append(np.cumsum((terms * np.exp(-loss))[::-1])[::-1], 0.0)
+        return _Sums(loss, lattice.spacing, first, second)
+
+    def _upper(self, sums: _Sums, at: float) -> float:
+        """An upper bound on the finite part of delta at the loss `at` above the reference of the sums, over e^{M - t reference}."""
+        return max(sums.curve(at) + self.rounding * sums.size(at) + self.slack * math.exp(min(-self.lattice.tilt * at, 700.0)), 0.0)
+
+    def _lower(self, sums: _Sums, at: float) -> float:
+        """A lower bound on what `_upper` bounds."""
+        t, lattice = self.lattice.tilt, self.lattice
+        if not -FARTHEST <= (t + 1.0) * at <= FARTHEST:
+            return 0.0
+        widths, heights, beyond = self._boxes
+        gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}
+        if math.isfinite(gap) and len(widths):
+            low, high = sums.above(at - widths), sums.above(at + widths)
+            mass = (sums.second[low] - sums.second[high] + 4e-16 * len(sums.loss) * sums.second[low]) * math.exp((t + 1.0) * at)
+            error = (lattice.error * np.sqrt(high - low + 1.0) + self.outside) * np.exp((t + 1.0) * widths)
+            gap += float((heights * (mass + error)).sum())
+        lower = (
+            sums.curve(at)
+            - (self.rounding + math.expm1(min(lattice.blur, 700.0))) * sums.size(at)
+            - gap * (1.0 + self.rounding) * math.exp(-t * at)
+        )
+        return max(lower, 0.0) if math.isfinite(lower) else 0.0
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """(lower, upper) bounds on delta(epsilon), in [0, 1]."""
+        if not self._known:
+            return 0.0, 1.0
+        lattice = self.lattice
+        sums = self._sums(epsilon)
+        low, high = self._lower(sums, 0.0), self._upper(sums, 0.0)
+        scale = lattice.log_scale - lattice.tilt * epsilon
+        lower, upper = (math.exp(min(math.log(end) + scale, 0.0)) if end > 0.0 else 0.0 for end in (low, high))
+        return min(lower * (1.0 - 1e-12) + self.infinite_lower, 1.0), min(upper * (1.0 + 1e-12) + lattice.infinite, 1.0)
+
+    def epsilon(self, log_delta: float) -> tuple[float, float]:
+        """(lower, upper) bounds on where delta(epsilon) falls to e^log_delta; -inf and inf where the grid shows none."""
+        if not self._known:
+            return -math.inf, math.inf
+        below, above = math.exp(log_delta) - self.infinite_lower, math.exp(log_delta) - self.lattice.infinite
+        upper = self._last(above) if above > 0.0 else math.inf
+        return (self._first(below, upper) if below > 0.0 else math.inf), upper
+
+    def _reference(self, rest: float) -> float:
+        """Chernoff's bound, from the lattice's own M: there the sums are compared with 1, and nothing can underflow."""
+        return (self.lattice.log_scale - math.log(rest)) / self.lattice.tilt
+
+    def _last(self, rest: float) -> float:
+        """Return where the upper bound, which falls, reaches `rest`."""
+        reference = self._reference(rest)
+        if not math.isfinite(reference):
+            return math.inf
+        sums = self._sums(reference)
+        if not len(sums.loss) or self._upper(sums, float(sums.loss[-1])) > 1.0 - 1e-12:
+            return math.inf
+        return reference + _bisected(lambda at: self._upper(sums, at) > 1.0 - 1e-12, float(sums.loss[0]), float(sums.loss[-1]))[1]
+
+    def _first(self, rest: float, near: float) -> float:
+        """A loss at which the lower bound exceeds `rest`, close below `near`."""
+        reference = self._reference(rest)
+        if not math.isfinite(reference):
+            return -math.inf
+        sums = self._sums(reference)
+        if not len(sums.loss):
+            return -math.inf
+
+        def exceeds(at: float) -> bool:
+            return self._lower(sums, at) > 1.0 + 1e-12
+
+        high = min(near - reference, float(sums.loss[-1]))
+        if exceeds(high):
+            return reference + high
+        distance = 1e-3 * self.lattice.spacing
+        while high - distance > float(sums.loss[0]):
+            if exceeds(high - distance):
+                return reference + _bisected(exceeds, high - distance, high)[0]
+            distance *= 2.0
+        return -math.inf
+
+
+def _bisected(exceeds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """(last that exceeds, first that does not) of a falling bound, as near to each other as is worth while."""
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        if not low < middle < high or high - low <= CLOSE * abs(high):
+            break
+        low, high = (middle, high) if exceeds(middle) else (low, middle)
+    return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Losses above a reference, and the sums of w e^{-t l} and of w e^{-(t+1) l} over those at or above each; 0 beyond the last."""
+
+    loss: Array
+    spacing: float
+    first: Array
+    second: Array
+
+    def above(self, at: Array) -> IndexArray:
+        """The index of the first loss above each."""
+        places = np.floor((at - (self.loss[0] if len(self.loss) else 0.0)) / self.spacing) + 1.0
+        return np.asarray(places.clip(0.0, float(len(self.loss))).astype(int))
+
+    def _index(self, at: float) -> int:
+        return int(np.searchsorted(self.loss, at, side="right"))
+
+    def size(self, at: float) -> float:
+        """The P-mass above."""
+        return float(self.first[self._index(at)])
+
+    def curve(self, at: float) -> float:
+        """From above; as it is up to FARTHEST."""
+        index = self._index(at)
+        return float(self.first[index]) - (math.exp(at) * float(self.second[index]) if at <= FARTHEST else 0.0)
+
+
+def _height(s: float, variance: float) -> float:
+    """D(s): the least over some r."""
+    sigma = math.sqrt(variance)
+    exponents = (
+        r * (1.0 + r) * 0.5 * variance - (1.0 + r) * s + r * math.log(r) - (1.0 + r) * math.log1p(r)
+        for r in (max(s / variance - 0.5, 0.5 / sigma), 0.5 / sigma, 1.0 / sigma, 2.0 / sigma)
+    )
+    return math.exp(min(exponents))
