@@ -7,9 +7,9 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from dpcli.analysis.asking import tightest
 
 from dpcli.accountants.base import Bound, Steps
+from dpcli.analysis.inquiry import tightest
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism

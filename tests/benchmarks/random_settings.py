@@ -106,8 +106,7 @@ def drawn_pipeline(source: random.Random) -> Drawn:
 
 def headline(setting: Drawn) -> Interval:
     """The smallest bound of all accountants, with the largest certified lower end."""
-    from dpcli.analysis.asking import tightest
-
+    from dpcli.analysis.inquiry import tightest
     from dpcli.mechanisms.mechanism import Mechanism
     from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
     from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
