@@ -16,6 +16,7 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.contour.outcomes import Outcomes, Piece
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms, TiltedRange, sinhc_slope
 from dpcli.numerics.grid.hockey_stick import FURTHEST_TOTAL, ChoiceCurve, ChordPair, choice_curve, symmetric_pair
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
@@ -56,6 +57,10 @@ class RangeLoss:
 
     def tilted(self, t: float) -> TiltedRange:
         return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
+
+    def outcomes(self) -> Outcomes:
+        eps = self.epsilon
+        return Outcomes(np.zeros(0), np.zeros(0), (Piece(-eps, eps, 0.5 * eps - math.log(2.0) - log_expm1(eps), -0.5),))
 
     def tails(self, at: Array) -> Tails:
         """P(L > l) = e^{(eps + l)/2} (e^{(eps - l)/2} - 1) / (e^eps - 1), Q(L > l) without the first factor; the rest by symmetry."""

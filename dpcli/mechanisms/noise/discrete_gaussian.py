@@ -20,6 +20,7 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.closed.integer_vectors import TooManyShifts, alike, largest_shifts, lattice_cells, log_masses, reach_of
+from dpcli.numerics.contour.outcomes import Outcomes
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
@@ -74,11 +75,23 @@ class DiscreteGaussianLoss:
         """The lattice within forty sigma of both centres; what is left out weighs less than e^-800 and counts as infinite loss."""
         if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
+        loss, log_p, log_q = self._lattice()
+        return atom_tails(at, loss, log_p, log_q)
+
+    def outcomes(self) -> Outcomes:
+        """The same lattice: what is left out weighs less than e^-800."""
+        if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
+            raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
+        loss, _, log_q = self._lattice()
+        return Outcomes(log_q, loss)
+
+    def _lattice(self) -> tuple[Array, Array, Array]:
+        """Losses, log P and log Q of the outcomes within forty sigma of either centre."""
         s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, math.ceil(40.0 * self.sigma) + 2
+        spend(0.3 * (2 * reach + s))
         x = np.arange(-reach, s + reach + 1, dtype=float)
         log_total = float(np.logaddexp.reduce(-((x - round(0.5 * s)) ** 2) / scale))
-        log_p, log_q = -((x - s) ** 2) / scale - log_total, -(x**2) / scale - log_total
-        return atom_tails(at, (2.0 * x * s - s * s) / scale, log_p, log_q)
+        return (2.0 * x * s - s * s) / scale, -((x - s) ** 2) / scale - log_total, -(x**2) / scale - log_total
 
 
 @lru_cache(maxsize=64)

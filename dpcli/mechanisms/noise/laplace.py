@@ -14,6 +14,7 @@ from dpcli.mechanisms.neighbours import Neighbours
 from dpcli.mechanisms.noise.additive import noise_problems, noise_ratio, with_noise
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.outcomes import Outcomes, Piece
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.tails import Tails
@@ -54,6 +55,12 @@ class LaplaceLoss:
             return np.where(near, small, large)
 
         return TiltedCgf(cgf, t)
+
+    def outcomes(self) -> Outcomes:
+        """Atoms at both ends; between them Q has the density e^{-(l + e0) / 2} / 4."""
+        e0 = self.epsilon
+        between = Piece(-e0, e0, -0.5 * e0 - math.log(4.0), -0.5)
+        return Outcomes(np.array([0.0, -e0]) - math.log(2.0), np.array([-e0, e0]), (between,))
 
     def tails(self, at: Array) -> Tails:
         """L = |x - e0| - |x|: P(L <= l) = e^{(l - e0)/2} / 2 and Q(L > l) = e^{-(l + e0)/2} / 2 between the atoms at -e0 and e0."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.contour.outcomes import Outcomes
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.quadrature import log_bernoulli
@@ -35,6 +36,9 @@ class AtomicLoss:
         reference, ratio = self._complete()
         order = np.argsort(ratio, kind="stable")
         return atom_tails(at, ratio[order], (reference + ratio)[order], reference[order])
+
+    def outcomes(self) -> Outcomes:
+        return Outcomes(*self._complete())
 
     def _complete(self) -> tuple[Array, Array]:
         """log Q and log r with the outcomes of ratio 1 added."""
@@ -76,3 +80,7 @@ class TwoPointLoss:
         kept = -math.log1p(math.exp(-self.epsilon))
         log_p = np.array([kept - self.epsilon, kept])
         return atom_tails(at, np.array([-self.epsilon, self.epsilon]), log_p, log_p[::-1])
+
+    def outcomes(self) -> Outcomes:
+        kept = -math.log1p(math.exp(-self.epsilon))
+        return Outcomes(np.array([kept, kept - self.epsilon]), np.array([-self.epsilon, self.epsilon]))

@@ -12,6 +12,7 @@ from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.products import turned_less_one
 from dpcli.numerics.work import hold
 
+LIGHT = 1e-45  # weights below this are left out
 NEAR = 2.0  # (c + i y) e up to which the power series loses no digits
 
 
@@ -51,8 +52,13 @@ class TiltedAtoms:
         self.variance = float((self._weights * self._losses**2).sum())
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
+        return self.about(self.mean, step, count)
+
+    def about(self, mean: float, step: float, count: int) -> ComplexArray:
+        """`centred`, about another mean."""
+        heavy = self._weights > LIGHT
         with np.errstate(divide="ignore"):
-            return log1p_complex(turned_less_one(self._weights, self._losses, step, count))
+            return log1p_complex(turned_less_one(self._weights[heavy], self._losses[heavy] + (self.mean - mean), step, count))
 
     def decay(self, y: Array) -> Array:
         return np.zeros(len(y))
