@@ -18,6 +18,7 @@ from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from dpcli.mechanisms.noise.laplace import LaplaceLoss
 from dpcli.mechanisms.sampling.poisson import SampledAddLoss, SampledRemoveLoss, SampledReplaceLoss
 from dpcli.mechanisms.stated.atoms import TwoPointLoss
+from dpcli.numerics.contour.outcomes import TiltedOutcomes
 from tests.cases import tiered
 
 Power = Callable[[mp.mpf], mp.mpc]
@@ -124,3 +125,15 @@ def test_sampled_atoms_are_the_mixture_of_the_pairs() -> None:
             add = [math.log(float((p * (p / ((1.0 - rate) * p + rate * q)) ** z)[kept].sum())) for z in at]
         np.testing.assert_allclose(SampledRemoveLoss(inner, rate).cgf(at), remove, rtol=1e-10)
         np.testing.assert_allclose(SampledAddLoss(inner, rate).cgf(at), add, rtol=1e-10)
+
+
+def test_the_path_above_the_real_line_says_the_same() -> None:
+    """Far out, against the nodes on the real line, as many as that takes."""
+    for e0, rate, t in ((3.3, 0.01, 2.0), (0.3, 0.2, 30.0), (6.0, 1e-5, 0.4), (20.0, 0.3, 0.1), (1.0, 0.5, 300.0)):
+        for way in ("remove", "add", "replace"):
+            for inner in (LaplaceLoss(e0), RangeLoss(e0)):
+                tilted = loss_of(inner, rate, way).tilted(t)
+                assert isinstance(tilted, TiltedOutcomes)
+                for step in (1e-4 / math.sqrt(tilted.variance), 5.0 / math.sqrt(tilted.variance)):
+                    change = np.exp(tilted._on_the_line(step, 6)) - 1.0
+                    np.testing.assert_allclose(np.exp(tilted._above(step, 6)) - 1.0, change, atol=1e-11, rtol=1e-6)

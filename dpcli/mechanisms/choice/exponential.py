@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, Key
@@ -16,12 +16,14 @@ from dpcli.mechanisms.stated.atoms import AtomicLoss, atomic_cgf
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.outcomes import Outcomes, Piece
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms, TiltedRange, sinhc_slope
 from dpcli.numerics.grid.hockey_stick import FURTHEST_TOTAL, ChoiceCurve, ChordPair, choice_curve, symmetric_pair
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import shared
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.outcomes import Outcomes
 
 BLOCK = 128  # choices whose curve is computed as a whole
 LEAST, MOST = 1e-3, 16.0  # ranges for which that pays, and rounding, which grows with e^epsilon, is far below what is added for it
@@ -41,6 +43,8 @@ class RangeLoss:
     10).
     """
 
+    mirrored: ClassVar[bool] = True
+
     epsilon: float
 
     def cgf(self, z: Array) -> Array:
@@ -59,6 +63,8 @@ class RangeLoss:
         return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
 
     def outcomes(self) -> Outcomes:
+        from dpcli.numerics.contour.outcomes import Outcomes, Piece
+
         eps = self.epsilon
         return Outcomes(np.zeros(0), np.zeros(0), (Piece(-eps, eps, 0.5 * eps - math.log(2.0) - log_expm1(eps), -0.5),))
 

@@ -20,7 +20,6 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.closed.integer_vectors import TooManyShifts, alike, largest_shifts, lattice_cells, log_masses, reach_of
-from dpcli.numerics.contour.outcomes import Outcomes
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
@@ -28,6 +27,7 @@ from dpcli.numerics.work import spend
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.stated.atoms import AtomicLoss
+    from dpcli.numerics.contour.outcomes import Outcomes
 
 
 SMOOTH = 3.0  # from here on the lattice sums equal their integrals to e^-170
@@ -43,6 +43,7 @@ class DiscreteGaussianLoss:
     """K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0)."""
 
     decays: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = True
 
     sigma: float
     sensitivity: int
@@ -80,6 +81,8 @@ class DiscreteGaussianLoss:
 
     def outcomes(self) -> Outcomes:
         """The same lattice: what is left out weighs less than e^-800."""
+        from dpcli.numerics.contour.outcomes import Outcomes
+
         if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
         loss, _, log_q = self._lattice()

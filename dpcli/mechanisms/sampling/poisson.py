@@ -228,6 +228,10 @@ class SampledLoss:
     def cgf(self, z: Array) -> Array:
         return _outcomes(self).cgf(z)
 
+    def backwards(self, power: Array) -> Array:
+        """log E_Q[e^{-power L}]: K of the pair the other way round."""
+        return _outcomes(self).cgf(-power - 1.0)
+
     def tilted(self, t: float) -> Tilted:
         return _outcomes(self).tilted(t)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.contour.outcomes import Outcomes
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.tails import Tails, atom_tails
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.outcomes import Outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,13 @@ class AtomicLoss:
         return atom_tails(at, ratio[order], (reference + ratio)[order], reference[order])
 
     def outcomes(self) -> Outcomes:
+        from dpcli.numerics.contour.outcomes import Outcomes
+
         return Outcomes(*self._complete())
+
+    def backwards(self, power: Array) -> Array:
+        """log E_Q[e^{-power L}]: K of the pair the other way round."""
+        return self.outcomes().cgf(-power - 1.0)
 
     def _complete(self) -> tuple[Array, Array]:
         """log Q and log r with the outcomes of ratio 1 added."""
@@ -82,5 +90,7 @@ class TwoPointLoss:
         return atom_tails(at, np.array([-self.epsilon, self.epsilon]), log_p, log_p[::-1])
 
     def outcomes(self) -> Outcomes:
+        from dpcli.numerics.contour.outcomes import Outcomes
+
         kept = -math.log1p(math.exp(-self.epsilon))
         return Outcomes(np.array([kept, kept - self.epsilon]), np.array([-self.epsilon, self.epsilon]))

@@ -70,12 +70,12 @@ class TiltedAtoms:
 
 
 class TiltedCgf:
-    """A loss whose K is known at complex z; the decay is that of its absolutely continuous part at best, so nothing is claimed."""
+    """A loss whose K is known at complex z. decay: bounds of its characteristic function, as of `Tilted`."""
 
     sharp = True
 
-    def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float) -> None:
-        self._cgf, self._t = cgf, t
+    def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
+        self._cgf, self._t, self.decay = cgf, t, decay
         small = 1e-5 * min(t, 1.0)
         ahead = complex(cgf(np.array([t + 1e-30j]))[0])
         self.cumulant, self.mean = ahead.real, ahead.imag / 1e-30
@@ -86,9 +86,6 @@ class TiltedCgf:
         z = np.asarray(self._t + 1j * y, dtype=np.complex128)
         at = self._cgf(z)
         return np.asarray(at - self._cgf(np.array([self._t + 0j]))[0] - 1j * y * self.mean)
-
-    def decay(self, y: Array) -> Array:
-        return np.zeros(len(y))
 
     def rise(self, rise: Array) -> Array:
         return np.asarray(self._cgf(np.asarray(self._t + rise, dtype=np.complex128)).real - self.cumulant)
