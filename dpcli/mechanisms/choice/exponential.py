@@ -63,10 +63,10 @@ class RangeLoss:
         return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
 
     def outcomes(self) -> Outcomes:
-        from dpcli.numerics.contour.outcomes import Outcomes, Piece
+        from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
         eps = self.epsilon
-        return Outcomes(np.zeros(0), np.zeros(0), (Piece(-eps, eps, 0.5 * eps - math.log(2.0) - log_expm1(eps), -0.5),))
+        return Outcomes(np.zeros(0), np.zeros(0), (LossPiece(-eps, eps, 0.5 * eps - math.log(2.0) - log_expm1(eps), -0.5),))
 
     def tails(self, at: Array) -> Tails:
         """P(L > l) = e^{(eps + l)/2} (e^{(eps - l)/2} - 1) / (e^eps - 1), Q(L > l) without the first factor; the rest by symmetry."""

@@ -80,7 +80,7 @@ class DiscreteGaussianLoss:
         return atom_tails(at, loss, log_p, log_q)
 
     def outcomes(self) -> Outcomes:
-        """The same lattice: what is left out weighs less than e^-800."""
+        """Return the lattice of `tails`: what is left out weighs less than e^-800."""
         from dpcli.numerics.contour.outcomes import Outcomes
 
         if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):

@@ -59,10 +59,10 @@ class LaplaceLoss:
 
     def outcomes(self) -> Outcomes:
         """Atoms at both ends; between them Q has the density e^{-(l + e0) / 2} / 4."""
-        from dpcli.numerics.contour.outcomes import Outcomes, Piece
+        from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
         e0 = self.epsilon
-        between = Piece(-e0, e0, -0.5 * e0 - math.log(4.0), -0.5)
+        between = LossPiece(-e0, e0, -0.5 * e0 - math.log(4.0), -0.5)
         return Outcomes(np.array([0.0, -e0]) - math.log(2.0), np.array([-e0, e0]), (between,))
 
     def tails(self, at: Array) -> Tails:

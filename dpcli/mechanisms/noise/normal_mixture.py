@@ -32,7 +32,7 @@ from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.apart import Apart
+    from dpcli.numerics.contour.apart import ApartSteps
     from dpcli.numerics.contour.cut import CappedLoss, CutLoss
     from dpcli.numerics.contour.tilted import TiltedQuadrature
     from dpcli.numerics.mixture import TableRow
@@ -108,15 +108,15 @@ class MixtureLoss:
         raise NotImplementedError
 
 
-def apart_of(mixture: Mixture, without: float) -> Apart | None:
+def apart_of(mixture: Mixture, without: float) -> ApartSteps | None:
     """A step with one shift, of which a record takes part or not. without: the loss where it does not and there is hardly any noise."""
-    from dpcli.numerics.contour.apart import Apart
+    from dpcli.numerics.contour.apart import ApartSteps
 
     if not mixture.single or mixture.log_rest == -math.inf:
         return None
     log_weight = mixture.log_weights[0]
     rate = math.exp(log_weight) if mixture.stated is None else mixture.stated[0]
-    return Apart(mixture.reach, rate, without, log_weight - mixture.log_rest + without)
+    return ApartSteps(mixture.reach, rate, without, log_weight - mixture.log_rest + without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class MixtureRemoveLoss(MixtureLoss):
         low, high, bend = m.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
         return cut(self.line, m.reach, *edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass), bend)
 
-    def apart(self) -> Apart | None:
+    def apart(self) -> ApartSteps | None:
         return apart_of(self.mixture, self.mixture.log_rest)
 
     def tails_at(self, at: Array) -> Tails:
@@ -177,7 +177,7 @@ class MixtureAddLoss(MixtureLoss):
         return log_normal(x) + ratio, -ratio
 
     def cgf(self, z: Array) -> Array:
-        """As above, and never more than the largest loss there is, -log of the weight at 0, makes of it."""
+        """Return the base's bound, or what the largest loss, -log of the weight at 0, makes of it where that is less."""
         return np.minimum(MixtureLoss.cgf(self, z), (1e-15 - self.mixture.log_rest * (1.0 + 1e-15)) * z)
 
     def window(self, z: float) -> tuple[float, float]:
@@ -223,7 +223,7 @@ class MixtureReplaceLoss(MixtureLoss):
         angle = math.sqrt(12.0 * level / (TILT * -math.expm1(m.log_rest)))
         return cut(self.line, m.reach, *place, bend, -2.0 * TAIL - m.reach, angle, mirrored=True)
 
-    def apart(self) -> Apart | None:
+    def apart(self) -> ApartSteps | None:
         return apart_of(self.mixture, 0.0)
 
     def tails_at(self, at: Array) -> Tails:

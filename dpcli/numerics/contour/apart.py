@@ -33,8 +33,8 @@ LEAST = 12.0  # contribution over noise, from which on steps may lie apart far e
 ROUNDING = 4e-16
 
 
-class Apart(NamedTuple):
-    """One kind of steps. without, present: c_0 and c_1."""
+class ApartSteps(NamedTuple):
+    """Steps of one kind. without, present: c_0 and c_1."""
 
     mu: float
     rate: float
@@ -42,7 +42,7 @@ class Apart(NamedTuple):
     present: float
 
 
-class Counted(NamedTuple):
+class CountedLoss(NamedTuple):
     """log P(K = k), mean and variance of S' given K = k, for all combinations that matter; the bounds on what S' is off by."""
 
     log_weights: Array
@@ -84,7 +84,7 @@ class Counted(NamedTuple):
         return self.log_delta(epsilon)[side] - log_delta
 
 
-def counted(parts: Sequence[tuple[Apart, int]], log_delta: float, left: float) -> Counted | None:
+def counted(parts: Sequence[tuple[ApartSteps, int]], log_delta: float, left: float) -> CountedLoss | None:
     """The sum over the numbers of participations; None where the steps do not lie apart, or the numbers are too many.
 
     left: logarithm of what may be missed, relative to e^log_delta.
@@ -111,7 +111,7 @@ def counted(parts: Sequence[tuple[Apart, int]], log_delta: float, left: float) -
         odds = q / (1.0 - q)
         slack = (slack[:, None] + math.exp(-a) * (2.0 * n * odds + number * (1.0 / odds + 2.0 * odds))).ravel()
     missed = (math.exp(log_delta + left) + len(parts) * math.exp(log_delta + LIGHT)) * 1.01
-    return Counted(weights, means, variances, slack, missed)
+    return CountedLoss(weights, means, variances, slack, missed)
 
 
 def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
@@ -125,12 +125,12 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
     return np.arange(top + 1.0), n * math.log1p(-q) + np.concatenate(([0.0], np.cumsum(rises)))
 
 
-def counts_apart(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[Counted]:
+def counts_apart(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
     """`counted`, for less and less slack, of losses that each say their kind; nothing where one does not."""
-    kinds: list[tuple[Apart, int]] = []
+    kinds: list[tuple[ApartSteps, int]] = []
     for loss, n in losses:
         kind = getattr(loss, "apart", None)
-        part: Apart | None = kind() if kind is not None else None
+        part: ApartSteps | None = kind() if kind is not None else None
         if part is None or part.mu < LEAST:
             return
         kinds.append((part, n))

@@ -18,7 +18,7 @@ from dpcli.numerics.contour.tilted import Losses, uncut
 from dpcli.numerics.work import allowance, remaining
 
 if TYPE_CHECKING:
-    from dpcli.numerics.contour.apart import Counted
+    from dpcli.numerics.contour.apart import CountedLoss
     from dpcli.numerics.contour.smoothed import Smoothed
 
 NARROW = 2e-9  # relative width at which no other contour is tried
@@ -57,7 +57,7 @@ class Attempt(NamedTuple):
         return build(self.losses, log_delta, self.t, self.factor, self.log_lost, epsilon)
 
 
-def _counts_apart(losses: Losses, log_delta: float) -> Iterator[Counted]:
+def _counts_apart(losses: Losses, log_delta: float) -> Iterator[CountedLoss]:
     """Sums over the numbers of participations, where there is hardly any noise."""
     if all(getattr(loss, "loud", False) for loss, _ in losses):
         from dpcli.numerics.contour.apart import counts_apart

@@ -350,7 +350,7 @@ def _end(decay: Callable[[Array], Array], place: Wanted, nodes: int) -> tuple[fl
 
 
 class Curve(Protocol):
-    """What `solve` reads of a contour."""
+    """A contour, as `solve` reads it."""
 
     @property
     def t(self) -> float: ...

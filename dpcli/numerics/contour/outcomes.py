@@ -50,7 +50,7 @@ FAR = 30.0  # loss beyond which e^g is no longer taken less 1
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LossPiece:
     """The base measure's density e^{log_density + slope g} at low <= g <= high, where the ratio is r = m(g)^sign.
 
     The base is Q where sign is 1, and P where it is -1: then Q has m times as much.
@@ -63,7 +63,7 @@ class Piece:
     rate: float = 1.0
     sign: float = 1.0
 
-    def focused(self, order: float) -> Piece:
+    def focused(self, order: float) -> LossPiece:
         """The part of the piece on which base r^order is more than e^-DROPPED of what it is where r^order is largest."""
         low, high = log_mixed(self.rate, np.array([self.low, self.high])).tolist()
         reach = (DROPPED + abs(self.slope) * (self.high - self.low)) / max(abs(order), 1e-300)
@@ -147,11 +147,11 @@ class Piece:
         """m'/m = q e^g / m, which rises."""
         return np.exp(math.log(self.rate) + g - log_mixed(self.rate, g))
 
-    def sampled(self, rate: float, sign: float) -> Piece:
+    def sampled(self, rate: float, sign: float) -> LossPiece:
         """The piece of the mixture's loss, in the one direction or the other."""
         if sign > 0.0:
-            return Piece(self.low, self.high, self.log_density, self.slope, rate)
-        return Piece(-self.high, -self.low, self.log_density, -(self.slope + 1.0), rate, -1.0)
+            return LossPiece(self.low, self.high, self.log_density, self.slope, rate)
+        return LossPiece(-self.high, -self.low, self.log_density, -(self.slope + 1.0), rate, -1.0)
 
 
 def log_mixed(rate: float, g: Array) -> Array:
@@ -177,7 +177,7 @@ class Outcomes:
 
     log_reference: Array
     log_ratio: Array
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[LossPiece, ...] = ()
 
     @property
     def largest(self) -> float:
@@ -230,8 +230,8 @@ class Outcomes:
         above = self.removed(rate)
         kept = above.log_ratio > 0.0
         reference, ratio = above.log_reference[kept], above.log_ratio[kept]
-        upper = tuple(Piece(max(p.low, 0.0), p.high, p.log_density, p.slope, rate) for p in above.pieces if p.high > 0.0)
-        lower = tuple(Piece(p.low, p.high, p.log_density, p.slope, rate, -1.0) for p in upper)
+        upper = tuple(LossPiece(max(p.low, 0.0), p.high, p.log_density, p.slope, rate) for p in above.pieces if p.high > 0.0)
+        lower = tuple(LossPiece(p.low, p.high, p.log_density, p.slope, rate, -1.0) for p in upper)
         both = Outcomes(np.concatenate([reference, reference + ratio]), np.concatenate([ratio, -ratio]), upper + lower)
         rest = max(1.0 - float(np.exp(both.nodes(0.0)[0]).sum()), 1e-300)
         return Outcomes(np.append(both.log_reference, math.log(rest)), np.append(both.log_ratio, 0.0), both.pieces)
@@ -244,7 +244,7 @@ class TiltedOutcomes(TiltedAtoms):
         reference, ratio = outcomes.nodes(t + 1.0)
         super().__init__(reference + (t + 1.0) * ratio, ratio, cumulant)
         pieces = tuple(piece.focused(t + 1.0) for piece in outcomes.pieces)
-        self._outcomes, self._t, self._whole = replace(outcomes, pieces=pieces), t, outcomes
+        self._outcomes, self._t, self._all = replace(outcomes, pieces=pieces), t, outcomes
         self._decay = outcomes.decay(t, cumulant)
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
@@ -280,7 +280,7 @@ class TiltedOutcomes(TiltedAtoms):
 
     def rise(self, rise: Array) -> Array:
         """K(t + rise) - K(t) from above."""
-        return self._whole.cgf(self._t + rise) - self.cumulant * (1.0 - 1e-12)
+        return self._all.cgf(self._t + rise) - self.cumulant * (1.0 - 1e-12)
 
 
 def level_sets(pieces: list[tuple[Array, Array]]) -> tuple[Array, Array]:
