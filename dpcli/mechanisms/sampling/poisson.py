@@ -228,6 +228,10 @@ class SampledLoss:
     def cgf(self, z: Array) -> Array:
         return _outcomes(self).cgf(z)
 
+    def capped(self, log_mass: float) -> Outcomes:
+        """Return the outcomes without a far tail of e^log_mass."""
+        return _outcomes(self).capped(log_mass)
+
     def backwards(self, power: Array) -> Array:
         """log E_Q[e^{-power L}]: K of the pair the other way round."""
         return _outcomes(self).cgf(-power - 1.0)

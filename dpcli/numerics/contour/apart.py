@@ -25,7 +25,7 @@ from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import hold, spend
 
-LEFT = (-23.0, -20.0, -18.0, -16.0)  # logarithms of what may be missed, relative to delta: less of it is more slack
+LEFT = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)  # logarithms of what may be missed, relative to delta: less of it is more slack
 LIGHT = -42.0  # logarithm of the counts that are left out, relative to delta: they are missed, too
 MOST = 200_000  # combinations of counts
 FURTHEST = 2e5  # of the counts of one kind

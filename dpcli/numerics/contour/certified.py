@@ -154,11 +154,13 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) ->
     """
     from dpcli.numerics.contour.smoothed import FEW, MANY, best_smoothed
 
+    capped = capped_losses(losses, log_delta + SHARE)
+    losses, log_lost = (losses, -math.inf) if capped is None else (capped, log_delta + SHARE)
     t, nodes, least = tilt_for(losses, log_delta), FEW, 0.0
     t = min(t, STEEPEST * t / max(float(total_cgf(losses, np.array([t]))[0]), STEEPEST))
     while nodes <= MANY and not least > remaining():
         start = remaining()
-        pair = best_smoothed(losses, log_delta, t, places[-1] if places else None, nodes)
+        pair = best_smoothed(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
         if pair is None:
             break
         yield pair

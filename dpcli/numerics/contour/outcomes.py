@@ -214,6 +214,14 @@ class Outcomes:
     def tilted(self, t: float) -> TiltedOutcomes:
         return TiltedOutcomes(self, t, float(self.cgf(np.array([t]))[0]))
 
+    def capped(self, log_mass: float) -> Outcomes:
+        """Return the outcomes without the atoms of largest ratio, of which P has no more than e^log_mass: K is then from above by at most
+        (z+1) times that."""
+        order = np.argsort(-self.log_ratio, kind="stable")
+        masses = np.logaddexp.accumulate((self.log_reference + self.log_ratio)[order])
+        kept = order[int(np.searchsorted(masses, log_mass)) :]
+        return Outcomes(self.log_reference[kept], self.log_ratio[kept], self.pieces)
+
     def removed(self, rate: float) -> Outcomes:
         """((1-q) Q + q P, Q): r' = m(log r)."""
         pieces = tuple(piece.sampled(rate, 1.0) for piece in self.pieces)

@@ -79,9 +79,11 @@ class Smoothed:
         return (low + math.log1p(-math.expm1(above)) if above < 0.69 else -math.inf), high
 
 
-def smoothed(losses: Losses, log_delta: float, t: float, s: float, epsilon: float | None) -> Smoothed | None:
+def smoothed(
+    losses: Losses, log_delta: float, t: float, s: float, epsilon: float | None, log_lost: float = -math.inf
+) -> Smoothed | None:
     """The pair of contours on Re z = t, as `build` has one; None where the nodes do not suffice."""
-    narrow = build((*losses, (SmallGaussian(s), 1)), log_delta, t, undivided, epsilon=epsilon)
+    narrow = build((*losses, (SmallGaussian(s), 1)), log_delta, t, undivided, log_lost, epsilon)
     if narrow is None:
         return None
     # of a step whose characteristic function is not near 1 the angles' rounding is not in proportion to the integrand: y / |z (z+1)|,
@@ -100,7 +102,9 @@ def smoothed(losses: Losses, log_delta: float, t: float, s: float, epsilon: floa
     return Smoothed(narrow, wide)
 
 
-def best_smoothed(losses: Losses, log_delta: float, t: float, epsilon: float | None, nodes: float) -> Smoothed | None:
+def best_smoothed(
+    losses: Losses, log_delta: float, t: float, epsilon: float | None, nodes: float, log_lost: float = -math.inf
+) -> Smoothed | None:
     """The pair with the least s that AIM asks for and the number of nodes allows."""
     at = np.array([t])
     cumulant = float(total_cgf(losses, at)[0])
@@ -114,7 +118,7 @@ def best_smoothed(losses: Losses, log_delta: float, t: float, epsilon: float | N
     least = math.sqrt(2.0 * max(DEEP - log_wanted, DEEP)) / (nodes * step)
     s = min(max(min(math.sqrt(AIM * max(near, SMALL / t) / (1.5 * (t + 1.0))), SHORT / t), least), WIDEST)
     for _ in range(TRIES):
-        pair = smoothed(losses, log_delta, t, s, epsilon)
+        pair = smoothed(losses, log_delta, t, s, epsilon, log_lost)
         if pair is not None or not s < WIDEST:
             return pair
         s = min(WIDER * s, WIDEST)
