@@ -272,7 +272,7 @@ def test_hardly_any_noise_counts_participations() -> None:
         assert low <= high <= low * (1.0 + 1e-6)
 
 
-PEER: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "peers" / "dp_accounting.json").read_text())
+PEER: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "mixed_noise.json").read_text())
 
 
 def as_stated(noise: str, parameters: list[float], rate: float) -> Mechanism:
