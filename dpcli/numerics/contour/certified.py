@@ -29,6 +29,7 @@ QUICK, JUMP = 1e5, 1.4e7  # cells for the integrand as it is, where one big jump
 BESIDE = 5e5  # the former, where some losses have no far tail
 ROW, JUMP_OF_MANY = 8e3, 1.9e7  # the same where parts are many: the former for each
 CLIFF = 1.35  # Chernoff's epsilon over where epsilon is looked for, beyond which the integrand as it is would not serve many parts
+FEWEST = 1000.0  # nodes of the coarsest look
 STEEPEST = 1e10  # K(t), of which twelve digits are known, at most
 MORE = 9.0  # times the nodes of one look, of the next
 SHARE = -26.0  # logarithm of what may be capped, relative to delta
@@ -160,7 +161,14 @@ def smoothed_pairs(losses: Losses, log_delta: float, places: Sequence[float]) ->
     t = min(t, STEEPEST * t / max(float(total_cgf(losses, np.array([t]))[0]), STEEPEST))
     while nodes <= MANY and not least > remaining():
         start = remaining()
-        pair = best_smoothed(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
+        try:
+            with allowance(math.inf, share=0.5):
+                pair = best_smoothed(losses, log_delta, t, places[-1] if places else None, nodes, log_lost)
+        except NotRepresentable:
+            if nodes > FEW or nodes < FEWEST:
+                raise
+            nodes /= MORE  # a coarse look is better than none
+            continue
         if pair is None:
             break
         yield pair
@@ -202,9 +210,9 @@ def _epsilon_of_many(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 
 
 def _within_work(cells: float, compute: Callable[[], T]) -> T | None:
-    """Return what `compute` returns with so much work; None where it takes more."""
+    """Return what `compute` returns with so much work, or two thirds of what is left; None where it takes more."""
     try:
-        with allowance(cells):
+        with allowance(cells, share=0.67):
             return compute()
     except NotRepresentable:
         return None
