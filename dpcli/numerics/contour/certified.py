@@ -321,5 +321,5 @@ def covers(losses: Losses, epsilon: float, t: float, log_delta: float) -> bool:
         bounds = total_cgf(losses, z) - z * epsilon + log_hockey(z)  # NaN where a CGF is no number: no bound
         if float(np.nanmin(np.append(bounds, math.inf))) <= log_delta:
             return True
-        contour = build(losses, log_delta, t) if math.isfinite(t) else None
+        contour = _within_work(math.inf, lambda: build(losses, log_delta, t)) if math.isfinite(t) else None
         return contour is not None and contour.log_delta(epsilon)[1] <= log_delta
