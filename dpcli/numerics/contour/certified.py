@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dpcli.base.errors import NotRepresentable
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 NARROW = 2e-9  # relative width at which no other contour is tried
 ENOUGH = 2e-7  # the same, where the others would take much longer for less
+LOOKS = 2  # with more and more nodes, where delta is asked for
+LOOSE = 3e-5  # width of bounds on log delta, where closer ones take ever more nodes: whole curves are asked for
 VAGUE = 1.0  # width of bounds on log delta that say next to nothing
 MAX_PARTS = 8  # that are looked at for one big jump one by one
 QUICK, JUMP = 1e5, 1.4e7  # cells for the integrand as it is, where one big jump may serve better, and for that
@@ -268,7 +271,7 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
             contour = attempt.contour(near, at)
             if contour is not None:
                 yield contour, NARROW
-    yield from ((pair, NARROW) for pair in smoothed_pairs(losses, near, (epsilon,)))
+    yield from ((pair, LOOSE) for pair in islice(smoothed_pairs(losses, near, (epsilon,)), LOOKS))
 
 
 def cuttable(losses: Losses) -> bool:
