@@ -1,9 +1,8 @@
 """The exact accountant: a contour integral of the CGF with a certificate on both sides; an interval, not a guess.
 
 Consumes each step's privacy losses, both directions, with their characteristic functions at a tilt. Bounds: lower and upper on the
-dominating pairs; the lower one is shown where every mechanism attains its pair. Refused where the characteristic function decays too
-slowly to certify (atoms; a few steps of what has no tail to cut off), for more than 10,000 different parts, and at delta = 0 or above
-0.5.
+dominating pairs; the lower one is shown where every mechanism attains its pair. Refused for losses of which only tails are known, for more
+than 10,000 different parts, and at delta = 0 or above 0.5.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ from dpcli.numerics.contour.integral import log_hockey, total_cgf
 from dpcli.numerics.contour.tilted import Losses
 from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.tails import single_epsilon, single_log_delta, total_variation
-from dpcli.numerics.work import remembered
+from dpcli.numerics.work import allowance, remembered
 
 MAX_PARTS = 10_000
 MAX_LOG_DELTA = math.log(0.5)
 LOG_LEAST = -740.0  # logarithm of a delta that floating-point numbers still hold
 FEW_PARTS = 16  # whose total variation distances are worth a look first
+NO_CONTOUR = "no contour certifies an interval closer than 1 %"
 WIDE = 0.01  # relative width of an interval that is not worth calling exact
 
 
@@ -60,6 +60,8 @@ class ExactProfile(PrivacyProfile):
         lower, (_, upper, tilt) = max(low for low, _, _ in ends), max(ends, key=lambda end: end[1])
         if not math.isfinite(upper):
             raise NotRepresentable("the loss is infinite with a larger probability than delta")
+        if upper - lower > WIDE * upper:
+            raise NotRepresentable(NO_CONTOUR)
         return lower, upper, tilt
 
     def _sides(self) -> tuple[Losses, ...]:
@@ -70,9 +72,17 @@ class ExactProfile(PrivacyProfile):
 
     def _delta(self, epsilon: float) -> Bound:
         lower, upper = 0.0, 0.0
+        refused: NotRepresentable | None = None
         for losses in self._sides():
-            low, high = delta_on(losses, epsilon)
+            low, high = 0.0, math.exp(log_chernoff(losses, epsilon))
+            try:
+                with allowance(math.inf, share=0.6):
+                    low, high = delta_on(losses, epsilon)
+            except NotRepresentable as error:  # far from the worse direction Chernoff's bound says enough
+                refused = error
             lower, upper = max(lower, low), max(upper, high)
+        if refused and lower < (1.0 - WIDE) * upper:
+            raise refused
         return Bound(min(upper, 1.0), min(lower, upper, 1.0))
 
     def shares(self, delta: float) -> tuple[float, ...]:
@@ -90,8 +100,8 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tu
     if len(losses) <= FEW_PARTS and _log(total_variation_of(losses)) <= log_delta:
         return 0.0, 0.0, math.nan
     ends = epsilon_between(losses, log_delta)
-    if ends is None or ends[1] - ends[0] > WIDE * ends[1]:
-        raise NotRepresentable("the characteristic function of the loss decays too slowly to certify (atoms, or very few steps)")
+    if ends is None:
+        raise NotRepresentable(NO_CONTOUR)
     return ends
 
 
@@ -117,12 +127,17 @@ def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tup
         with suppress(NotRepresentable):
             low, high = single_log_delta(losses[0][0], epsilon)
             return math.exp(low), max(math.exp(min(high, 0.0)), math.ulp(0.0))
-    chernoff = min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
+    chernoff = log_chernoff(losses, epsilon)
     if len(losses) <= FEW_PARTS:
         chernoff = max(min(chernoff, _log(total_variation_of(losses))), LOG_LEAST)
     low, high = log_delta_between(losses, epsilon, min(chernoff - 2.0, MAX_LOG_DELTA))
     high = chernoff if math.isnan(high) else min(high, chernoff)
     return 0.0 if math.isnan(low) else math.exp(min(low, high)), max(math.exp(high), math.ulp(0.0))
+
+
+def log_chernoff(losses: Losses, epsilon: float) -> float:
+    """Chernoff's bound of log delta(epsilon)."""
+    return min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
 
 
 ACCOUNTANT = Accountant(

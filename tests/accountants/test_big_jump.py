@@ -106,6 +106,7 @@ def test_what_was_shown_holds_when_another_way_is_refused(monkeypatch: pytest.Mo
         raise NotRepresentable("it would take more than the work that one question may cost")
 
     monkeypatch.setattr(certified, "attempts", refused)
+    monkeypatch.setattr(certified, "smoothed_pairs", refused)
     monkeypatch.setattr(certified, "ENOUGH", 0.0)
     found = certified.epsilon_between(((loss_of(1e-6, 0.8), 10**4),), math.log(1e-9))
     assert found is not None

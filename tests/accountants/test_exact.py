@@ -121,16 +121,6 @@ def test_between_the_mean_and_the_other_accountants(log10_rate: float, log10_noi
     assert bound.lower <= ACCOUNTANT.compose(steps).epsilon(delta).upper * (1 + 1e-9) + 1e-12
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [((Pure(0.1), 100),), ((RandomizedResponse(0.5, 4), 20),), ((Laplace(0.3), 10),)],
-    ids=["pure", "randomised response", "laplace"],
-)
-def test_what_does_not_decay_is_refused(steps: Steps) -> None:
-    with pytest.raises(NotRepresentable, match="decays too slowly"):
-        ExactProfile(steps).epsilon(1e-6)
-
-
 @pytest.mark.parametrize(("delta", "other"), [(1e-5, (0.1, 23.7137)), (1e-5, (0.316228, 31.6228)), (1e-8, (0.1, 23.7137))])
 def test_a_dear_step_beside_a_cheap_one(delta: float, other: tuple[float, float]) -> None:
     """The cheap step's characteristic function is asked for far out; there a line too high above the real one drowned it in rounding."""

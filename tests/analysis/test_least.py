@@ -56,7 +56,7 @@ def test_choices_have_a_lower_end_that_some_scores_attain(kind: str, epsilon: fl
     found = account(file(keys, delta=delta))
     assert found.lower is not None
     assert found.lower <= found.upper <= found.lower * 1.1
-    most = max(fixed(epsilon, count, share * epsilon, found.lower) for share in np.linspace(0.01, 0.99, 1961))
+    most = max(fixed(epsilon, count, share * epsilon, found.lower) for share in np.linspace(0.01, 0.99, 9801))
     assert most >= delta * (1.0 - 1e-9)
     assert max(fixed(epsilon, count, share * epsilon, found.upper) for share in np.linspace(0.01, 0.99, 99)) <= delta
 

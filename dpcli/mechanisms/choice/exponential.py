@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.fields import POSITIVE, Key
@@ -21,6 +21,9 @@ from dpcli.numerics.grid.hockey_stick import FURTHEST_TOTAL, ChoiceCurve, ChordP
 from dpcli.numerics.logspace import log_expm1, log_expm1_array
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import shared
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.outcomes import Outcomes
 
 BLOCK = 128  # choices whose curve is computed as a whole
 LEAST, MOST = 1e-3, 16.0  # ranges for which that pays, and rounding, which grows with e^epsilon, is far below what is added for it
@@ -40,6 +43,8 @@ class RangeLoss:
     10).
     """
 
+    mirrored: ClassVar[bool] = True
+
     epsilon: float
 
     def cgf(self, z: Array) -> Array:
@@ -56,6 +61,12 @@ class RangeLoss:
 
     def tilted(self, t: float) -> TiltedRange:
         return TiltedRange(t + 0.5, self.epsilon, float(self.cgf(np.array([t]))[0]))
+
+    def outcomes(self) -> Outcomes:
+        from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
+
+        eps = self.epsilon
+        return Outcomes(np.zeros(0), np.zeros(0), (LossPiece(-eps, eps, 0.5 * eps - math.log(2.0) - log_expm1(eps), -0.5),))
 
     def tails(self, at: Array) -> Tails:
         """P(L > l) = e^{(eps + l)/2} (e^{(eps - l)/2} - 1) / (e^eps - 1), Q(L > l) without the first factor; the rest by symmetry."""

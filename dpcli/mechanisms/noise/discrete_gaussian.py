@@ -27,6 +27,7 @@ from dpcli.numerics.work import spend
 
 if TYPE_CHECKING:
     from dpcli.mechanisms.stated.atoms import AtomicLoss
+    from dpcli.numerics.contour.outcomes import Outcomes
 
 
 SMOOTH = 3.0  # from here on the lattice sums equal their integrals to e^-170
@@ -42,6 +43,7 @@ class DiscreteGaussianLoss:
     """K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0)."""
 
     decays: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = True
 
     sigma: float
     sensitivity: int
@@ -74,11 +76,25 @@ class DiscreteGaussianLoss:
         """The lattice within forty sigma of both centres; what is left out weighs less than e^-800 and counts as infinite loss."""
         if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
+        loss, log_p, log_q = self._lattice()
+        return atom_tails(at, loss, log_p, log_q)
+
+    def outcomes(self) -> Outcomes:
+        """Return the lattice of `tails`: what is left out weighs less than e^-800."""
+        from dpcli.numerics.contour.outcomes import Outcomes
+
+        if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
+            raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
+        loss, _, log_q = self._lattice()
+        return Outcomes(log_q, loss)
+
+    def _lattice(self) -> tuple[Array, Array, Array]:
+        """Losses, log P and log Q of the outcomes within forty sigma of either centre."""
         s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, math.ceil(40.0 * self.sigma) + 2
+        spend(0.3 * (2 * reach + s))
         x = np.arange(-reach, s + reach + 1, dtype=float)
         log_total = float(np.logaddexp.reduce(-((x - round(0.5 * s)) ** 2) / scale))
-        log_p, log_q = -((x - s) ** 2) / scale - log_total, -(x**2) / scale - log_total
-        return atom_tails(at, (2.0 * x * s - s * s) / scale, log_p, log_q)
+        return (2.0 * x * s - s * s) / scale, -((x - s) ** 2) / scale - log_total, -(x**2) / scale - log_total
 
 
 @lru_cache(maxsize=64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from dpcli.base.fields import POSITIVE, Key
 from dpcli.base.premise import NOISE, SECRET, Premises, moves
@@ -18,6 +18,9 @@ from dpcli.numerics.contour.tilted_closed import TiltedCgf
 from dpcli.numerics.logspace import log1p_complex
 from dpcli.numerics.tails import Tails
 
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.outcomes import Outcomes
+
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 NEAR = 1.5  # losses at an order up to which a power series serves
 TERMS, LAST = 24, 2e-20  # of it, at most; the rest is below twice the latter
@@ -27,7 +30,6 @@ TERMS, LAST = 24, 2e-20  # of it, at most; the rest is below twice the latter
 class LaplaceLoss:
     """(Lap(e0, 1), Lap(0, 1)); the reverse direction is its mirror image."""
 
-    decays: ClassVar[bool] = False
     mirrored: ClassVar[bool] = True
 
     epsilon: float
@@ -53,7 +55,15 @@ class LaplaceLoss:
             large = high + log1p_complex(z / (2.0 * z + 1.0) * np.expm1(low - high))
             return np.where(near, small, large)
 
-        return TiltedCgf(cgf, t)
+        return TiltedCgf(cgf, t, self.outcomes().decay(t, float(self.cgf(np.array([t]))[0])))
+
+    def outcomes(self) -> Outcomes:
+        """Atoms at both ends; between them Q has the density e^{-(l + e0) / 2} / 4."""
+        from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
+
+        e0 = self.epsilon
+        between = LossPiece(-e0, e0, -0.5 * e0 - math.log(4.0), -0.5)
+        return Outcomes(np.array([0.0, -e0]) - math.log(2.0), np.array([-e0, e0]), (between,))
 
     def tails(self, at: Array) -> Tails:
         """L = |x - e0| - |x|: P(L <= l) = e^{(l - e0)/2} / 2 and Q(L > l) = e^{-(l + e0)/2} / 2 between the atoms at -e0 and e0."""

@@ -32,24 +32,33 @@ from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import Tails
 
 if TYPE_CHECKING:
+    from dpcli.numerics.contour.apart import ApartSteps
     from dpcli.numerics.contour.cut import CappedLoss, CutLoss
     from dpcli.numerics.contour.tilted import TiltedQuadrature
     from dpcli.numerics.mixture import TableRow
 
 BLOCK = 1 << 20  # entries of a table of tails
+LOUD = 6.0  # contribution over noise, beyond which there is hardly any
 MAX_REACH = 120.0  # contribution over noise up to which the contour accountant is tried
 
 
 class MixtureLoss:
     """Base of the three pairs.
 
-    stretch: the largest slope of log r, in reaches of the mixture.
+    stretch: the largest slope of log r, in reaches of the mixture. counted: whether the loss may be that of the number of participations,
+    where there is hardly any noise.
     """
 
     __slots__ = ()
 
     mixture: Mixture
     stretch: ClassVar[float] = 1.0
+    counted: ClassVar[bool] = False
+
+    @property
+    def loud(self) -> bool:
+        """Tell whether a step in which the record takes part is most often told from one in which it does not."""
+        return self.counted and self.mixture.single and self.mixture.reach >= LOUD
 
     def line(self, x: Line) -> tuple[Line, Line]:
         """log Q and log r at x."""
@@ -99,9 +108,22 @@ class MixtureLoss:
         raise NotImplementedError
 
 
+def apart_of(mixture: Mixture, without: float) -> ApartSteps | None:
+    """A step with one shift, of which a record takes part or not. without: the loss where it does not and there is hardly any noise."""
+    from dpcli.numerics.contour.apart import ApartSteps
+
+    if not mixture.single or mixture.log_rest == -math.inf:
+        return None
+    log_weight = mixture.log_weights[0]
+    rate = math.exp(log_weight) if mixture.stated is None else mixture.stated[0]
+    return ApartSteps(mixture.reach, rate, without, log_weight - mixture.log_rest + without)
+
+
 @dataclass(frozen=True, slots=True)
 class MixtureRemoveLoss(MixtureLoss):
     """(m N(0, 1), N(0, 1)): r = m."""
+
+    counted: ClassVar[bool] = True
 
     mixture: Mixture
 
@@ -130,6 +152,9 @@ class MixtureRemoveLoss(MixtureLoss):
         low, high, bend = m.outcome(level * np.array([SMALL, BIG, BEND])).tolist()
         return cut(self.line, m.reach, *edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass), bend)
 
+    def apart(self) -> ApartSteps | None:
+        return apart_of(self.mixture, self.mixture.log_rest)
+
     def tails_at(self, at: Array) -> Tails:
         x = self.mixture.outcome(at)
         normal = log_normal_ends(x)
@@ -151,6 +176,10 @@ class MixtureAddLoss(MixtureLoss):
         ratio = self.mixture.log_ratio(x)
         return log_normal(x) + ratio, -ratio
 
+    def cgf(self, z: Array) -> Array:
+        """Return the base's bound, or what the largest loss, -log of the weight at 0, makes of it where that is less."""
+        return np.minimum(MixtureLoss.cgf(self, z), (1e-15 - self.mixture.log_rest * (1.0 + 1e-15)) * z)
+
     def window(self, z: float) -> tuple[float, float]:
         return -TAIL - self.mixture.left_peak(z), self.mixture.reach + TAIL
 
@@ -170,6 +199,7 @@ class MixtureReplaceLoss(MixtureLoss):
 
     mixture: Mixture
     stretch: ClassVar[float] = 2.0
+    counted: ClassVar[bool] = True
 
     def line(self, x: Line) -> tuple[Line, Line]:
         up, down = self.mixture.log_ratio(x), self.mixture.log_ratio(-x)
@@ -192,6 +222,9 @@ class MixtureReplaceLoss(MixtureLoss):
         place = edge_at(low, high, m.reach + math.sqrt(-2.0 * log_mass), m.log_mean, log_mass)
         angle = math.sqrt(12.0 * level / (TILT * -math.expm1(m.log_rest)))
         return cut(self.line, m.reach, *place, bend, -2.0 * TAIL - m.reach, angle, mirrored=True)
+
+    def apart(self) -> ApartSteps | None:
+        return apart_of(self.mixture, 0.0)
 
     def tails_at(self, at: Array) -> Tails:
         m, x = self.mixture, np.copysign(self._outcome(np.abs(at)), at)

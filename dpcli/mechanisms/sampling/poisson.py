@@ -7,11 +7,12 @@ the sampled loss are mixtures of the inner tails, taken where 1 - q + q e^L is w
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
-from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss, TailsOnly
+from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
 from dpcli.numerics.mixture import unmixed
@@ -19,14 +20,15 @@ from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.work import shared, spend
 
 if TYPE_CHECKING:
-    pass
+    from dpcli.numerics.contour.outcomes import Outcomes
+    from dpcli.numerics.contour.tilted import Tilted
 
 
 MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
 TABLE = 0.25 * MAX_ORDER**2  # cells of an expansion at all integer orders: its elements go through three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
 FURTHEST = 1e100  # stands for an infinite loss where inner tails are asked for at finite ones
-NOT_TILTED = "a general mechanism on a sample is known by the tails of its privacy loss, not by their characteristic function"
+NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
 
 
 def amplify(inner: Mechanism, rate: float, delta: float) -> float:
@@ -214,8 +216,45 @@ def joined(first: Tails, second: Tails) -> Tails:
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
 
 
+class SampledLoss:
+    """Base of the three: the CGF and the tilt are those of the inner pair's outcomes on a sample, where it has outcomes."""
+
+    __slots__ = ()
+
+    def outcomes(self) -> Outcomes:
+        """The outcomes of the pair. Raises NotRepresentable where those of the inner pair are not known."""
+        raise NotRepresentable(NOT_TILTED)
+
+    def cgf(self, z: Array) -> Array:
+        return _outcomes(self).cgf(z)
+
+    def capped(self, log_mass: float) -> Outcomes:
+        """Return the outcomes without a far tail of e^log_mass."""
+        return _outcomes(self).capped(log_mass)
+
+    def backwards(self, power: Array) -> Array:
+        """log E_Q[e^{-power L}]: K of the pair the other way round."""
+        return _outcomes(self).cgf(-power - 1.0)
+
+    def tilted(self, t: float) -> Tilted:
+        return _outcomes(self).tilted(t)
+
+
+@shared(256)
+def _outcomes(loss: SampledLoss) -> Outcomes:
+    return loss.outcomes()
+
+
+def outcomes_of(inner: PrivacyLoss) -> Outcomes:
+    """The outcomes of a loss that has them; refused where it has not."""
+    method: Callable[[], Outcomes] | None = getattr(inner, "outcomes", None)
+    if method is None:
+        raise NotRepresentable(NOT_TILTED)
+    return method()
+
+
 @dataclass(frozen=True, slots=True)
-class SampledRemoveLoss(TailsOnly):
+class SampledRemoveLoss(SampledLoss):
     """((1-q) Q + q P, Q) for the pair (P, Q) of `inner`: L' = log(1 - q + q e^L).
 
     It dominates where (P, Q) dominates the removal of what is in the sample with probability q, Poisson sampling. Proof: by joint
@@ -226,10 +265,11 @@ class SampledRemoveLoss(TailsOnly):
     rate: q in (0, 1).
     """
 
-    reason: ClassVar[str] = NOT_TILTED
-
     inner: PrivacyLoss
     rate: float
+
+    def outcomes(self) -> Outcomes:
+        return outcomes_of(self.inner).removed(self.rate)
 
     def tails(self, at: Array) -> Tails:
         """P' = (1-q) Q + q P beyond L; all of it where `at` is below log(1 - q). As exact as the inner tails."""
@@ -244,13 +284,14 @@ class SampledRemoveLoss(TailsOnly):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledAddLoss(TailsOnly):
+class SampledAddLoss(SampledLoss):
     """(P, (1-q) P + q Q) for the pair (P, Q) of `inner`: L' = -log(1 - q + q e^-L). The other direction of the same theorem."""
-
-    reason: ClassVar[str] = NOT_TILTED
 
     inner: PrivacyLoss
     rate: float
+
+    def outcomes(self) -> Outcomes:
+        return outcomes_of(self.inner).added(self.rate)
 
     def tails(self, at: Array) -> Tails:
         """Q' = (1-q) P + q Q beyond L; nothing where `at` is -log(1 - q) or more. As exact as the inner tails."""
@@ -265,7 +306,7 @@ class SampledAddLoss(TailsOnly):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledReplaceLoss(TailsOnly):
+class SampledReplaceLoss(SampledLoss):
     """Replace-one on a sample, from the inner mechanism's replace-one pair (P, Q): for l >= 0 the loss of (S, Q), S = (1-q) Q + q P, for
     l < 0 that of (Q, S), and an atom at 0.
 
@@ -280,15 +321,20 @@ class SampledReplaceLoss(TailsOnly):
     <= P(L > 0) + Q(L > 0) <= 1.
     """
 
-    reason: ClassVar[str] = NOT_TILTED
-
     half: SampledRemoveLoss
 
-    def tails(self, at: Array) -> Tails:
-        """The tails of (S, Q) and, below 0, their mirror image."""
+    def outcomes(self) -> Outcomes:
+        self._check()
+        return outcomes_of(self.half.inner).replaced(self.half.rate)
+
+    def _check(self) -> None:
         middle = self.half.tails(np.zeros(1))
         if math.exp(float(middle.p_above[0])) + math.exp(float(middle.q_above[0])) > 1.0 + 1e-9:
             raise NotRepresentable("its replace-one pair is not symmetric enough to be sampled")
+
+    def tails(self, at: Array) -> Tails:
+        """The tails of (S, Q) and, below 0, their mirror image."""
+        self._check()
         split = int(np.searchsorted(at, 0.0))
         return joined(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
@@ -11,6 +11,9 @@ from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.tails import Tails, atom_tails
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.outcomes import Outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,15 @@ class AtomicLoss:
         reference, ratio = self._complete()
         order = np.argsort(ratio, kind="stable")
         return atom_tails(at, ratio[order], (reference + ratio)[order], reference[order])
+
+    def outcomes(self) -> Outcomes:
+        from dpcli.numerics.contour.outcomes import Outcomes
+
+        return Outcomes(*self._complete())
+
+    def backwards(self, power: Array) -> Array:
+        """log E_Q[e^{-power L}]: K of the pair the other way round."""
+        return self.outcomes().cgf(-power - 1.0)
 
     def _complete(self) -> tuple[Array, Array]:
         """log Q and log r with the outcomes of ratio 1 added."""
@@ -76,3 +88,9 @@ class TwoPointLoss:
         kept = -math.log1p(math.exp(-self.epsilon))
         log_p = np.array([kept - self.epsilon, kept])
         return atom_tails(at, np.array([-self.epsilon, self.epsilon]), log_p, log_p[::-1])
+
+    def outcomes(self) -> Outcomes:
+        from dpcli.numerics.contour.outcomes import Outcomes
+
+        kept = -math.log1p(math.exp(-self.epsilon))
+        return Outcomes(np.array([kept, kept - self.epsilon]), np.array([-self.epsilon, self.epsilon]))

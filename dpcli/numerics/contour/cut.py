@@ -5,8 +5,8 @@ everywhere and its transform needs few nodes, evenly spaced in the loss where th
 but integrals over the real line.
 
 A loss without a far tail is its own small part (`UncutLoss`). The decomposition of jump.py holds for any division of each step's outcomes,
-for this one with b = 0. Of the third term's factors, B = C = E_Q[r^-power] then. Where the other direction's loss has the same law (a class
-says so by `mirrored`), that is e^{K(power)}: E_Q[r^-power] = E_Q[e^{power log dQ/dP}].
+for this one with b = 0. Of the third term's factors, B = C = E_Q[r^-power] then, which a class knows by `backwards`. Where the other
+direction's loss has the same law (a class says so by `mirrored`), that is e^{K(power)}: E_Q[r^-power] = E_Q[e^{power log dQ/dP}].
 
 A loss can also be relieved of its far upper tail (`CappedLoss`), so that tilts beyond the cliff of its CGF come within reach. At a low rate
 the loss has a tail so long that E[e^{t L}] explodes at a tilt far below the one that suits delta, although the tail's own probability is
@@ -330,7 +330,7 @@ class UncutLoss:
 
     def log_short(self, power: Array) -> tuple[Array, Array]:
         """(log B, log of (B - C) / B = -inf)."""
-        log_whole = self.loss.cgf(power)
+        log_whole = getattr(self.loss, "backwards", self.loss.cgf)(power)
         return log_whole + SLACK * np.abs(log_whole), np.full(len(power), -np.inf)
 
     def missed(self) -> float:

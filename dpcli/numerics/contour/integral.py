@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
@@ -39,6 +39,7 @@ NEAR = 0.3  # logarithm of what the integrand may lose on a tilt that is not qui
 LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # of epsilon, below which a single loss counts as bulk
 MANY = 6  # losses that are looked at for families
 FEW = 16  # losses, beyond which it is asked first whether the characteristic function of any decays
+LONG, LIGHT = 2048, 1e-24  # nodes from which on those are left out that are lighter than that, relative to the first
 SAMPLE = 8  # parts that place the contour where there are many
 
 
@@ -64,10 +65,12 @@ class Contour:
     """The integrand on the line Re z = t, without the factor that depends on epsilon.
 
     cumulant: K(t), from above by at most cumulant_error. mean: of the composed loss under the tilt.
-    modulus, angle: of exp(K(t+iy) - K(t) - i y mean) / (z (z+1)) at y = 0, h, 2h, ...
-    error: absolute error of the sum over the nodes: rounding, and the integral beyond the last node, relative to e^{K - t eps}.
+    y: multiples of h, from 0 on, of which those may lack at which next to nothing is left.
+    modulus, angle: of exp(K(t+iy) - K(t) - i y mean) / (z (z+1)) there.
+    error: absolute error of the sum over the nodes: rounding, those that lack, and the integral beyond the last, relative to e^{K - t eps}.
     far: tilts s > t; log_far: log of s^s / (1+s)^{s+1} e^{K(s) - K(t)} there. spare, log_spare: the same for what the integrand leaves
-    out, if anything. log_lost: of the probability that the losses were relieved of.
+    out, if anything. log_lost: of the probability that the losses were relieved of. deviation: standard deviations of the parts' losses
+    under the tilt, each once, added up.
     """
 
     t: float
@@ -75,6 +78,7 @@ class Contour:
     cumulant: float
     cumulant_error: float
     mean: float
+    y: Array
     modulus: Array
     angle: Array
     error: float
@@ -83,6 +87,7 @@ class Contour:
     spare: Array
     log_spare: Array
     log_lost: float
+    deviation: float = 0.0
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) bounds on log delta(epsilon)."""
@@ -101,7 +106,7 @@ class Contour:
     def sums(self, epsilon: float) -> tuple[float, float]:
         """The trapezoidal sum relative to e^{K - t eps}, and its derivative in epsilon."""
         spend(len(self.modulus))
-        y = self.step * np.arange(len(self.modulus))
+        y = self.y
         angle, scale = self.angle + y * (self.mean - epsilon), self.step / (2.0 * math.pi)
         total = 2.0 * float(product(self.modulus, np.cos(angle))) - float(self.modulus[0])
         return total * scale, 2.0 * float(product(self.modulus * y, np.sin(angle))) * scale
@@ -194,12 +199,20 @@ def build(
     log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
     modulus = np.exp(log_factor.real)
     left_out = integrand.doubt * float((1.0 / np.hypot(t, y) / np.hypot(t + 1.0, y)).sum()) * step / math.pi
+    deviations = [math.sqrt(part.variance) for part, _ in tilted]
+    mean = math.fsum(n * part.mean for part, n in tilted)
+    swing = math.fsum(n * deviation for (_, n), deviation in zip(tilted, deviations, strict=True)) + abs(mean) + abs(epsilon)
     rounding = (2e-14 + 3e-15 * math.sqrt(counts) + 1e-22 * counts) * float(modulus.sum()) * step / math.pi
+    rounding += 8e-16 * swing * float(product(modulus, y)) * step / math.pi  # of the angles
+    if len(y) > LONG:
+        kept = modulus > LIGHT * float(modulus[0])
+        rounding += float(modulus[~kept].sum()) * step / math.pi
+        y, modulus, log_factor = y[kept], modulus[kept], log_factor[kept]
     missing = (1.0 + t) * math.exp(log_lost)  # by which K of a capped loss may be too large
     return Contour(
         t=t, step=step, cumulant=cumulant, cumulant_error=2.5 * SLACK * cumulant + doubt + missing, log_lost=log_lost,
-        mean=math.fsum(n * part.mean for part, n in tilted), modulus=modulus, angle=log_factor.imag,
-        error=rounding + left_out + math.exp(integrand.log_tail), far=far, log_far=log_far,
+        mean=mean, y=y, modulus=modulus, angle=log_factor.imag,
+        error=rounding + left_out + math.exp(integrand.log_tail), deviation=math.fsum(deviations), far=far, log_far=log_far,
         spare=t + integrand.spare, log_spare=integrand.log_spare + log_hockey(t + integrand.spare),
     )  # fmt: skip
 
@@ -336,7 +349,20 @@ def _end(decay: Callable[[Array], Array], place: Wanted, nodes: int) -> tuple[fl
     return None
 
 
-def solve(contour: Contour, log_delta: float) -> tuple[float, float]:
+class Curve(Protocol):
+    """A contour, as `solve` reads it."""
+
+    @property
+    def t(self) -> float: ...
+    @property
+    def cumulant(self) -> float: ...
+    @property
+    def mean(self) -> float: ...
+    def sums(self, epsilon: float) -> tuple[float, float]: ...
+    def log_delta(self, epsilon: float) -> tuple[float, float]: ...
+
+
+def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
     """(lower, upper) bounds on the epsilon at which delta(eps) = e^log_delta; they may be negative where delta is large.
 
     Newton's method finds where the sum itself crosses. It proves nothing: the ends are points on either side at which the certified
@@ -350,28 +376,38 @@ def solve(contour: Contour, log_delta: float) -> tuple[float, float]:
     return _outside(contour, log_delta, epsilon, -below), _outside(contour, log_delta, epsilon, above)
 
 
-def _newton(contour: Contour, log_delta: float) -> tuple[float, float]:
+def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
     """(epsilon, -d log delta / d epsilon) at the crossing, from the epsilon whose saddle point is t, or Chernoff's bound."""
     t = contour.t
     chernoff = (contour.cumulant - log_delta + t * math.log(t) - (t + 1.0) * math.log1p(t)) / t
     epsilon = min(contour.mean - 1.0 / t - 1.0 / (1.0 + t), chernoff)
     slope, last = math.nan, math.inf
+    below, above = (
+        -math.inf,
+        math.inf,
+    )  # where delta falls in pieces, a step may lead beyond a point that is known to lie on the other side
     for _ in range(60):
         total, change = contour.sums(epsilon)
-        if not total > 0.0:
-            return epsilon, math.nan
+        if not total > 0.0:  # delta is drowned here
+            above = min(above, epsilon)
+            epsilon = 0.5 * (below + above) if math.isfinite(below) else epsilon - 2.0 / t
+            continue
         slope = t - change / total
         if slope == 0.0:
             return epsilon, math.nan
-        move = (contour.cumulant - t * epsilon + math.log(total) - log_delta) / slope
-        epsilon += min(max(move, -2.0 / t), 2.0 / t)
+        excess = contour.cumulant - t * epsilon + math.log(total) - log_delta
+        below, above = (max(below, epsilon), above) if excess > 0.0 else (below, min(above, epsilon))
+        move = min(max(excess / slope, -2.0 / t), 2.0 / t)
+        if not below < epsilon + move < above and math.isfinite(above - below):
+            move = 0.5 * (below + above) - epsilon
+        epsilon += move
         if not abs(move) > 1e-15 * abs(epsilon) or (abs(move) < 1e-9 * abs(epsilon) and abs(move) >= abs(last)):
             break
         last = move
     return epsilon, slope
 
 
-def _outside(contour: Contour, log_delta: float, epsilon: float, margin: float) -> float:
+def _outside(contour: Curve, log_delta: float, epsilon: float, margin: float) -> float:
     """The first of epsilon + margin, + 2 margin, ... at which the bound on that side proves it; infinite where none does."""
     for _ in range(40):
         if not math.isfinite(margin):

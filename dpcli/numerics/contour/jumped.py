@@ -15,7 +15,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.cut import CutLoss, UncutLoss
 from dpcli.numerics.contour.cut_rows import alike_rows, cut_rows
 from dpcli.numerics.contour.jump import MAX_EPSILON, Cut, Divided, Jump, jump, log_short
-from dpcli.numerics.contour.tilted import Loss, Losses
+from dpcli.numerics.contour.tilted import Loss, Losses, uncut
 from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.numerics.mixture import LEAST as ROWS
 from dpcli.numerics.mixture import Shifted, ShiftedRemove, row_of, table_of
@@ -129,7 +129,7 @@ def _cut(loss: Loss, level: float, log_mass: float) -> CutLoss | UncutLoss | Non
     method: Callable[[float, float], CutLoss | None] | None = getattr(loss, "cut", None)
     if method is not None:
         return method(level, log_mass)
-    return UncutLoss(loss) if getattr(loss, "mirrored", False) else None
+    return UncutLoss(loss) if uncut(loss) else None
 
 
 def _fitting(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cut | None:

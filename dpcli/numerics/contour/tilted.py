@@ -87,6 +87,11 @@ class Loss(Protocol):
 Losses = Sequence[tuple[Loss, int]]
 
 
+def uncut(loss: Loss) -> bool:
+    """Return whether a loss may count as one without a far tail: where its moments the other way round are known."""
+    return getattr(loss, "mirrored", False) or hasattr(loss, "backwards")
+
+
 class TiltedQuadrature:
     """A tilted loss on nodes of a Gaussian-weighted line.
 

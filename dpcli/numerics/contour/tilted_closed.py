@@ -12,6 +12,7 @@ from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.products import turned_less_one
 from dpcli.numerics.work import hold
 
+LIGHT = 1e-45  # weights below this are left out
 NEAR = 2.0  # (c + i y) e up to which the power series loses no digits
 
 
@@ -51,8 +52,13 @@ class TiltedAtoms:
         self.variance = float((self._weights * self._losses**2).sum())
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
+        return self.about(self.mean, step, count)
+
+    def about(self, mean: float, step: float, count: int) -> ComplexArray:
+        """`centred`, about another mean."""
+        heavy = self._weights > LIGHT
         with np.errstate(divide="ignore"):
-            return log1p_complex(turned_less_one(self._weights, self._losses, step, count))
+            return log1p_complex(turned_less_one(self._weights[heavy], self._losses[heavy] + (self.mean - mean), step, count))
 
     def decay(self, y: Array) -> Array:
         return np.zeros(len(y))
@@ -64,12 +70,12 @@ class TiltedAtoms:
 
 
 class TiltedCgf:
-    """A loss whose K is known at complex z; the decay is that of its absolutely continuous part at best, so nothing is claimed."""
+    """A loss whose K is known at complex z. decay: bounds of its characteristic function, as of `Tilted`."""
 
     sharp = True
 
-    def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float) -> None:
-        self._cgf, self._t = cgf, t
+    def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
+        self._cgf, self._t, self.decay = cgf, t, decay
         small = 1e-5 * min(t, 1.0)
         ahead = complex(cgf(np.array([t + 1e-30j]))[0])
         self.cumulant, self.mean = ahead.real, ahead.imag / 1e-30
@@ -80,9 +86,6 @@ class TiltedCgf:
         z = np.asarray(self._t + 1j * y, dtype=np.complex128)
         at = self._cgf(z)
         return np.asarray(at - self._cgf(np.array([self._t + 0j]))[0] - 1j * y * self.mean)
-
-    def decay(self, y: Array) -> Array:
-        return np.zeros(len(y))
 
     def rise(self, rise: Array) -> Array:
         return np.asarray(self._cgf(np.asarray(self._t + rise, dtype=np.complex128)).real - self.cumulant)

@@ -1,0 +1,313 @@
+"""A dominating pair by its outcomes: atoms, and pieces on which the density is exponential in the loss; and what sampling makes of it.
+
+On a Poisson sample of rate q a loss g becomes log m(g), m = 1 - q + q e^g, or minus that: atoms stay atoms, and pieces stay pieces. So the
+CGF is a sum over the atoms and an integral over each piece of a function that is analytic where |Im g| <= pi / 2.
+
+* Quadrature. Gauss and Legendre's rule with K = POINTS points on a panel of half-length d errs by at most 8 d F s^-2K / (1 - 1/s), where F
+  is the supremum of the modulus on the ellipse of half axes d (s +- 1/s) / 2 (Trefethen 2013, Theorem 19.3). With s = 4 and d <= WIDEST it
+  stays where |Im g| <= pi / 2. There |m(g)| >= m(Re g) / sqrt 2, so that the derivative of the integrand's logarithm in g is at most
+  A = |slope| + sqrt 2 (order + |y| + 1) max m'/m; the panels have d A <= RISE = 36. From the middle of a panel to its ellipse the integrand
+  rises by e^{2.2 RISE} at most, and to its ends it falls by e^RISE at most: relative to the integral of the modulus, the error is below
+  4 e^{3.2 RISE} 4^-128 < e^-60. Where the power itself is next to nothing (below e^-DROPPED of its largest), panels of twice the length
+  each do for what is left, 1 + p (r - 1), up to LONGEST: s = 2.5 there, and 2.5^-128 < e^-117.
+* Many frequencies: the path of integration of f(g) m^{iy} goes up by H at one end of the piece and down again at the other, and between
+  them along Im g = H: there |m^{iy}| = e^{-y arg m} fades where it turns, so that the same nodes serve all y. Panels along Im g = H have
+  d <= H / 2.2; the vertical ones cover [0, h], [h, 4h], ... with y max m'/m h <= 1. Ellipses with s = 2.5 then stay where
+  0 <= Im g <= pi / 2 (the lowest dips below by less than h, where e^{-y arg m} <= e), and A H <= TURNED bounds the rise of the rest: with
+  FINER points the error is below 2.5^-96 e^{13 + 13 + 5} < e^-56, relative as before.
+* Decay. Let p be the density of the loss under the tilted measure. For any step function 0 <= rho <= p,
+  |phi(y)| <= 1 - INT rho + Var(rho) / |y|, which falls in |y|: integrate rho e^{iyL} by parts, and bound the rest by its mass. On a piece
+  log p is monotone on both sides of one place at most, where m'/m = (1 - slope) / (power + 1): its lesser value at the two ends of a cell
+  bounds it there. Capping rho at a level gives one bound for each, of which the least counts; atoms only keep the mass that they have.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from dpcli.base.values import dataclass
+from dpcli.numerics.arrays import Array, ComplexArray, np
+from dpcli.numerics.contour.tilted_closed import LIGHT, TiltedAtoms
+from dpcli.numerics.logspace import log1p_complex, log_sum
+from dpcli.numerics.mixture import unmixed
+from dpcli.numerics.products import faded_less_one, turned_less_one
+from dpcli.numerics.quadrature import log_bernoulli
+from dpcli.numerics.work import hold, spend
+
+POINTS, FINER = 64, 48
+TURNED = 20.0  # A H
+FEW = 3000  # nodes on the real line that are few enough for every frequency
+HIGHEST = 300.0  # loss beyond which e^g and its powers leave floating point
+RISE, WIDEST = 36.0, 0.8
+DROPPED = 200.0  # logarithm of what a power is, relative to its largest, where it no longer matters
+LONGEST = 3.0  # of a panel where it does not
+CELLS, LEVELS = 256, 24  # of the step functions
+FAR = 30.0  # loss beyond which e^g is no longer taken less 1
+
+
+@dataclass(frozen=True, slots=True)
+class LossPiece:
+    """The base measure's density e^{log_density + slope g} at low <= g <= high, where the ratio is r = m(g)^sign.
+
+    The base is Q where sign is 1, and P where it is -1: then Q has m times as much.
+    """
+
+    low: float
+    high: float
+    log_density: float
+    slope: float
+    rate: float = 1.0
+    sign: float = 1.0
+
+    def focused(self, order: float) -> LossPiece:
+        """The part of the piece on which base r^order is more than e^-DROPPED of what it is where r^order is largest."""
+        low, high = log_mixed(self.rate, np.array([self.low, self.high])).tolist()
+        reach = (DROPPED + abs(self.slope) * (self.high - self.low)) / max(abs(order), 1e-300)
+        if not high - low > 1.01 * reach:
+            return self
+        upward = self.sign * order > 0.0
+        log_m = high - reach if upward else low + reach
+        at = log_m if self.rate == 1.0 else float(unmixed(np.array([log_m]), math.log1p(-self.rate), self.rate)[0])
+        at = min(max(at, self.low), self.high)
+        return replace(self, low=at) if upward else replace(self, high=at)
+
+    def count(self, order: float, y: float) -> float:
+        """Number of panels for r^order e^{i y log r}."""
+        steepest = float(self._share(np.array([self.high + 2.2 * WIDEST]))[0])
+        slope = abs(self.slope) + math.sqrt(2.0) * (abs(order) + y + 1.0) * steepest
+        return max((self.high - self.low) / (2.0 * WIDEST), (self.high - self.low) * slope / (2.0 * RISE))
+
+    def edges(self, order: float, y: float, least: float | None = None) -> Array:
+        """Ends of panels for r^p e^{i v log r} - 1 - p (r - 1), p from `least` to order: even where r^p matters, and ever longer."""
+        zone = self.focused(order if least is None else least)
+        panels = zone.count(order, y)
+        hold(POINTS * (panels + 1.0))
+        edges = [np.linspace(zone.low, zone.high, math.ceil(panels) + 1)]
+        for end, sign in ((self.low, -1.0), (self.high, 1.0)):
+            start = zone.low if sign < 0.0 else zone.high
+            length = zone.high - zone.low
+            far: list[float] = []
+            while sign * (end - start) > 0.0:
+                start += sign * min(length, LONGEST)
+                length *= 2.0
+                far.append(start if sign * (end - start) > 0.0 else end)
+            edges = [np.array(far[::-1]), *edges] if sign < 0.0 else [*edges, np.array(far)]
+        return np.concatenate(edges)
+
+    def nodes(self, edges: Array) -> tuple[Array, Array]:
+        """log Q with the rule's weights, and log r, at its nodes."""
+        hold(float(POINTS * len(edges)))
+        at, weights = _legendre(POINTS)
+        half = 0.5 * np.diff(edges)[:, None]
+        g = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * at).ravel()
+        log_m = log_mixed(self.rate, g)
+        base = self.log_density + self.slope * g + np.log((half * weights).ravel())
+        return (base if self.sign > 0.0 else base + log_m), self.sign * log_m
+
+    def path(self, t: float, y: float) -> tuple[ComplexArray, ComplexArray]:
+        """log of the tilted density's weights (but for e^{K(t)}) and log m at the nodes of the path above the real line."""
+        power, steepest = (t + 1.0 if self.sign > 0.0 else -t), float(self._share(np.array([self.high]))[0])
+        slope = abs(self.slope) + math.sqrt(2.0) * (abs(power) + 1.0) * steepest
+        height = min(0.25 * math.pi, TURNED / slope, self.high - self.low)
+        rungs = height * 4.0 ** -np.arange(math.ceil(math.log(max(y * steepest * height, 1.0), 4.0)) + 1.0)
+        up = np.append(0.0, rungs[::-1])
+        along = np.linspace(self.low, self.high, math.ceil(1.1 * (self.high - self.low) / height) + 1)
+        hold(FINER * float(2 * len(up) + len(along)))
+        at, weights = _legendre(FINER)
+        parts = []
+        for edges, start, turn in ((up, self.low, 1j), (along, 1j * height, 1.0), (up, self.high, 1j)):
+            half = 0.5 * np.diff(edges)[:, None]
+            g = start + turn * (0.5 * (edges[1:] + edges[:-1])[:, None] + half * at).ravel()
+            parts.append((g, np.log((half * weights).ravel()) + np.log(complex(turn))))
+        parts[2] = parts[2][0], parts[2][1] + 1j * math.pi  # downwards
+        g, log_weights = (np.concatenate(each) for each in zip(*parts, strict=True))
+        g = np.asarray(g, dtype=np.complex128)
+        log_m = g if self.rate == 1.0 else log1p_complex(np.asarray(self.rate * np.expm1(g), dtype=np.complex128))
+        return np.asarray(self.log_density + self.slope * g + power * log_m + log_weights), log_m
+
+    def cells(self, t: float, cumulant: float) -> tuple[Array, Array]:
+        """Lower bounds on the tilted density of the loss on cells of it, and on their lengths."""
+        power = t + 1.0 if self.sign > 0.0 else -t
+        g = np.linspace(self.low, self.high, CELLS + 1)
+        turn = (1.0 - self.slope) / (power + 1.0) if power != -1.0 else math.nan
+        if self.rate < 1.0 and 0.0 < turn < 1.0:
+            place = math.log(turn / (1.0 - turn)) + math.log1p(-self.rate) - math.log(self.rate)
+            if self.low < place < self.high:
+                g = np.sort(np.append(g, place))
+        log_m = log_mixed(self.rate, g)
+        log_p = self.log_density + self.slope * g + power * log_m - np.log(self._share(g)) - cumulant
+        rounding = 1e-15 * np.abs(log_m[1:] + log_m[:-1])
+        return np.exp(np.minimum(log_p[1:], log_p[:-1])), np.maximum(np.diff(log_m) - rounding, 0.0)
+
+    def _share(self, g: Array) -> Array:
+        """m'/m = q e^g / m, which rises."""
+        return np.exp(math.log(self.rate) + g - log_mixed(self.rate, g))
+
+    def sampled(self, rate: float, sign: float) -> LossPiece:
+        """The piece of the mixture's loss, in the one direction or the other."""
+        if sign > 0.0:
+            return LossPiece(self.low, self.high, self.log_density, self.slope, rate)
+        return LossPiece(-self.high, -self.low, self.log_density, -(self.slope + 1.0), rate, -1.0)
+
+
+def log_mixed(rate: float, g: Array) -> Array:
+    """log(1 - q + q e^g), with all its digits near g = 0; g itself where q is 1."""
+    if rate == 1.0:
+        return g
+    near = np.log1p(rate * np.expm1(np.minimum(g, FAR)))
+    return np.where(g > FAR, np.logaddexp(math.log1p(-rate), math.log(rate) + g), near)
+
+
+@functools.lru_cache(2)
+def _legendre(points: int) -> tuple[Array, Array]:
+    at, weights = np.polynomial.legendre.leggauss(points)
+    return np.asarray(at), np.asarray(weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """Atoms of probability e^{log_reference} under Q and ratio e^{log_ratio}, and pieces; together they are all of P and Q.
+
+    What is missing of either, if anything, is below 1e-340: less than any delta's rounding, for as many steps as there are.
+    """
+
+    log_reference: Array
+    log_ratio: Array
+    pieces: tuple[LossPiece, ...] = ()
+
+    @property
+    def largest(self) -> float:
+        ends = [
+            float(part.sign * log_mixed(part.rate, np.array([end]))[0]) for part in self.pieces for end in (part.low, part.high)
+        ]
+        return max(float(self.log_ratio.max(initial=-math.inf)), *ends) if ends else float(self.log_ratio.max())
+
+    def nodes(self, order: float, y: float = 0.0, least: float | None = None) -> tuple[Array, Array]:
+        """log Q and log r of outcomes that stand for all: sums over them of r^p e^{i v log r}, |v| <= y, are the integrals, where p is the
+        order or, if `least` is given, between both."""
+        if not self.pieces:
+            return self.log_reference, self.log_ratio
+        references, ratios = zip(*(piece.nodes(piece.edges(order, y, least)) for piece in self.pieces), strict=True)
+        return np.concatenate([self.log_reference, *references]), np.concatenate([self.log_ratio, *ratios])
+
+    def cgf(self, z: Array) -> Array:
+        """log(1 + E_Q[B_{z+1}(r - 1)]) from above: non-negative terms, so that a small K keeps its digits. z > 0, or z < -1."""
+        result = np.empty(len(z))
+        key = np.floor(np.log2(np.abs(z))) * np.sign(z) if self.pieces else np.zeros(len(z))
+        for one in np.unique(key).tolist():
+            rows = np.flatnonzero(key == one)
+            orders = np.sort(np.abs(z[rows] + 1.0)) * (1.0 if z[rows[0]] > 0.0 else -1.0)
+            reference, ratio = self.nodes(float(orders[-1]), 0.0, float(orders[0]))
+            hold(float(len(rows) * len(ratio)))
+            log_terms = log_bernoulli(z[rows][:, None], ratio[None, :]) + reference[None, :]
+            result[rows] = np.logaddexp(0.0, log_sum(log_terms))
+        return np.asarray(result * (1.0 + 1e-13))
+
+    def decay(self, t: float, cumulant: float) -> Callable[[Array], Array]:
+        """Bounds on the characteristic function at the tilt t, K(t) being `cumulant`, from above."""
+        return partial(least_modulus, *level_sets([piece.focused(t + 1.0).cells(t, cumulant) for piece in self.pieces]))
+
+    def tilted(self, t: float) -> TiltedOutcomes:
+        return TiltedOutcomes(self, t, float(self.cgf(np.array([t]))[0]))
+
+    def capped(self, log_mass: float) -> Outcomes:
+        """Return the outcomes without the atoms of largest ratio, of which P has no more than e^log_mass: K is then from above by at most
+        (z+1) times that."""
+        order = np.argsort(-self.log_ratio, kind="stable")
+        masses = np.logaddexp.accumulate((self.log_reference + self.log_ratio)[order])
+        kept = order[int(np.searchsorted(masses, log_mass)) :]
+        return Outcomes(self.log_reference[kept], self.log_ratio[kept], self.pieces)
+
+    def removed(self, rate: float) -> Outcomes:
+        """((1-q) Q + q P, Q): r' = m(log r)."""
+        pieces = tuple(piece.sampled(rate, 1.0) for piece in self.pieces)
+        return Outcomes(self.log_reference, log_mixed(rate, self.log_ratio), pieces)
+
+    def added(self, rate: float) -> Outcomes:
+        """(P, (1-q) P + q Q): r' = 1 / m(-log r)."""
+        log_m = log_mixed(rate, -self.log_ratio)
+        pieces = tuple(piece.sampled(rate, -1.0) for piece in self.pieces)
+        return Outcomes(self.log_reference + self.log_ratio + log_m, -log_m, pieces)
+
+    def replaced(self, rate: float) -> Outcomes:
+        """The losses of `removed` that are above 0, their mirror image, and an atom at 0 with all that is left."""
+        above = self.removed(rate)
+        kept = above.log_ratio > 0.0
+        reference, ratio = above.log_reference[kept], above.log_ratio[kept]
+        upper = tuple(LossPiece(max(p.low, 0.0), p.high, p.log_density, p.slope, rate) for p in above.pieces if p.high > 0.0)
+        lower = tuple(LossPiece(p.low, p.high, p.log_density, p.slope, rate, -1.0) for p in upper)
+        both = Outcomes(np.concatenate([reference, reference + ratio]), np.concatenate([ratio, -ratio]), upper + lower)
+        rest = max(1.0 - float(np.exp(both.nodes(0.0)[0]).sum()), 1e-300)
+        return Outcomes(np.append(both.log_reference, math.log(rest)), np.append(both.log_ratio, 0.0), both.pieces)
+
+
+class TiltedOutcomes(TiltedAtoms):
+    """Outcomes under a tilt; the pieces' nodes are as many as the frequencies ask for."""
+
+    def __init__(self, outcomes: Outcomes, t: float, cumulant: float) -> None:
+        reference, ratio = outcomes.nodes(t + 1.0)
+        super().__init__(reference + (t + 1.0) * ratio, ratio, cumulant)
+        pieces = tuple(piece.focused(t + 1.0) for piece in outcomes.pieces)
+        self._outcomes, self._t, self._all = replace(outcomes, pieces=pieces), t, outcomes
+        self._decay = outcomes.decay(t, cumulant)
+
+    def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
+        pieces = self._outcomes.pieces
+        if not pieces:
+            return super().centred(step, count, log_error)
+        if POINTS * sum(piece.count(self._t + 1.0, step * count) for piece in pieces) <= FEW or self._outcomes.largest > HIGHEST:
+            return self._on_the_line(step, count)
+        return self._above(step, count)
+
+    def _on_the_line(self, step: float, count: int) -> ComplexArray:
+        reference, ratio = self._outcomes.nodes(self._t + 1.0, step * count)
+        return TiltedAtoms(reference + (self._t + 1.0) * ratio, ratio, self.cumulant).about(self.mean, step, count)
+
+    def _above(self, step: float, count: int) -> ComplexArray:
+        """By the pieces' paths, on which one set of nodes serves every frequency; a piece with r = 1 / m by its complex conjugate."""
+        atoms, t, mean = self._outcomes, self._t, self.mean
+        weights = np.exp(atoms.log_reference + (t + 1.0) * atoms.log_ratio - self.cumulant)
+        change, mass = turned_less_one(weights, atoms.log_ratio - mean, step, count), float(weights.sum())
+        for piece in atoms.pieces:
+            log_terms, log_m = piece.path(t, step * count)
+            weight = np.exp(log_terms - self.cumulant)
+            heavy = np.abs(weight) > LIGHT
+            loss = log_m[heavy] - piece.sign * mean
+            part = faded_less_one(weight[None, heavy], loss, step, count)[0]
+            change = change + (part if piece.sign > 0.0 else part.conj())
+            mass += float(weight.real.sum())
+        with np.errstate(divide="ignore"):
+            return log1p_complex(change / mass)
+
+    def decay(self, y: Array) -> Array:
+        return self._decay(y)
+
+    def rise(self, rise: Array) -> Array:
+        """K(t + rise) - K(t) from above."""
+        return self._all.cgf(self._t + rise) - self.cumulant * (1.0 - 1e-12)
+
+
+def level_sets(pieces: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """INT rho from below and Var(rho) from above, of step functions under the density, one for each cap."""
+    if not pieces:
+        return np.zeros(1), np.zeros(1)
+    top, least = max(float(p.max()) for p, _ in pieces), min(float(p.min()) for p, _ in pieces)
+    caps = np.geomspace(max(least, 1e-12 * top), top, LEVELS) if 0.0 < top < math.inf else np.zeros(1)
+    gains, variations = np.zeros(len(caps)), np.zeros(len(caps))
+    for p, lengths in pieces:
+        spend(float(len(caps) * len(p)))
+        rho = np.minimum(p, caps[:, None])
+        gains += (rho @ lengths) * (1.0 - 1e-9)
+        variations += (np.abs(np.diff(rho, axis=1)).sum(axis=1) + rho[:, 0] + rho[:, -1]) * (1.0 + 1e-9)
+    return gains, variations
+
+
+def least_modulus(gains: Array, variations: Array, y: Array) -> Array:
+    """The least of log(1 - INT rho + Var(rho) / y) over the step functions; at most 0."""
+    with np.errstate(divide="ignore"):
+        share = (gains[:, None] - variations[:, None] / y).max(axis=0)
+        return np.asarray(np.log1p(-np.clip(share, 0.0, 1.0 - 1e-12)))

@@ -1,0 +1,298 @@
+"""Every noise on a sample, and atoms of any kind, certified by the contour: reference values, exact sums, lattices."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from dpcli.accountants.base import Bound, Steps
+from dpcli.accountants.directions import directions
+from dpcli.accountants.exact import ExactProfile
+from dpcli.exam.subjects import SEED
+from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian
+from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import Laplace
+from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
+from dpcli.mechanisms.stated.pure_and_approx import Pure
+from dpcli.numerics.tails import single_log_delta
+from dpcli.numerics.work import QUESTION, allowance
+from tests.cases import by_tier
+from tests.oracles import Array
+
+ADD_REMOVE = Neighbours(Adjacency.ADD_REMOVE)
+SPACING = 4000  # cells of a lattice of the test's own, over the spread of one step
+
+
+def gaussian(noise: float, rate: float) -> Mechanism:
+    return GaussianSpec(noise_multiplier=noise).poisson(rate, ADD_REMOVE)
+
+
+REFERENCES: list[tuple[Steps, float, float, float]] = [
+    (((PoissonSampled(Laplace(1 / 0.3), 0.01), 100_000),), 1e-8, 156.95, 5e-3),
+    (((PoissonSampled(Laplace(1 / 0.3011), 6.03e-6), 5951),), 6.7e-6, 0.0046556, 5e-8),
+    (((PoissonSampled(Pure(0.5), 0.01), 10_000),), 1e-5, 2.0220957, 5e-8),
+    (((PoissonSampled(Pure(0.5), 1e-5), 1000),), 1e-7, 4.6017e-4, 5e-9),
+    (((PoissonSampled(Laplace(0.5), 0.01), 10_000),), 1e-5, 1.86987, 5e-6),
+    (((gaussian(0.05, 0.0005), 10_000),), 1e-5, 3302.2827, 5e-5),
+]
+
+
+def epsilon(steps: Steps, delta: float) -> Bound:
+    """With what one question may cost."""
+    with allowance(QUESTION):
+        return ExactProfile(steps).epsilon(delta)
+
+
+@pytest.mark.parametrize(("steps", "delta", "expected", "digits"), REFERENCES)
+def test_reference_values(steps: Steps, delta: float, expected: float, digits: float) -> None:
+    bound = epsilon(steps, delta)
+    assert bound.lower is not None
+    assert expected - digits <= bound.lower <= bound.upper <= expected + digits
+    assert bound.upper - bound.lower <= 2e-9 * bound.upper
+
+
+def two_point(e0: float, rate: float, count: int, log_epsilon: mp.mpf, add: bool) -> mp.mpf:
+    """delta of so many sampled randomised responses, by the binomial sum in sixty digits."""
+    p = mp.exp(e0) / (1 + mp.exp(e0))
+    q = mp.mpf(rate)
+    with_it, without = (1 - q) * (1 - p) + q * p, 1 - p  # of the likelier answer
+    first, second = (without, with_it) if add else (with_it, without)
+    total = mp.mpf(0)
+    for k in range(count + 1):
+        number = mp.binomial(count, k)
+        here = number * first**k * (1 - first) ** (count - k)
+        other = number * second**k * (1 - second) ** (count - k)
+        total += max(here - mp.exp(log_epsilon) * other, mp.mpf(0))
+    return total
+
+
+@pytest.mark.parametrize("cases", by_tier(4, 30, 200))
+def test_two_outcomes_by_binomial_sums(cases: int) -> None:
+    """At the lower end delta is at least what was asked, at the upper one at most, in one direction or the other."""
+    random = Random(f"{SEED} 0 {cases}")
+    for _ in range(cases):
+        e0, rate = 10.0 ** random.uniform(-2.0, 0.7), random.choice([1.0, 10.0 ** random.uniform(-5.0, -0.1)])
+        count, delta = random.randint(2, 300), 10.0 ** random.uniform(-20.0, -1.0)
+        inner = Pure(e0)
+        bound = epsilon(((inner if rate == 1.0 else PoissonSampled(inner, rate), count),), delta)
+        assert bound.lower is not None
+        with mp.workdps(60):
+            at_low, at_high = (
+                max(two_point(e0, rate, count, mp.mpf(end), add) for add in (False, True)) for end in (bound.lower, bound.upper)
+            )
+        assert at_high <= mp.mpf(delta), (e0, rate, count, delta)
+        assert bound.lower == 0.0 or at_low >= mp.mpf(delta), (e0, rate, count, delta)
+        assert bound.upper - bound.lower <= 1e-6 * bound.upper + 1e-9, (e0, rate, count, delta)
+
+
+def enumerated(pairs: list[list[tuple[Fraction, Fraction]]], epsilon: float) -> Fraction:
+    """SUM (P - e^eps Q)+ over all outcomes of steps of finitely many outcomes each, e^eps as the double that it is."""
+    factor, total = Fraction(math.exp(epsilon)), Fraction(0)
+    for outcome in itertools.product(*pairs):
+        p, q = Fraction(1), Fraction(1)
+        for first, second in outcome:
+            p, q = p * first, q * second
+        total += max(p - factor * q, Fraction(0))
+    return total
+
+
+@pytest.mark.parametrize("cases", by_tier(5, 40, 300))
+def test_few_outcomes_by_enumeration_in_fractions(cases: int) -> None:
+    """Up to six steps of different mechanisms, on a sample or not."""
+    random = Random(f"{SEED} 1 {cases}")
+    for _ in range(cases):
+        steps: list[tuple[Mechanism, int]] = []
+        for _ in range(random.randint(2, 6)):
+            inner = random.choice(
+                [
+                    Pure(10.0 ** random.uniform(-1.0, 0.5)),
+                    DiscreteLaplace(10.0 ** random.uniform(-0.3, 1.0), random.randint(1, 4)),
+                    RandomizedResponse(10.0 ** random.uniform(-1.0, 0.5), random.randint(2, 6)),
+                ]
+            )
+            sampled = random.random() < 0.7 and not isinstance(inner, RandomizedResponse)
+            steps.append((PoissonSampled(inner, 10.0 ** random.uniform(-2.0, -0.1)) if sampled else inner, 1))
+        delta = 10.0 ** random.uniform(-8.0, -1.0)
+        bound = epsilon(tuple(steps), delta)
+        assert bound.lower is not None
+        values = []
+        for end in (bound.lower, bound.upper):
+            both = []
+            for side in directions(tuple(steps)):
+                pairs = []
+                for loss, count in side:
+                    outcomes = loss.outcomes()  # type: ignore[attr-defined]
+                    q = [Fraction(x) for x in np.exp(outcomes.log_reference).tolist()]
+                    p = [Fraction(x) for x in np.exp(outcomes.log_reference + outcomes.log_ratio).tolist()]
+                    pairs += [list(zip(p, q, strict=True))] * count
+                both.append(float(enumerated(pairs, end)))
+            values.append(max(both))
+        assert values[1] <= delta * (1.0 + 1e-9) + 1e-14, steps
+        assert bound.lower == 0.0 or values[0] >= delta * (1.0 - 1e-9) - 1e-14, steps
+        assert bound.upper - bound.lower <= 1e-3 * bound.upper + 1e-6, steps
+
+
+def cells(loss: object, low: float, spacing: float, size: int) -> tuple[Array, float]:
+    """P of the cells (l, l + spacing] from `low` on, by differences of the loss's own tails, and P beyond."""
+    at = low + spacing * np.arange(size + 1.0)
+    tails = loss.tails(at)  # type: ignore[attr-defined]
+    above, below = np.exp(tails.p_above), np.exp(tails.p_below)
+    mass = np.where(above[:-1] < 0.5, above[:-1] - above[1:], below[1:] - below[:-1])
+    return np.maximum(mass, 0.0), float(above[-1])
+
+
+def lattice_deltas(losses: tuple[tuple[object, int], ...], epsilon: float) -> tuple[float, float]:
+    """(lower, upper) bounds on delta: losses rounded down, or up, to one lattice; convolutions by sums of products, all terms positive."""
+    views = []
+    for loss, count in losses:
+        at = np.concatenate([-np.geomspace(50.0, 1e-7, 3000), [0.0], np.geomspace(1e-7, 50.0, 3000)])
+        tails = loss.tails(at)  # type: ignore[attr-defined]
+        low = at[max(int(np.flatnonzero(tails.p_below > -60.0)[0]) - 1, 0)]
+        high = at[min(int(np.flatnonzero(tails.p_above > -60.0)[-1]) + 1, len(at) - 1)]
+        views.append((loss, count, float(low), float(high)))
+    spacing = max(high - low for _, _, low, high in views) / SPACING
+    total, start, steps, lost = np.ones(1), 0.0, 0, 0.0
+    for loss, count, low, high in views:
+        base = math.floor(low / spacing) * spacing
+        mass, beyond = cells(loss, base, spacing, math.ceil((high - base) / spacing) + 1)
+        lost += count * (beyond + 1e-25)
+        for _ in range(count):
+            total = np.convolve(total, mass)
+            start, steps = start + base, steps + 1
+    down = start + spacing * np.arange(len(total))
+    up = down + steps * spacing
+    least, most = (float(total @ np.maximum(-np.expm1(np.minimum(epsilon - at, 0.0)), 0.0)) for at in (down, up))
+    return least - lost - 1e-13, most + lost + 1e-13
+
+
+def any_step(random: Random) -> tuple[Mechanism, int]:
+    rate = 10.0 ** random.uniform(-3.0, -0.1)
+    kind = random.randrange(7)
+    inner: Mechanism = [
+        Laplace(10.0 ** random.uniform(-1.0, 0.8)),
+        Pure(10.0 ** random.uniform(-1.0, 0.6)),
+        DiscreteLaplace(10.0 ** random.uniform(-0.3, 1.0), random.randint(1, 5)),
+        DiscreteGaussian(10.0 ** random.uniform(-0.2, 1.0), random.randint(1, 2)),
+        RandomizedResponse(10.0 ** random.uniform(-1.0, 0.5), random.randint(2, 6)),
+        Laplace(10.0 ** random.uniform(-1.0, 0.3)),
+        Gaussian(10.0 ** random.uniform(-0.5, 0.3)),
+    ][kind]
+    if kind == 6:
+        return gaussian(10.0 ** random.uniform(-0.3, 0.5), rate), random.randint(1, 3)
+    way = random.choice([PoissonSampled, PoissonSampled, None])
+    return (inner if way is None else way(inner, rate)), random.randint(1, 4)
+
+
+@pytest.mark.parametrize("cases", by_tier(6, 60, 400))
+def test_mixtures_against_lattices(cases: int) -> None:
+    """Fresh mixtures of everything, each direction: the interval holds what both roundings of a lattice say."""
+    random = Random(f"{SEED} 2 {cases}")
+    for _ in range(cases):
+        steps = tuple(any_step(random) for _ in range(random.randint(1, 3)))
+        delta = 10.0 ** random.uniform(-7.0, -1.5)
+        bound = epsilon(steps, delta)
+        assert bound.lower is not None
+        sides = directions(steps)
+        at_low = max(lattice_deltas(side, bound.lower)[1] for side in sides)
+        at_high = max(lattice_deltas(side, bound.upper)[0] for side in sides)
+        assert at_high <= delta, (steps, delta)
+        assert bound.lower == 0.0 or at_low >= delta, (steps, delta)
+        assert bound.upper - bound.lower <= 1e-3 * bound.upper + 1e-6, (steps, delta)
+
+
+@pytest.mark.parametrize("cases", by_tier(3, 30, 200))
+def test_replaced_records_against_lattices(cases: int) -> None:
+    random = Random(f"{SEED} 3 {cases}")
+    for _ in range(cases):
+        inner = random.choice([Laplace(10.0 ** random.uniform(-1.0, 0.6)), Pure(10.0 ** random.uniform(-1.0, 0.5))])
+        steps = ((PoissonReplaced(inner, 10.0 ** random.uniform(-3.0, -0.1)), random.randint(1, 5)),)
+        delta = 10.0 ** random.uniform(-7.0, -1.5)
+        bound = epsilon(steps, delta)
+        assert bound.lower is not None
+        (side,) = directions(steps)
+        assert lattice_deltas(side, bound.upper)[0] <= delta, (steps, delta)
+        assert bound.lower == 0.0 or lattice_deltas(side, bound.lower)[1] >= delta, (steps, delta)
+
+
+@pytest.mark.parametrize("cases", by_tier(4, 40, 300))
+def test_delta_and_epsilon_say_the_same(cases: int) -> None:
+    random = Random(f"{SEED} 4 {cases}")
+    for _ in range(cases):
+        steps = tuple(any_step(random) for _ in range(2))
+        delta = 10.0 ** random.uniform(-12.0, -2.0)
+        bound = epsilon(steps, delta)
+        assert bound.lower is not None
+        if bound.lower == 0.0:
+            continue
+        with allowance(QUESTION):
+            above, below = ExactProfile(steps).delta(bound.upper), ExactProfile(steps).delta(bound.lower)
+        assert above.lower is not None
+        assert above.lower <= delta * (1.0 + 1e-9), (steps, delta)
+        assert below.upper >= delta * (1.0 - 1e-9), (steps, delta)
+
+
+def test_more_noise_never_costs_more() -> None:
+    """Where a grid refused on one side, epsilon rose with the noise: 1.8800, 2.0747, 1.8599 at scales of 1.99, 2 and 2.01."""
+    bounds = [epsilon(((PoissonSampled(Laplace(1.0 / scale), 0.01), 10_000),), 1e-5) for scale in (1.99, 2.0, 2.01)]
+    assert bounds[0].upper > bounds[1].upper > bounds[2].upper
+
+
+def test_hardly_any_noise_counts_participations() -> None:
+    """Against the contour of the exact characteristic function, and one step against its closed form."""
+    steps = ((gaussian(0.05, 0.01), 3),)
+    bound = epsilon(steps, 1e-6)
+    assert bound.lower is not None
+    assert bound.upper - bound.lower <= 2e-9 * bound.upper
+    far = epsilon(((gaussian(0.001, 0.0005), 120_000),), 1e-5)
+    assert far.lower is not None
+    assert far.upper - far.lower <= 1e-9 * far.upper
+    least, most = lattice_deltas(directions(steps)[0], bound.upper) if bound.upper < 50.0 else (0.0, 1.0)
+    assert least <= 1e-6 <= most
+    loss = directions(((gaussian(0.03, 0.2), 1),))[0][0][0]
+    from dpcli.numerics.contour.apart import counts_apart
+
+    for counts in counts_apart(((loss, 1),), math.log(1e-4)):
+        low, high = counts.epsilon(math.log(1e-4))
+        assert single_log_delta(loss, low)[1] >= math.log(1e-4) * (1.0 + 1e-12)
+        assert single_log_delta(loss, high)[0] <= math.log(1e-4) * (1.0 - 1e-12)
+        assert low <= high <= low * (1.0 + 1e-6)
+
+
+PEER: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "mixed_noise.json").read_text())
+
+
+def as_stated(noise: str, parameters: list[float], rate: float) -> Mechanism:
+    if noise == "gaussian":
+        return gaussian(parameters[0], rate)
+    inner: Mechanism = {
+        "laplace": lambda: Laplace(1.0 / parameters[0]),
+        "discrete-laplace": lambda: DiscreteLaplace(parameters[0], int(parameters[1])),
+        "discrete-gaussian": lambda: DiscreteGaussian(parameters[0], int(parameters[1])),
+    }[noise]()
+    return PoissonSampled(inner, rate) if rate < 1.0 else inner
+
+
+@pytest.mark.parametrize("case", PEER["cases"], ids=[str(k) for k in range(len(PEER["cases"]))])
+def test_a_peer_says_no_less_and_no_more(case: dict[str, Any]) -> None:
+    """Both of its estimates, on grids of 1e-4: they round losses up, or down. Its transform's rounding is not counted: the last pessimistic
+    one is 1.2e-8 below what the lattice of the discrete Gaussian alone makes in closed form."""
+    steps = tuple((as_stated(step["noise"], step["parameters"], step["rate"]), step["steps"]) for step in case["steps"])
+    bound = epsilon(steps, case["delta"])
+    assert bound.lower is not None
+    assert bound.upper >= case["optimistic"] * (1.0 - 1e-9)
+    assert bound.lower <= case["pessimistic"] * (1.0 + 1e-7)
+    assert bound.upper - bound.lower <= 1e-5 * bound.upper
