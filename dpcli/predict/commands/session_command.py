@@ -1,4 +1,4 @@
-"""The commands that hold a session of their own, generate and prompt: their options, the dry run, and the session."""
+"""The options, the dry run and the session that `dpcli generate` and `dpcli prompt` share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session of private prediction on a terminal: the ledger that it is charged to, and a line that says how far it is."""
+"""The ledger and the progress line of a private-prediction session on a terminal."""
 
 from __future__ import annotations
 
