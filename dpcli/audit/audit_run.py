@@ -56,7 +56,7 @@ class AuditRequest:
         return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
     def claim(self, varied: Adjacency) -> Claim:
-        """Return the claim. Raises InputError where there is none, CannotCertify where it says nothing about what was varied."""
+        """Return the claim. Raises InputError if there is none, CannotCertify if it says nothing about what was varied."""
         if self.epsilon is None:
             if self.pipeline is None:
                 raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")

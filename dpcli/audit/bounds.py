@@ -111,7 +111,7 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
         delta: of the guarantee that is tested. significance: chance of refuting a true one, in (0, 1).
 
     Returns:
-        A lower bound on epsilon (nats), at most 1e-9 below the root of p_value = significance; 0 where nothing is refuted. It is a bound
+        A lower bound on epsilon (nats), at most 1e-9 below the root of p_value = significance; 0 if nothing is refuted. It is a bound
         even if p_value were not monotone: the value returned is refuted itself, and with it every smaller one.
     """
 

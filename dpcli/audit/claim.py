@@ -79,7 +79,7 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
     """Return what a pipeline file claims about datasets that differ as those of the audit do.
 
     Args:
-        delta: at which epsilon is compared; the file's where None.
+        delta: at which epsilon is compared; the file's if None.
         varied: what the audit changed between its two worlds.
 
     Returns:
@@ -106,7 +106,7 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
 
 def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
-    """Count the records of the claim's kind that change. Raises CannotCertify where none of its steps leads from one world to the other."""
+    """Count the records of the claim's kind that change. Raises CannotCertify if none of its steps leads from one world to the other."""
     if claimed_about is varied:
         return 1
     if claimed_about is Adjacency.ADD_REMOVE and varied is Adjacency.REPLACE_ONE:

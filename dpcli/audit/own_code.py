@@ -92,7 +92,7 @@ def _import_error_text(error: BaseException) -> str:
 
 
 def module_file(module: str, folders: tuple[str, ...]) -> str | None:
-    """Return the file that an import of a module would find, without running it or a package around it; None where it finds none."""
+    """Return the file that an import of a module would find, without running it or a package around it; None if it finds none."""
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
     names, places, spec = module.split("."), [*sys.path, *folders], None

@@ -71,7 +71,7 @@ class StrongestAttack:
 
 
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
-    """Return the best scores against one noisy sum that costs exactly the claim; None where nothing is claimed to leak."""
+    """Return the best scores against one noisy sum that costs exactly the claim; None if nothing is claimed to leak."""
     if claim.epsilon <= 0.0:
         return None
     if claim.delta <= 0.0:
@@ -93,7 +93,7 @@ def _binomial_quantile(count: int, rate: float, level: float) -> int:
 
 
 def least_count(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the least whole number from 0 to `most` for which `holds`, as it does for all above; most + 1 where it never does."""
+    """Return the least whole number from 0 to `most` for which `holds`, as it does for all above; most + 1 if it never does."""
     fails, succeeds = -1, most + 1
     while succeeds > fails + 1:
         middle = (fails + succeeds) // 2

@@ -55,7 +55,7 @@ class Step:
 class Declared:
     """Claims of a program about each step.
 
-    sensitivity: largest L2 distance between the sums of neighbouring datasets. noise: standard deviation, None where that is not checked.
+    sensitivity: largest L2 distance between the sums of neighbouring datasets. noise: standard deviation, None if that is not checked.
     exchanged: ids that may be in one batch and not in the other. rate: of Poisson sampling, None where batches are drawn otherwise.
     records: that are sampled at this rate, at most. fresh: whether each step has noise of its own, and not part of a correlated stream.
     significance: of the statistical checks.
@@ -317,7 +317,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
 
 
 def _noisy_entry(pipeline: Pipeline | None) -> Entry | None:
-    """Return the one mechanism with a noise multiplier; None where there are several, or none."""
+    """Return the one mechanism with a noise multiplier; None if there are several, or none."""
     entries = [entry for entry in pipeline.mechanisms if getattr(entry.spec, "noise_multiplier", None)] if pipeline else []
     return entries[0] if len(entries) == 1 else None
 

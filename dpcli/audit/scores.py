@@ -207,7 +207,7 @@ def guess_counts(canaries: int) -> tuple[int, ...]:
 
 
 def check_fair(scores: Scores) -> None:
-    """Raise InputError where the canaries cannot have been put in by fair coins."""
+    """Raise InputError if the canaries cannot have been put in by fair coins."""
     count, members = len(scores), len(scores.inside)
     further = max(members, count - members)
     if 2.0 * float(binomial_tail(count, 0.5, np.array([float(further)]))[0]) < UNFAIR:
@@ -221,7 +221,7 @@ def check_fair(scores: Scores) -> None:
 class Evidence:
     """The outcome of an attack: scores, guesses about canaries, or the counts of one test; `neighbours` where the file says what it varied.
 
-    gradients: None where the canaries were no gradients; else the steps that sampled them, none where they are not drawn step by step.
+    gradients: None if the canaries were no gradients; else the steps that sampled them, none if they are not drawn step by step.
     """
 
     path: str
@@ -315,7 +315,7 @@ def _count(path: str, key: str, value: Any) -> int:
 
 
 def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
-    """Return the evidence in rows with member and score, or with member and guess (empty where none was made)."""
+    """Return the evidence in rows with member and score, or with member and guess (empty if none was made)."""
     if not rows or not all(type(row) is dict for row in rows):
         raise InputError(
             f"{path}: expected rows with member and score, or member and guess, found "

@@ -62,7 +62,7 @@ class TrialPlan:
 def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
     """Return the plan of the file of kept trials, where it is the same audit; else a new one.
 
-    Raises InputError where the file is another audit's: more trials after a look at the first would be another test.
+    Raises InputError if the file is another audit's: more trials after a look at the first would be another test.
     """
     fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
     if kept is None or not os.path.exists(kept):

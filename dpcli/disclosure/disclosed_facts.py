@@ -16,7 +16,7 @@ from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
 class Facts:
     """A pipeline and everything that is known about it.
 
-    meaning: None where no finite epsilon is certified. unamplified: the account if batches came in shuffled or fixed order; None where none
+    meaning: None if no finite epsilon is certified. unamplified: the account if batches came in shuffled or fixed order; None if none
     are drawn at random, or where that cannot be accounted. rows: the rows of the window that dpcli has read itself, "" where the file
     states them.
     """

@@ -24,8 +24,8 @@ class Item:
     """A line of a disclosure.
 
     id: stable, for the machine form. asked_by: the document and the place in it.
-    keys: of the file, any of which states the answer; none where the answer follows from keys that every file has.
-    answer: one line of text, None where the file is silent; never a guess.
+    keys: of the file, any of which states the answer; none if the answer follows from keys that every file has.
+    answer: one line of text, None if the file is silent; never a guess.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An item with the answer of a file, None where it is silent."""
+    """An item with the answer of a file, None if it is silent."""
 
     item: Item
     text: str | None

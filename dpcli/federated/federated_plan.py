@@ -50,7 +50,7 @@ class FederatedPlan(FilePlan):
 
     @property
     def rest(self) -> Pipeline | None:
-        """Return what the file releases besides its rounds; None where that is nothing."""
+        """Return what the file releases besides its rounds; None if that is nothing."""
         performed = together(self.entry, self.pipeline.mechanisms)
         others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None

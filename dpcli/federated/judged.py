@@ -84,7 +84,7 @@ def participation(table: Federated, rounds: int, rate: Fraction | None, first: b
     """Return how often one client may take part in `rounds` consecutive rounds: in all of them where nothing prevents it.
 
     Args:
-        rate: the share of the clients in one round, None where unknown. A pass takes floor(1 / rate) rounds at least.
+        rate: the share of the clients in one round, None if unknown. A pass takes floor(1 / rate) rounds at least.
         first: whether these rounds begin with a pass; otherwise they may touch one pass more.
     """
     apart, most, scheme = table.min_separation or 1, table.max_participations or rounds, scheme_of(table)

@@ -40,7 +40,7 @@ def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices
     Args:
         clients: how many there really are; the declared number where None.
 
-    Raises InputError where there are other clients than were declared, as `sampler` does.
+    Raises InputError if there are other clients than were declared, as `sampler` does.
     """
     kept = plan.table.kept_keys
     if kept or isinstance(plan.entry.spec, CorrelatedSpec):
@@ -52,7 +52,7 @@ def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices
 
 
 def _scheme(plan: FederatedPlan) -> Scheme | None:
-    """Return the server's scheme, with its rate; None where no rate is stated."""
+    """Return the server's scheme, with its rate; None if no rate is stated."""
     charged, cls, table = plan.entry.sampling, scheme_of(plan.table), plan.table
     if charged is not None and charged.scheme == table.sampling:
         return charged
@@ -66,7 +66,7 @@ def _scheme(plan: FederatedPlan) -> Scheme | None:
 def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
     """Return the sum of the updates, each clipped, without noise: it must not be shown.
 
-    Raises InputError where the server adds no noise of its own, or an update has another size.
+    Raises InputError if the server adds no noise of its own, or an update has another size.
     """
     clip = _required_clip(plan)
     total = np.zeros(size)
@@ -146,7 +146,7 @@ class Round(Displayed):
     def clients(self) -> Indices:
         """Return the numbers of the clients that take part, from 0, drawn as the file declares: secret, and possibly none.
 
-        Raises InputError where the server has to draw them itself.
+        Raises InputError if the server has to draw them itself.
         """
         if isinstance(self._clients, str):
             raise InputError(f"{self._plan.path}: expected clients that the server draws itself, found {self._clients}")
@@ -173,7 +173,7 @@ class Round(Displayed):
             updates: of each client at most one, by its number: `size` numbers in a row. One that is not finite counts as zero. Where there
                 are none, the noise is released all the same.
 
-        Raises InputError where it was released before, or its noise may have been drawn; an update is of somebody who was not drawn, or who
+        Raises InputError if it was released before, or its noise may have been drawn; an update is of somebody who was not drawn, or who
         takes part more often or sooner than [federated] says; or the server adds no noise of its own.
         """
         count = self._size(size)
@@ -237,7 +237,7 @@ class CountedClients:
         self._lock = threading.Lock()
 
     def take(self, number: int, clients: Iterable[int]) -> None:
-        """Count the clients of one round, all or none. Raises InputError where one takes part too often or too soon, by [federated]."""
+        """Count the clients of one round, all or none. Raises InputError if one takes part too often or too soon, by [federated]."""
         chosen = tuple(clients)
         with self._lock:
             paid = self._paid()

@@ -46,7 +46,7 @@ class Charged:
 def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
     """Return what all entries of a run pay for, whichever process wrote them; entries of other keys are not read.
 
-    Raises LedgerError where one was charged for another file or window: its rounds would be counted at this file's price.
+    Raises LedgerError if one was charged for another file or window: its rounds would be counted at this file's price.
     """
     charged, window, tables = Charged(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
     for run in ledger.runs_beginning(f"{key}/"):
@@ -63,7 +63,7 @@ def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
 
 
 def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
-    """Return whether the ledger has this key of a run. Raises LedgerError where it was charged for another file or window."""
+    """Return whether the ledger has this key of a run. Raises LedgerError if it was charged for another file or window."""
     runs = ledger.state().runs
     if name in runs:
         ChargedTables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
@@ -72,7 +72,7 @@ def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool
 
 
 def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
-    """Return whether the rest of the file is charged; True where there is no rest. Raises LedgerError as `is_charged`."""
+    """Return whether the rest of the file is charged; True if there is no rest. Raises LedgerError as `is_charged`."""
     return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
 
 
@@ -201,7 +201,7 @@ class Rounds(Displayed):
             return Round(self.plan, self.taken, self._last, clients, self._counter)
 
     def __iter__(self) -> Iterator[Round]:
-        """Yield the rounds that the plan still has. Raises Denied where the ledger refuses one."""
+        """Yield the rounds that the plan still has. Raises Denied if the ledger refuses one."""
         while self.taken < self.planned:
             yield self.round()
 

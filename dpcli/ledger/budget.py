@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def text_of(name: str, given: object) -> str:
-    """Return a text. Raise InputError for anything else."""
+    """Return a text. Raises InputError for anything else."""
     if not isinstance(given, str):
         raise InputError(f"{name}: expected a text, found {repr(given)[:60]}")
     return given
 
 
 def texts_of(name: str, given: object) -> tuple[str, ...]:
-    """Return one text or several. Raise InputError for anything else."""
+    """Return one text or several. Raises InputError for anything else."""
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, (list, tuple)):
@@ -42,14 +42,14 @@ def texts_of(name: str, given: object) -> tuple[str, ...]:
 
 
 def path_or_url(name: str, given: object) -> str:
-    """Return a text, or a path as text. Raise InputError for anything else."""
+    """Return a text, or a path as text. Raises InputError for anything else."""
     if not isinstance(given, (str, os.PathLike)):
         raise InputError(f"{name}: expected a path or a URL, found {repr(given)[:60]}")
     return os.fsdecode(given)
 
 
 def number_of(name: str, given: object) -> float:
-    """Return a number, of whatever library, as a double. Raise InputError for anything else, a bool among it."""
+    """Return a number, of whatever library, as a double. Raises InputError for anything else, a bool among it."""
     if not isinstance(given, Real) or isinstance(given, bool):
         raise InputError(f"{name}: expected a number, found {repr(given)[:60]}")
     try:
@@ -59,7 +59,7 @@ def number_of(name: str, given: object) -> float:
 
 
 def pipeline_of(name: str, given: object) -> Pipeline:
-    """Return a pipeline, or what is in its file. Raise InputError for anything else."""
+    """Return a pipeline, or what is in its file. Raises InputError for anything else."""
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.file.pipeline.read import load
 
@@ -107,7 +107,7 @@ class DatasetBudget(Displayed):
             key: names the run. Asked for again before the run was started, it is the same charge; afterwards it is refused, since what
                 draws noise again is another run.
             why: for the log.
-            delta: that the run is described at, where the filter needs one; the file's where None.
+            delta: that the run is described at, where the filter needs one; the file's if None.
             expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for
                 again with another one it keeps the first, and a UserWarning says so.
             window: the blocks that it reads, where the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
@@ -173,7 +173,7 @@ class ReservedRun(Displayed):
             return ledger.state().run(self.key)
 
     def start(self) -> None:
-        """Noise is about to be drawn; granted once. Raises LedgerError where it was started before or voided: then draw nothing."""
+        """Noise is about to be drawn; granted once. Raises LedgerError if it was started before or voided: then draw nothing."""
         with self.budget._open() as ledger:
             receipt = ledger.start(self.key)
         assert not receipt.repeated  # a second start is refused by the ledger
@@ -181,14 +181,14 @@ class ReservedRun(Displayed):
     def commit(self, why: str = "") -> None:
         """The run has ended; it stays charged. why: where it was never started.
 
-        Raises LedgerError where it was voided, InputError where it was never started and there is no reason.
+        Raises LedgerError if it was voided, InputError if it was never started and there is no reason.
         """
         reason = text_of("why", why)
         with self.budget._open() as ledger:
             ledger.commit(self.key, reason)
 
     def void(self, why: str) -> None:
-        """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason.
+        """Give it back, as no noise was drawn. Raises LedgerError if it was started or has expired, InputError without a reason.
 
         In a ledger of two persons it is proposed, and stays charged until another person approves.
         """
@@ -227,7 +227,7 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
         url: a path, sqlite:///path or postgresql://...
         dataset: its name there; the only one where None.
 
-    Raises LedgerError where it is not there, InputError where it is not named.
+    Raises LedgerError if it is not there, InputError if it is not named.
     """
     named = DatasetBudget(path_or_url("budget", url), dataset)
     with named._open() as ledger:

@@ -39,7 +39,7 @@ LARGEST = 500  # digits before the point of an amount; no sum of entries comes n
 
 
 def is_due(state: LedgerState, noted: int) -> bool:
-    """Check whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none.
+    """Check whether one should be written at the end of `state`; noted: the entry of the last one, 0 if there is none.
 
     Never where the dataset has moved: whoever reads on from a checkpoint has to find that entry.
     """
@@ -86,7 +86,7 @@ def _digest(body: str) -> str:
 
 
 def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
-    """Return what a checkpoint says; None where there is none, or one that is damaged, of another dataset or of a later format."""
+    """Return what a checkpoint says; None if there is none, or one that is damaged, of another dataset or of a later format."""
     if checkpoint is None or _digest(checkpoint.body) != checkpoint.digest:
         return None
     try:
@@ -109,9 +109,9 @@ def agrees_with(noted: Mapping[str, Any], state: LedgerState) -> bool:
 
 
 def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
-    """Return the state at the checkpoint of a dataset, None where there is none to use.
+    """Return the state at the checkpoint of a dataset, None if there is none to use.
 
-    Raise LedgerError where it is about entries that are not there.
+    Raises LedgerError if it is about entries that are not there.
     """
     content = usable_content(store.checkpoint(dataset), dataset)
     if content is None:
@@ -156,7 +156,7 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
 
 
 def _quota_content(state: LedgerState) -> dict[str, Any]:
-    """Return the quotas, and what each person has charged; nothing where no quota was ever set."""
+    """Return the quotas, and what each person has charged; nothing if no quota was ever set."""
     if not state.quotas or state.people is None:
         return {}
     people = {who: _amount_texts(total) for who, total in state.people.items()}

@@ -174,7 +174,7 @@ def rules() -> dict[str, Any]:
 
 
 def wrong_entry(content: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the content of an entry, as "expected ..."; None where it may be written."""
+    """Return what is wrong with the content of an entry, as "expected ..."; None if it may be written."""
     kind = content.get("kind")
     if type(kind) is not str or kind not in ENTRIES:
         return "expected a known kind of entry"

@@ -56,7 +56,7 @@ class WrongCell(Exception):
 
 
 def read_history(path: str, now: str) -> tuple[PastRun, ...]:
-    """Return the runs in a file. Raise InputError with every mistake and its line, at most 20."""
+    """Return the runs in a file. Raises InputError with every mistake and its line, at most 20."""
     shown = escaped_path(path)
     data = read_head(path, MOST_BYTES, "a history in csv or json lines")
     if len(data) > MOST_BYTES:

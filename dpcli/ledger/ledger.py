@@ -58,7 +58,7 @@ def account_name() -> str:
 class Receipt:
     """The result of a request.
 
-    entry: the entry that was appended, None where it had been granted before (`repeated`). run: what it is about, as it now stands.
+    entry: the entry that was appended, None if it had been granted before (`repeated`). run: what it is about, as it now stands.
     notes: what whoever asked has to know besides, a line each.
     """
 
@@ -69,12 +69,12 @@ class Receipt:
 
     @property
     def repeated(self) -> bool:
-        """True where nothing had to be written."""
+        """True if nothing had to be written."""
         return self.entry is None
 
 
 def first_time(receipt: Receipt, key: str) -> Receipt:
-    """Return the receipt of a run that was charged now. Raise LedgerError where it was before: its noise may have been drawn."""
+    """Return the receipt of a run that was charged now. Raises LedgerError if it was before: its noise may have been drawn."""
     if receipt.repeated:
         raise LedgerError(f'key "{key}": expected a run that was not charged before, found one that was: {OWN_KEY}')
     return receipt
@@ -105,7 +105,7 @@ class Ledger:
         self.store.close()
 
     def state(self) -> LedgerState:
-        """Return everything up to now. Raise LedgerError where the ledger is missing, locked or damaged."""
+        """Return everything up to now. Raises LedgerError if the ledger is missing, locked or damaged."""
         if not self._state.head.seq:
             self._state = state_at_checkpoint(self.store, self.dataset) or self._state
             self._noted = self._state.head.seq
@@ -164,10 +164,10 @@ class Ledger:
         return [run for run in runs.values() if run.key.startswith(start)]
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
-        """Return what one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
+        """Return what one run would be charged, and the delta it is described at (the file's if None; 0 if it states none).
 
-        Raise InputError where the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable where it has no
-        cost; LedgerError where the dataset has moved.
+        Raises InputError if the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable if it has no
+        cost; LedgerError if the dataset has moved.
         """
         terms = self._state.terms or self.state().open_terms()  # which no entry changes
         self._state.refuse_moved()
@@ -190,7 +190,7 @@ class Ledger:
 
         window: the blocks that it reads (names, FIRST..LAST), where the dataset has any; those of the pipeline where absent.
 
-        Raise Denied where it does not fit: nothing is written then.
+        Raises Denied if it does not fit: nothing is written then.
         """
         return self._charge(self._request("spend", pipeline, key, delta, why, None, window), pipeline)
 
@@ -235,7 +235,7 @@ class Ledger:
         return int(entry.content["count"])
 
     def void(self, key: str, why: str, expires: str | None = None) -> Receipt:
-        """Give back a reservation of which no noise was drawn, with the reason. Raise LedgerError where it was started or has expired.
+        """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError if it was started or has expired.
 
         expires: as in `amend`.
         """
@@ -255,12 +255,12 @@ class Ledger:
         unseen: the approver's word that nobody who decides it has seen an output; the guarantee is then the new cap. acknowledged: needed
         upwards without that word, as no epsilon is guaranteed then, and downwards, as a lower cap stops further runs and guarantees
         nothing about those that were made.
-        expires: until when another person may approve it (a time, 7d, 36h); a week where None.
+        expires: until when another person may approve it (a time, 7d, 36h); a week if None.
         """
         return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), self.who, unseen, acknowledged), expires), "")
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
-        """Make what entry `seq` proposes effective. Raise LedgerError where it is not open, or is this person's own.
+        """Make what entry `seq` proposes effective. Raises LedgerError if it is not open, or is this person's own.
 
         unseen, acknowledged: as in `amend`, of a cap that is raised.
         """
@@ -292,11 +292,11 @@ class Ledger:
         return self._append(Proposable(SetQuota(of, name, everybody, share, alert_at, seen(why)), expires), "")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
-        """Close blocks for good, with the reason. Raise InputError where the dataset has none."""
+        """Close blocks for good, with the reason. Raises InputError if the dataset has none."""
         return self._append(Retire(self.window(window), seen(why)), "")
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """Return the blocks that are stated, in order; none where the dataset has none. Raise InputError where one is wrong."""
+        """Return the blocks that are stated, in order; none if the dataset has none. Raises InputError if one is wrong."""
         family = (self._state.terms or self.state().open_terms()).family
         if family is None:
             if stated:
@@ -312,7 +312,7 @@ class Ledger:
     def resolve_trailing(self, given: Sequence[str]) -> tuple[str, ...]:
         """Return what is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
 
-        Raise InputError where the blocks are not days or weeks.
+        Raises InputError if the blocks are not days or weeks.
         """
         if not given:
             return ()
@@ -328,7 +328,7 @@ class Ledger:
         return tuple(blocks)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the blocks that a file says it reads, or that are given with it. Raise InputError where the two differ, or as `window`.
+        """Return the blocks that a file says it reads, or that are given with it. Raises InputError if the two differ, or as `window`.
 
         Everything that is charged passes here: no run is charged on other blocks than it states. A blanked record may leave its block and
         enter another: under zero-out only entries are charged on blocks to which a blank adds nothing.
@@ -354,7 +354,7 @@ class Ledger:
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
         """Close the dataset, as it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a ledger of two persons it is proposed.
 
-        Raise LedgerError where it moved elsewhere.
+        Raises LedgerError if it moved elsewhere.
         """
         return self._append(Proposable(Leave(to, seen(why)), expires), "", even_moved=True)
 
@@ -436,7 +436,7 @@ class Ledger:
         return is_due(state, self._noted) or any(entry is not None and entry.kind in ("quota", "copied") for entry in entries)
 
     def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
-        """Append the entry of a request after `state`, which takes it in; None where none is needed. The caller ends the transaction."""
+        """Append the entry of a request after `state`, which takes it in; None if none is needed. The caller ends the transaction."""
         now = self.now()
         content = request.entry(state, now)
         if content is None:
@@ -464,7 +464,7 @@ class Ledger:
 
 
 def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
-    """Append the opening entry of a new dataset. Raise LedgerError where it has one already, or its data under another name."""
+    """Append the opening entry of a new dataset. Raises LedgerError if it has one already, or its data under another name."""
     ledger = Ledger(store, dataset, who, now)
     caps = declared_caps(terms.declared) if terms.mode == "declared" else terms.caps(terms.epsilon)
     with store.writing(dataset) as tail:
@@ -479,7 +479,7 @@ def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", 
 
 
 def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
-    """Raise LedgerError where the fingerprint is another dataset's: the same data under a second name would have a second budget."""
+    """Raise LedgerError if the fingerprint is another dataset's: the same data under a second name would have a second budget."""
     stated = (terms.fingerprint or "").lower()  # a hash in capitals is the same hash
     for other in store.datasets() if stated else ():
         known = _terms_of(store, other) if other != dataset else None

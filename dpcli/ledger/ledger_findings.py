@@ -26,7 +26,7 @@ class LedgerFinding(NamedTuple):
 
 
 def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
-    """Return every finding about one dataset, placed at its entries. Raise LedgerError where it cannot be read."""
+    """Return every finding about one dataset, placed at its entries. Raises LedgerError if it cannot be read."""
     state = ledger.state()
     place = f"{ledger.store.place}#{ledger.dataset}"
     return tuple(

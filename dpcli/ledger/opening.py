@@ -37,7 +37,7 @@ def fingerprint_of(paths: Sequence[str]) -> str:
 
     A file that is named twice, or whose contents another one has too, adds nothing: else the same data could be given a second budget.
 
-    Raise InputError for what is no file with contents, or cannot be read.
+    Raises InputError for what is no file with contents, or cannot be read.
     """
     digests = sorted({_digest(path) for path in paths})
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(f"{each}\n" for each in digests).encode()).hexdigest()
@@ -70,7 +70,7 @@ def _size_and_time(file: int) -> tuple[int, int]:
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
-    """Open a ledger. given: the flags by name. Raise InputError, Denied or LedgerError where it cannot be opened."""
+    """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError if it cannot be opened."""
     given = {**given, "dataset": dataset}
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
@@ -112,7 +112,7 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 
 
 def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the blocks that the dataset is cut into, None where it is one."""
+    """Return the blocks that the dataset is cut into, None if it is one."""
     by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
     if by is None:
         stray = next((name for name in flags if given.get(name)), None)
@@ -226,7 +226,7 @@ class QuotaTerms(NamedTuple):
 
 
 def quota_from_flags(person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str) -> QuotaTerms:
-    """Return the terms of a quota. Raise InputError for flags that contradict each other."""
+    """Return the terms of a quota. Raises InputError for flags that contradict each other."""
     if person is not None and team is not None:
         raise InputError("--person, --team: state one of the two, not both")
     if team is None and members:

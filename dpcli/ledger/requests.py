@@ -1,4 +1,4 @@
-"""Requests to a ledger. Each looks at the state and returns the entry to append, or None where it was granted before.
+"""Requests to a ledger. Each looks at the state and returns the entry to append, or None if it was granted before.
 
 How a dataset moves (`Leave`, `Prepare`, `Arrived`, `Open`). Two copies that can both be charged would be two budgets. So the chain is first
 closed at its origin, by an entry that names the target ("moved"), and that entry goes along. The copy's next entry is its own: "moved"
@@ -28,12 +28,12 @@ class LedgerRequest(Protocol):
     """A request to a ledger."""
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        """Return the entry. Raise Denied where the budget says no, LedgerError where the ledger holds something that contradicts it."""
+        """Return the entry. Raises Denied if the budget says no, LedgerError if the ledger holds something that contradicts it."""
         ...
 
 
 def checked_key(key: str) -> str:
-    """Return a key as an entry may hold it. Raise InputError for one that is empty, long, or holds what a terminal would act on."""
+    """Return a key as an entry may hold it. Raises InputError for one that is empty, long, or holds what a terminal would act on."""
     if not key.strip() or len(key) > LONGEST or not key.isprintable():
         raise InputError(f"--key: expected a name of at most {LONGEST} printable characters for this run, found {key[:60]!r}")
     return key
@@ -50,7 +50,7 @@ class Charge:
 
     key: the name of the run; the same key with the same body is charged once, to whoever (`who`) was charged first: two people under one
     key make two runs. expires: ISO time after which a reservation cannot be voided; it then counts in full.
-    window: the blocks that it reads, sorted; none where the dataset has none.
+    window: the blocks that it reads, sorted; none if the dataset has none.
     made, maker: when and by whom, of a run that was made before there was a ledger; whoever charges it, it is charged once.
     """
 

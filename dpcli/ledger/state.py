@@ -55,7 +55,7 @@ class Run:
 
     @property
     def window(self) -> tuple[str, ...]:
-        """The blocks that it reads; none where the dataset has none."""
+        """The blocks that it reads; none if the dataset has none."""
         return tuple(self.content.get("window", ()))
 
     @property
@@ -156,7 +156,7 @@ class LedgerState:
     people: dict[str, dict[str, Decimal]] | None = field(default_factory=dict)  # None: not known, and no quota needs them
 
     def apply(self, entry: LedgerEntry) -> None:
-        """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
+        """Take in the next entry. Raises LedgerError if it makes no sense here, and then changes nothing."""
         change = _CHANGES.get(entry.kind)
         if change is None:
             raise LedgerError(f'{self._place(entry)}: "{entry.kind}" is unknown to this version: written by a later dpcli')
@@ -175,7 +175,7 @@ class LedgerState:
         self.latest = max(self.latest, when) if is_stamp(when) else self.latest
 
     def open_terms(self) -> LedgerTerms:
-        """Return the terms. Raise LedgerError where the dataset has no ledger."""
+        """Return the terms. Raises LedgerError if the dataset has no ledger."""
         if self.terms is None:
             unseen = (
                 " that this login may see: it does not exist, or belongs to a team that the login is not in" if self.hides else ""
@@ -185,7 +185,7 @@ class LedgerState:
 
     @property
     def guaranteed(self) -> float | None:
-        """The epsilon that bounds everything together, whatever is chosen from outputs; None where nothing does.
+        """The epsilon that bounds everything together, whatever is chosen from outputs; None if nothing does.
 
         A filter's theorem is about a cap that no output decides. Caps below `largest` may follow from anything: no run that they let
         through exceeds it. Raised because of what was seen, neither the old cap nor the new one is a bound: over caps 1 and 2 an adversary
@@ -214,12 +214,12 @@ class LedgerState:
         return self.departure is not None and self.departure.prepared != ""
 
     def refuse_moved(self) -> None:
-        """Raise LedgerError where the dataset has moved, or is a copy that is not open yet."""
+        """Raise LedgerError if the dataset has moved, or is a copy that is not open yet."""
         if self.departure is not None:
             raise LedgerError(f'dataset "{self.dataset}" {self.departure}')
 
     def left(self) -> dict[str, Decimal]:
-        """Return what remains of each cap, 0 where nothing does."""
+        """Return what remains of each cap, 0 if nothing does."""
         return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
@@ -239,11 +239,11 @@ class LedgerState:
         return self.over(charged_blocks(self.spent))
 
     def closed(self, window: Sequence[str]) -> str | None:
-        """Return the first block that was retired, None where none was."""
+        """Return the first block that was retired, None if none was."""
         return next((block for block in window if block in self.retired), None)
 
     def over_quota(self, who: str, window: Sequence[str], cost: Mapping[str, Decimal]) -> Quota | None:
-        """Return the first quota that a further cost of somebody exceeds, None where none is."""
+        """Return the first quota that a further cost of somebody exceeds, None if none is."""
         for quota in quotas_of(self.quotas, who):
             used = self.quota_used(quota, window)
             if amounts.exceeded(amounts.add(used, cost), quota.limits(self.caps)) is not None:
@@ -255,7 +255,7 @@ class LedgerState:
         return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
 
     def run(self, key: str) -> Run:
-        """Return the run of that key. Raise LedgerError where there is none."""
+        """Return the run of that key. Raises LedgerError if there is none."""
         run = self.runs.get(key)
         if run is None:
             raise LedgerError(f'dataset "{self.dataset}": expected the key of a run, found {key!r}, which no entry has')
@@ -347,7 +347,7 @@ class LedgerState:
         self.retired |= frozenset(self._window(entry))
 
     def _window(self, entry: LedgerEntry) -> tuple[str, ...]:
-        """Return the blocks of an entry; none where the dataset has none."""
+        """Return the blocks of an entry; none if the dataset has none."""
         family, stated = self.open_terms().family, entry.content.get("window")
         wrong = ("expected no window" if stated is not None else None) if family is None else family.wrong(stated)
         if wrong is not None or (family is None and entry.kind == "retire"):
@@ -355,7 +355,7 @@ class LedgerState:
         return tuple(stated or ())
 
     def _refuse_alone(self, entry: LedgerEntry) -> None:
-        """Raise LedgerError where what takes two persons was not approved by a second one, or something is proposed without that term."""
+        """Raise LedgerError if what takes two persons was not approved by a second one, or something is proposed without that term."""
         two = self.terms is not None and self.terms.two_person is True
         try:
             if two and entry.kind in TWO_PERSONS and not is_arrival(entry.content):

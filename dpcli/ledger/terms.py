@@ -31,8 +31,8 @@ class LedgerTerms:
     mode: "adaptive" (the filter decides on each run) or "declared" (the runs are fixed in advance: dpcli.ledger.filters.declared_set).
     filter, parameters: the filter and what was chosen for it. dataset_size: where declared public.
     declared: in declared mode the runs, as tables and how often; certified: the epsilon of them all and the accountant.
-    schema, version: of the definitions that guard the entries, their hash and which of dpcli's they are (1 where absent).
-    blocks: what the dataset is cut into, as tables (dpcli.ledger.blocks.family); None where it is one.
+    schema, version: of the definitions that guard the entries, their hash and which of dpcli's they are (1 if absent).
+    blocks: what the dataset is cut into, as tables (dpcli.ledger.blocks.family); None if it is one.
     two_person: whether a second person has to approve what changes the cap or gives something back; True or None.
     fingerprint: of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
     team: in a database, the role whose members alone see the dataset.
@@ -62,7 +62,7 @@ class LedgerTerms:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> LedgerTerms:
-        """Return the terms in an opening entry. Raise LedgerError where there are none."""
+        """Return the terms in an opening entry. Raises LedgerError if there are none."""
         try:
             return cls(**content)
         except TypeError as error:
@@ -75,7 +75,7 @@ class LedgerTerms:
 
     @property
     def family(self) -> BlockFamily | None:
-        """The blocks that the dataset is cut into, None where it is one."""
+        """The blocks that the dataset is cut into, None if it is one."""
         return None if self.blocks is None else BlockFamily(**self.blocks)
 
     def caps(self, epsilon: float) -> dict[str, str]:
@@ -84,7 +84,7 @@ class LedgerTerms:
         return caps if family is None else family.per_block(caps, self.the_filter)
 
     def price(self, pipeline: Pipeline, delta: float) -> Cost:
-        """Return what one run is charged, described at `delta`. Raise CannotCertify or NotRepresentable where it has no cost."""
+        """Return what one run is charged, described at `delta`. Raises CannotCertify or NotRepresentable if it has no cost."""
         if self.mode == "declared":
             return declared_cost(self.declared, pipeline)
         return self.the_filter.cost(pipeline, delta)
@@ -123,7 +123,7 @@ class LedgerTerms:
             )
 
     def refuse_forged(self, caps: Mapping[str, Any]) -> None:
-        """Raise LedgerError where an opening entry with these caps was written by hand: under its terms nothing can be added up."""
+        """Raise LedgerError if an opening entry with these caps was written by hand: under its terms nothing can be added up."""
         try:
             fits_mode = self._fits_declared_mode(caps) if self.mode == "declared" else self._fits_adaptive_mode(caps)
             consistent = self._has_valid_numbers() and self._has_proved_blocks() and fits_mode
@@ -200,7 +200,7 @@ class LedgerTerms:
 
 
 def _refuse_large_delta(delta: float, dataset_size: int) -> None:
-    """Raise InputError where delta is too large for so many records to promise anything (DP105)."""
+    """Raise InputError if delta is too large for so many records to promise anything (DP105)."""
     if not 1 <= dataset_size <= LARGEST_DATASET:
         raise InputError(f"--dataset-size: expected a whole number from 1 to 10^18, found {str(dataset_size)[:40]}")
     from dpcli.lint.delta import CODE, size_problem

@@ -86,7 +86,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
 
 def refuse_changed(store: Store, state: LedgerState) -> None:
-    """Raise LedgerError where what guards the entries is not what the chain says, at its opening, upgrade or copy.
+    """Raise LedgerError if what guards the entries is not what the chain says, at its opening, upgrade or copy.
 
     The chain of a copy that is not open says what guards it where it comes from.
     """
@@ -98,7 +98,7 @@ def refuse_changed(store: Store, state: LedgerState) -> None:
 def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
     """Return what all entries come to, whatever totals were noted.
 
-    Raise LedgerError where the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
+    Raises LedgerError if the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
     nothing unless all before it is read: totals that somebody else noted would be believed in its name.
     """
     state, noted = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
@@ -128,7 +128,7 @@ def anchor_of(ledger: Ledger) -> dict[str, Any]:
 
 
 def read_anchor(path: str) -> dict[str, Any]:
-    """Return what `anchor` wrote to a file. Raise InputError where there is none, or something else."""
+    """Return what `anchor` wrote to a file. Raises InputError if there is none, or something else."""
     from dpcli.file.toml.limits import read_bytes
 
     data = read_bytes(path)
@@ -144,7 +144,7 @@ def read_anchor(path: str) -> dict[str, Any]:
 
 
 def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
-    """Raise LedgerError where the chain does not contain the anchored entry: a backup was restored, or the history replaced."""
+    """Raise LedgerError if the chain does not contain the anchored entry: a backup was restored, or the history replaced."""
     place, seq = f'{ledger.store.place}: dataset "{ledger.dataset}"', anchor["seq"]
     if anchor["dataset"] != ledger.dataset:
         raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")
@@ -234,7 +234,7 @@ class Prices:
             yield f"{who}: {problem}"
 
     def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
-        """Return what a run is charged. Raise CannotCertify or NotRepresentable where it has no cost; that is tried each time."""
+        """Return what a run is charged. Raises CannotCertify or NotRepresentable if it has no cost; that is tried each time."""
         if self.terms.mode != "declared":  # where a run is looked up by all that it states
             pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
         key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)

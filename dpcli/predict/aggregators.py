@@ -133,7 +133,7 @@ class Aggregator(ABC):
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         """Return by how much one vote on each query changes the cost of a session at most, at each distance from the votes, (teachers,).
 
-        counts: of the queries that were answered. largest: of all that were asked. Raises CannotCertify where it is not known.
+        counts: of the queries that were answered. largest: of all that were asked. Raises CannotCertify if it is not known.
         """
         raise CannotCertify(
             f"expected gnmax or confident-gnmax, whose smooth sensitivity is known, found {type(self).__name__.lower()}"
@@ -212,7 +212,7 @@ class ConfidentGnMax(GnMax):
 
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
-        # The largest count moves by 1 where the counts move by sqrt 2, for which the bound is stated.
+        # The largest count moves by 1 if the counts move by sqrt 2, for which the bound is stated.
         return (merged_releases(log_q, np.ones(len(log_q)), _gaussian(math.sqrt(2.0) * self.threshold_sigma)),)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:

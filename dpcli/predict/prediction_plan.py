@@ -68,7 +68,7 @@ def with_entry(pipeline: Pipeline, entry: Entry) -> Pipeline:
 
 
 def table_of(data: bytes, path: str, kind: type[Table], name: str) -> Table:
-    """Return the table [name] of a file, the rest of which is read as strictly. Raises InvalidFile where it has none."""
+    """Return the table [name] of a file, the rest of which is read as strictly. Raises InvalidFile if it has none."""
     table = section(data, path, name)
     if not isinstance(table, kind):
         text, tables = toml_document(data, path)

@@ -48,7 +48,7 @@ class AnswerCount:
     def opened(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
         """Open the count: in the ledger that was charged for the session, and else in its folder, or at `place`.
 
-        Raises LedgerError where the count cannot be relied on.
+        Raises LedgerError if the count cannot be relied on.
         """
         if ledger is not None:
             return LedgerQueries(ledger, session.run, self.total, self.name or self.things)
@@ -131,7 +131,7 @@ def begin_session(
 
 
 def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
-    """Raise LedgerError where answers were released that the count does not know: it was put back to an earlier state.
+    """Raise LedgerError if answers were released that the count does not know: it was put back to an earlier state.
 
     path, last: the file of answers, and the number of the last one in it. Where both were put back, nothing can be seen.
     """
@@ -143,7 +143,7 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
 
 
 def add_line(path: str, content: Mapping[str, Any]) -> None:
-    """Append a line of JSON to a file of answers, durable on return. Raises OSError where the disk is full: nothing of it is left."""
+    """Append a line of JSON to a file of answers, durable on return. Raises OSError if the disk is full: nothing of it is left."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"

@@ -43,7 +43,7 @@ class QueryBudget(Protocol):
     def take(self, count: int = 1) -> Granted:
         """Grant `count` answers together or none; returns when the count is durable, and only then may noise be drawn.
 
-        Raises Denied where fewer are left (exit code 1), LedgerError where the store is locked, damaged or another system's.
+        Raises Denied if fewer are left (exit code 1), LedgerError if the store is locked, damaged or another system's.
         """
         ...
 
@@ -57,7 +57,7 @@ class Count:
     taken: int
 
     def refuse_other(self, identity: str, total: int, place: str) -> None:
-        """Raise LedgerError where the place counts the answers of another system, or another number of them."""
+        """Raise LedgerError if the place counts the answers of another system, or another number of them."""
         if self.identity != identity:
             raise LedgerError(
                 f"{place}: counts the answers of another system ({self.identity[:12]}), expected {identity[:12]}: "
@@ -70,7 +70,7 @@ class Count:
             )
 
     def after(self, count: int, place: str, things: str = ANSWERS) -> int:
-        """Return how many are granted after `count` more. things: in words. Raises Denied where fewer are left."""
+        """Return how many are granted after `count` more. things: in words. Raises Denied if fewer are left."""
         left = self.total - self.taken
         if count > left:
             spent = f"{self.taken:,} of {self.total:,} {things} are spent: {left:,} are left, {count:,} were requested"
@@ -82,7 +82,7 @@ class Count:
 class LedgerQueries:
     """The count in the ledger that was charged for a run. things: what is counted, in words.
 
-    Raises LedgerError where the ledger's definitions are too old to count.
+    Raises LedgerError if the ledger's definitions are too old to count.
     """
 
     def __init__(self, ledger: Ledger, run: str, total: int, things: str) -> None:
@@ -98,7 +98,7 @@ class LedgerQueries:
 
 
 def require_counting(ledger: Ledger) -> None:
-    """Raise LedgerError where the definitions of a ledger's database are too old to count answers."""
+    """Raise LedgerError if the definitions of a ledger's database are too old to count answers."""
     if not ledger.store.takes_counts:
         raise LedgerError(
             f"{ledger.store.place}: expected definitions that count answers, found those of version {ledger.store.version}: "

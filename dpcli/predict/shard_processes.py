@@ -59,7 +59,7 @@ class ShardProcesses:
 
     gone: the message where one of them is killed. jobs: processes at once. threads: of torch in each process.
 
-    Raises InputError where what is public cannot be built, in the words of `work`.
+    Raises InputError if what is public cannot be built, in the words of `work`.
     """
 
     def __init__(self, work: ShardWork, gone: str, jobs: int = 1, threads: int = 1) -> None:
@@ -73,7 +73,7 @@ class ShardProcesses:
         return self._warmed.content
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each shard, and the result of the work on it, as they become ready. Raises InputError where one fails."""
+        """Yield the number of each shard, and the result of the work on it, as they become ready. Raises InputError if one fails."""
         waiting, busy = iter(shards), dict[Connection, tuple[int, StartedWork]]()
         try:
             while True:
@@ -96,7 +96,7 @@ class ShardProcesses:
                 started.close()
 
     def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
-        """Start a process for each shard, which keeps its result and answers questions. Raises InputError where one fails."""
+        """Start a process for each shard, which keeps its result and answers questions. Raises InputError if one fails."""
         residents = [ResidentProcess(self, self._start_work(number, shard, stays=True)) for number, shard in enumerate(shards)]
         for resident in residents:
             resident.answer()
@@ -162,14 +162,14 @@ class ResidentProcess:
     started: StartedWork
 
     def ask(self, question: Callable[[Any], Any]) -> None:
-        """Send the question that `answer` returns the answer to: a function of the result. Raises InputError where the process is gone."""
+        """Send the question that `answer` returns the answer to: a function of the result. Raises InputError if the process is gone."""
         try:
             self.started.line.send(question)
         except OSError:
             raise InputError(self.processes.gone) from None
 
     def answer(self) -> Any:
-        """Return the answer. Raises InputError where the question raises, without its words, and where the process is gone."""
+        """Return the answer. Raises InputError if the question raises, without its words, and where the process is gone."""
         return self.processes.receive(self.started.line)
 
 

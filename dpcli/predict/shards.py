@@ -96,7 +96,7 @@ def spread_names(units: Sequence[str | int], names_owners: bool, adjacency: Adja
 
 
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
-    """Raise InputError where one unit may take another's place: the shards of both change, and one is what is priced.
+    """Raise InputError if one unit may take another's place: the shards of both change, and one is what is priced.
 
     key: the key that names each record's owner, or shard.
     """
@@ -108,7 +108,7 @@ def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
 
 
 def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) -> None:
-    """Raise InputError where a unit may own several records and no key names owners, or where one may take another's place."""
+    """Raise InputError if a unit may own several records and no key names owners, or where one may take another's place."""
     privacy = pipeline.privacy
     if units is None and ((privacy.max_contributions or 1) > 1 or privacy.unit not in (None, "example")):
         raise InputError(

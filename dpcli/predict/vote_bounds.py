@@ -121,7 +121,7 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
 
 
 class _Terms(NamedTuple):
-    """log A and log B, (n,) each, and the largest order up to which they are a bound: 1 where they are none."""
+    """log A and log B, (n,) each, and the largest order up to which they are a bound: 1 if they are none."""
 
     log_a: Array
     log_b: Array
@@ -221,11 +221,11 @@ class AnswerSensitivity:
 
     @cached_property
     def log_q0(self) -> float:
-        """Return log of the q up to which the votes make an answer cheaper. Raises CannotCertify where they never do."""
+        """Return log of the q up to which the votes make an answer cheaper. Raises CannotCertify if they never do."""
         independent = independent_gaussian(self.sigma, self.order)
 
         def dearer(certainty: float) -> float:
-            """Return a number > 0 where an answer with log q = -certainty costs as much as any."""
+            """Return a number > 0 if an answer with log q = -certainty costs as much as any."""
             cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
             return float(cost) - independent * (1.0 - EQUAL)
 

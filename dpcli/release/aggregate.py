@@ -113,7 +113,7 @@ Totals = Mapping[tuple[KeyValue, ...], Total]
 
 
 def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals:
-    """Return the totals of every declared key, zeros where no row has it. Raises InputError where the sums may have overflown."""
+    """Return the totals of every declared key, zeros where no row has it. Raises InputError if the sums may have overflown."""
     count = len(aggregation.keys)
     declared = [key.declared for key in aggregation.keys]
     nothing = Total(0, 0, (0,) * len(aggregation.values))

@@ -52,7 +52,7 @@ class Column:
 
     @property
     def unit_step(self) -> float | None:
-        """The stated step, 1 for integers; None where a decimal states none."""
+        """The stated step, 1 for integers; None if a decimal states none."""
         return 1.0 if self.step is None and self.type == "integer" else self.step
 
     @property
@@ -63,7 +63,7 @@ class Column:
 
     @property
     def whole_numbers(self) -> range:
-        """The integers from min to max; none where the column is not of bounded integers."""
+        """The integers from min to max; none if the column is not of bounded integers."""
         if self.type != "integer" or self.min is None or self.max is None or self.unit_step != 1.0:
             return range(0)
         return range(math.ceil(self.min), math.floor(self.max) + 1)
@@ -209,7 +209,7 @@ class Stepped:
 def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
     """Return every key that a column may have, in the declared order: its domain, false and true, or the whole numbers from min to max.
 
-    None where nothing declares them. Raises InputError where a domain file cannot be read or repeats a value.
+    None if nothing declares them. Raises InputError if a domain file cannot be read or repeats a value.
     """
     if not column.declares_keys:
         return None
@@ -225,7 +225,7 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
     """Read the lines of a UTF-8 file, in its order, without their ends; a path that is not absolute starts at `folder`.
 
-    Raises InputError where it cannot be read, is empty, repeats a value or has more than `most` lines. The file is public.
+    Raises InputError if it cannot be read, is empty, repeats a value or has more than `most` lines. The file is public.
     """
     try:
         text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")

@@ -58,7 +58,7 @@ class QueryRelease:
     """A mechanism of a query.
 
     suffix: appended to the query's name; "" where it has one mechanism. type, keys: of the [[mechanism]] table that prices it. steps: how
-    often it runs. why: the steps of reasoning that give its sensitivity. law: of additive noise, None where a value is chosen. unit: of the
+    often it runs. why: the steps of reasoning that give its sensitivity. law: of additive noise, None if a value is chosen. unit: of the
     answer per whole number that noise is added to.
     """
 
@@ -155,7 +155,7 @@ class Query:
         return self.max_groups or 1
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        """Return the mechanisms that answer the query. Raises InputError where there is none."""
+        """Return the mechanisms that answer the query. Raises InputError if there is none."""
         raise NotImplementedError
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:

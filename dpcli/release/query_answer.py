@@ -22,7 +22,7 @@ STATEMENT = "statement.md"
 class AnswerRow:
     """A value of an answer.
 
-    key: the values of the columns in `by`. lower, upper: of its interval; None where it has none, infinite where nothing bounds it.
+    key: the values of the columns in `by`. lower, upper: of its interval; None if it has none, infinite where nothing bounds it.
     """
 
     key: tuple[KeyValue, ...]
@@ -59,7 +59,7 @@ class Stored:
 
 
 def store(folder: str, stored: Stored) -> None:
-    """Write the answers durably. Raises LedgerError where answers exist, or the disk fails: the charge stays."""
+    """Write the answers durably. Raises LedgerError if answers exist, or the disk fails: the charge stays."""
     path = os.path.join(folder, ANSWERS)
     if os.path.lexists(path):
         raise LedgerError(f"{path}: holds answers already: they are not replaced")
@@ -74,7 +74,7 @@ def store(folder: str, stored: Stored) -> None:
 
 
 def stored_in(folder: str) -> Stored | None:
-    """Return the stored answers, None where there are none. Raises InputError where they were changed."""
+    """Return the stored answers, None if there are none. Raises InputError if they were changed."""
     path = os.path.join(folder, ANSWERS)
     if not os.path.lexists(path):
         return None

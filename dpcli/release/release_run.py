@@ -198,7 +198,7 @@ def _totals(engine: SqlEngine, question: Aggregation, path: str) -> Totals:
 
 
 def require_ready(plan: ReleasePlan) -> None:
-    """Raise InputError where an expression is refused or the source cannot be opened or lacks a column; Unavailable where a package is
+    """Raise InputError if an expression is refused or the source cannot be opened or lacks a column; Unavailable if a package is
     missing. No row is read.
     """
     from dpcli.release.aggregate import totals_of

@@ -43,7 +43,7 @@ class Session:
     rows: dict[str, Any] | None = None
 
     def require_same(self, inputs: Mapping[str, str], same: Callable[[str, str], bool] = str.__eq__) -> None:
-        """Raise InputError where one of these is not what the session began with. same: whether two are one."""
+        """Raise InputError if one of these is not what the session began with. same: whether two are one."""
         others = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
         if others:
             raise InputError(
@@ -57,7 +57,7 @@ class Session:
         return hashlib.sha256(f"{self.run} {self.fingerprint}".encode()).hexdigest()
 
     def write(self) -> None:
-        """Write it durably. Raise LedgerError where the disk takes nothing: the caller draws nothing then."""
+        """Write it durably. Raises LedgerError if the disk takes nothing: the caller draws nothing then."""
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
         path = os.path.join(self.folder, RUN)
         try:
@@ -67,7 +67,7 @@ class Session:
 
 
 def session_there(folder: str) -> Session | None:
-    """Return the session of a folder, None where there is none. Raise InputError where it is not as dpcli wrote it."""
+    """Return the session of a folder, None if there is none. Raises InputError if it is not as dpcli wrote it."""
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
@@ -82,7 +82,7 @@ def session_in(
 ) -> Session:
     """Return a new session, or under --resume the one that is there. The folder is locked by the caller.
 
-    inputs, same: as in `Session.require_same`. Raise InputError where it is not what was asked for, or of a file that has changed since.
+    inputs, same: as in `Session.require_same`. Raises InputError if it is not what was asked for, or of a file that has changed since.
     """
     inputs = inputs or {}
     path = os.path.join(folder, RUN)
@@ -105,7 +105,7 @@ def session_in(
 
 
 def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
-    """Raise InputError where a session goes on with a ledger that was not charged for it, or without the one that was.
+    """Raise InputError if a session goes on with a ledger that was not charged for it, or without the one that was.
 
     place: where a message begins. what: what goes on, in a word.
     """
@@ -115,7 +115,7 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
-    """Raise InputError where a run that draws more noise has ended in the ledger that was charged, or is somebody else's.
+    """Raise InputError if a run that draws more noise has ended in the ledger that was charged, or is somebody else's.
 
     place: where a message begins. what: what goes on, in a word.
     """
@@ -155,7 +155,7 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
 def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
     """Reserve and start a run, whichever of it the ledger has not seen yet. Call it before the first noise, again after a crash.
 
-    Raise Denied where the ledger says no, LedgerError where the run was voided: nothing may be drawn under it.
+    Raises Denied if the ledger says no, LedgerError if the run was voided: nothing may be drawn under it.
     """
     known = ledger.state().runs.get(run)
     if known is None:

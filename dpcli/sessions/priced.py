@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class FilePlan:
     """pipeline: with every number in place of "calibrate". accounts: the fields that hold an account of a pipeline.
 
-    rows: of the table of private data that may be read; all where None.
+    rows: of the table of private data that may be read; all if None.
     """
 
     accounts: ClassVar[tuple[str, ...]] = ()
@@ -41,7 +41,7 @@ class FilePlan:
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """The key that says whose a record is, and what it says, where what each owner adds is bounded; None where nothing is."""
+        """The key that says whose a record is, and what it says, where what each owner adds is bounded; None if nothing is."""
         return None
 
     def on_rows(self, rows: RowWindow | None) -> Self:
@@ -75,7 +75,7 @@ class FilePlan:
 
     @property
     def row_data(self) -> dict[str, Any]:
-        """The rows that are read, as JSON values; nothing where all are."""
+        """The rows that are read, as JSON values; nothing if all are."""
         return {} if self.rows is None else {"rows": self.rows.content()}
 
 
@@ -97,11 +97,11 @@ class PricedFile(FilePlan):
 
     @property
     def over_budget(self) -> bool:
-        """True where the file's own budget does not pay for all of it; it does not pay for what cannot be certified."""
+        """True if the file's own budget does not pay for all of it; it does not pay for what cannot be certified."""
         return self.account.budget is not None and self.account.budget.over
 
     def require_budget(self) -> None:
-        """Raise Denied where the file's own budget does not pay for all of it."""
+        """Raise Denied if the file's own budget does not pay for all of it."""
         require_budget(self.account.budget, self.path)
 
 
@@ -113,7 +113,7 @@ class PricedSession(PricedFile):
 
 
 def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
-    """Return the account of a pipeline, before anything of it is done. Raise CannotCertify where nobody can say what it costs."""
+    """Return the account of a pipeline, before anything of it is done. Raises CannotCertify if nobody can say what it costs."""
     from dpcli.analysis.account import account
 
     result = account(pipeline)
@@ -143,7 +143,7 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     Args:
         table: the table whose key `mechanism` is `named`, for messages.
 
-    Raise InputError where it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample
+    Raises InputError if it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample
     that others read, or of another entry, which may cost less than the run that is made here.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
@@ -163,6 +163,6 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
 
 
 def require_budget(budget: BudgetVerdict | None, place: str) -> None:
-    """Raise Denied where a file is over its own cap; what cannot be certified is over it."""
+    """Raise Denied if a file is over its own cap; what cannot be certified is over it."""
     if budget is not None and budget.over:
         raise Denied(f"{place}: budget: {budget.wanted()}")

@@ -81,7 +81,7 @@ def _resumed_or_begun(plan: SweepPlan, state_file: str, books: Books) -> dict[st
 
 
 def _read_state(state_file: str) -> dict[str, Any]:
-    """Return the saved state; nothing where it is damaged, which is then refused like that of another search."""
+    """Return the saved state; nothing if it is damaged, which is then refused like that of another search."""
     with open(state_file, encoding="utf-8") as file, contextlib.suppress(ValueError):
         state = json.load(file)
         if type(state) is dict:

@@ -116,7 +116,7 @@ class SweepPlan:
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private data that are read: all where None."""
+        """Return the rows of the private data that are read: all if None."""
         return self.variants[0].plan.rows
 
     @property
@@ -273,7 +273,7 @@ class MeasuredSweep:
 
 @dataclass(frozen=True, slots=True)
 class PrivateSelection:
-    """The best trial of a private search, in `folder`; value and variant are None where the number of trials was drawn as 0."""
+    """The best trial of a private search, in `folder`; value and variant are None if the number of trials was drawn as 0."""
 
     plan: SweepPlan
     metric: str

@@ -181,7 +181,7 @@ def _cell(variant: Variant, answers: list[JobAnswer]) -> Cell:
 
 
 def _metric_name(plan: SweepPlan, answers: Iterable[JobAnswer]) -> str:
-    """Return the name of the headline metric of all runs. Raises InputError where they differ."""
+    """Return the name of the headline metric of all runs. Raises InputError if they differ."""
     names = {answer.headline[0] for answer in answers if answer.failure is None}
     if len(names) > 1:
         raise InputError(f"{plan.path}: expected runs with one and the same metric first, found {first_names(sorted(names))}")

@@ -28,7 +28,7 @@ class Job:
     """A run to make.
 
     path, text: of its pipeline file. folder: for its results. charge: its key in the ledger. window: the blocks that it was charged on,
-    where the file does not name them. rows: of the private table that may be read; all where None.
+    where the file does not name them. rows: of the private table that may be read; all if None.
     """
 
     path: str
@@ -112,7 +112,7 @@ def saved_answers(jobs: Iterable[Job]) -> dict[str, JobAnswer]:
 
 
 def _saved_answer(job: Job) -> JobAnswer | None:
-    """Return the result of an earlier run; None where it did not end, or its file was another."""
+    """Return the result of an earlier run; None if it did not end, or its file was another."""
     try:
         with open(os.path.join(job.folder, RESULT), encoding="utf-8") as file:
             record: Any = json.load(file)

@@ -32,7 +32,7 @@ def document(
 ) -> Document:
     """Return everything that `dpcli report` says about one pipeline.
 
-    strict: exit code 1 where an item is not stated. date: printed in the title; none otherwise, so that the bytes depend on the file alone.
+    strict: exit code 1 if an item is not stated. date: printed in the title; none otherwise, so that the bytes depend on the file alone.
     name: of the machine form's schema.
     """
     facts = statement.facts
@@ -108,7 +108,7 @@ MOST_BARS = 20  # of the picture of shares
 
 
 def charts(facts: Facts) -> tuple[Chart, ...]:
-    """Return the pictures; none where no finite epsilon is certified."""
+    """Return the pictures; none if no finite epsilon is certified."""
     if facts.meaning is None:
         return ()
     curve = facts.meaning.curve  # the one that the sentences and tables quote
@@ -123,7 +123,7 @@ def _question(facts: Facts) -> Question:
 
 
 def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
-    """Return the picture of delta by epsilon, down to SMALLEST_DELTA; none where the whole curve is below that."""
+    """Return the picture of delta by epsilon, down to SMALLEST_DELTA; none if the whole curve is below that."""
     low = max(SMALLEST_DELTA * (account.delta or 1e-6), 1e-300)
     pairs = zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True)
     points = tuple((epsilon, min(delta, 1.0)) for epsilon, delta in pairs if delta >= low)

@@ -20,7 +20,7 @@ SHOWN = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the machin
 
 
 def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...] = ()) -> Document:
-    """Return everything that `dpcli explain FILE` says; exit code 3 without a finite epsilon, 1 where a rule calls the file unsound."""
+    """Return everything that `dpcli explain FILE` says; exit code 3 without a finite epsilon, 1 if a rule calls the file unsound."""
     code = 3 if meaning is None else int(any(d.severity == "error" for d in diagnostics))
     findings = tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
     return Document(

@@ -163,7 +163,7 @@ def tables_of(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
-    """Return the pipeline whose tables `tables_of` returned. Raises InputError where this version cannot read them."""
+    """Return the pipeline whose tables `tables_of` returned. Raises InputError if this version cannot read them."""
     findings = Findings()
     document = {"format": 1, **tables}
     with suppress(TooMany):

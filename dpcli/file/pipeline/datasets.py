@@ -105,5 +105,5 @@ def blocks_words(blocks: Sequence[str]) -> str:
 
 
 def window_data(privacy: Privacy) -> dict[str, Any]:
-    """Return the window for JSON data; nothing where none is stated."""
+    """Return the window for JSON data; nothing if none is stated."""
     return {} if privacy.window is None else {"window": list(privacy.window)}

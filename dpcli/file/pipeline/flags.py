@@ -60,7 +60,7 @@ class Stated:
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
         """Return the equivalent file as plain tables. target: epsilon of its [budget], no budget where None.
 
-        Raises InputError where the flags name no mechanism, or two.
+        Raises InputError if the flags name no mechanism, or two.
         """
         sampling = {"rate": self.sampling_rate, "batch_size": self.batch_size}
         privacy = {

@@ -18,7 +18,7 @@ SCHEDULE = "a schedule of runs, which dpcli budget plan reads"
 
 
 def _policies() -> Mapping[str, Any]:
-    """Return the keys of a policy; none where the gate is not installed."""
+    """Return the keys of a policy; none if the gate is not installed."""
     return load(FILES["policy"][0]) if "policy" in FILES else {}
 
 

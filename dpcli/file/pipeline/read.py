@@ -46,7 +46,7 @@ def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
 def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
     """Return the pipeline, None unless only sections such as [train] have problems, and a diagnostic for each problem.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile if the
     bytes are not TOML.
     """
     content, tables = _stood_in(text, path)
@@ -60,7 +60,7 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
     """Return the text of the bytes of a file, its tables with plain entries, and its problems by keys of these.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the bytes are not
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile if the bytes are not
     TOML.
     """
     content, tables = _stood_in(text, path)
@@ -70,7 +70,7 @@ def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]
 
 
 def section(text: bytes, path: str, name: str) -> Any:
-    """Return the value of the section `name`, None where the file has none; the whole file is checked as by `parse`.
+    """Return the value of the section `name`, None if the file has none; the whole file is checked as by `parse`.
 
     Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile as `load` does.
     """
@@ -125,7 +125,7 @@ def _name(table: Mapping[str, Any], index: int) -> str:
 
 
 def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text of a file, and its tables with plain entries. Raises InvalidFile where it is not TOML."""
+    """Return the text of a file, and its tables with plain entries. Raises InvalidFile if it is not TOML."""
     try:
         text = syntax.text_of(data)
         return text, _plain(_stated(text))

@@ -68,7 +68,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
 
 
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
-    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError where a count would pass 10^18."""
+    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError if a count would pass 10^18."""
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
         raise InputError(f"expected a number of runs with which nothing runs more than 10^18 times, found {runs}")
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)

@@ -119,7 +119,7 @@ def contradictions(pipeline: Pipeline) -> Iterator[tuple[str, Problem]]:
 
 
 def refuse_contradicted(pipeline: Pipeline) -> None:
-    """Raise InputError where what a section says is done would not be charged by this pipeline."""
+    """Raise InputError if what a section says is done would not be charged by this pipeline."""
     for _, (key, expected, actual) in contradictions(pipeline):
         names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
         raise InputError(f"{pipeline.path or '<pipeline>'}: {key_text(key, names)}: expected {expected}, found {actual}")
@@ -139,7 +139,7 @@ class TablePlace:
     """A table of a file.
 
     title: how the file opens it. doc: its meaning. path: its dotted key, such as train.clipping; "" for the file itself. word: selects its
-    keys; None where no word does. choice: that word with its key, `task = "custom"`.
+    keys; None if no word does. choice: that word with its key, `task = "custom"`.
     """
 
     title: str

@@ -128,7 +128,7 @@ def _folded(tables: Tables, names: Collection[str]) -> Tables:
 
 
 def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
-    """Return the table with lists that expands to these entries; None where there is none."""
+    """Return the table with lists that expands to these entries; None if there is none."""
     first = {**entries[0], "name": name}
     varying = [("sampling", key) for key in first["sampling"]] if type(first.get("sampling")) is dict else []
     lists = {path: [_at(entry, path) for entry in entries] for path in ([(key,) for key in first if key != "name"] + varying)}
@@ -161,7 +161,7 @@ def _index(path: Path) -> int:
 
 
 def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, Any]] | None:
-    """Return each plain entry with its origin, and the unused [defaults]; None where the tables are plain already."""
+    """Return each plain entry with its origin, and the unused [defaults]; None if the tables are plain already."""
     stated, defaults = tables.get("mechanism"), tables.get("defaults", {})
     if type(stated) is not list or type(defaults) is not dict:
         return None  # the reader says so

@@ -71,7 +71,7 @@ class Diagnostic:
 
     rule: its code in the failure catalogue (DP001...).
     key: dotted path of the key, e.g. "mechanism[2].sampling.rate".
-    line, column: 1-based; 0 where the finding has no place.
+    line, column: 1-based; 0 if the finding has no place.
     source: the source line, as it stands, or "".
     """
 

@@ -68,7 +68,7 @@ class BlockKind(ABC):
 
     @property
     def listed(self) -> Sequence[str]:
-        """All blocks, in order; none where the calendar has no end."""
+        """All blocks, in order; none if the calendar has no end."""
         return ()
 
     def extent(self, name: str) -> tuple[str, str]:
@@ -85,19 +85,19 @@ class BlockKind(ABC):
 
     @abstractmethod
     def between(self, first: str, last: str) -> Sequence[str]:
-        """Return all blocks from the first to the last, both included. Raise InputError where they have no order."""
+        """Return all blocks from the first to the last, both included. Raises InputError if they have no order."""
 
     def of_day(self, day: date) -> str | None:
-        """Return the block that a day lies in, None where they are not of the calendar."""
+        """Return the block that a day lies in, None if they are not of the calendar."""
         return None
 
     def first_day(self, name: str) -> date | None:
-        """Return the first day of a block, None where they are not of the calendar."""
+        """Return the first day of a block, None if they are not of the calendar."""
         return None
 
 
 def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
-    """Return the kind of an opening entry. Raise InputError for one that is not known."""
+    """Return the kind of an opening entry. Raises InputError for one that is not known."""
     if by not in BLOCKS:
         raise InputError(f"--blocks: expected one of {', '.join(BLOCKS)}, found {by[:60]!r}")
     kind: BlockKind = load(BLOCKS[by])(tuple(names), count)

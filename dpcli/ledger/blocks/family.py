@@ -73,7 +73,7 @@ class BlockFamily:
         }
 
     def wrong(self, window: object) -> str | None:
-        """Return what is wrong with the window of an entry, None where nothing is: distinct blocks of this family, sorted."""
+        """Return what is wrong with the window of an entry, None if nothing is: distinct blocks of this family, sorted."""
         if type(window) is not list or not 1 <= len(window) <= MOST or any(type(name) is not str for name in window):
             return f"expected a window of 1 to {MOST} blocks"
         kind = self.kind
@@ -83,7 +83,7 @@ class BlockFamily:
         return None if window == sorted(set(window)) else "expected the blocks of a window once each, in order"
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """Return the blocks that are stated: names, and FIRST..LAST for all between. Raise InputError where one is none."""
+        """Return the blocks that are stated: names, and FIRST..LAST for all between. Raises InputError if one is none."""
         kind, blocks = self.kind, set[str]()
         for text in stated:
             first, dots, last = (text, "", text) if kind.holds(text) else text.partition("..")

@@ -49,19 +49,19 @@ class BlockRoom:
 
     @property
     def widest(self) -> Stretch | None:
-        """The latest of the longest, None where nothing takes it."""
+        """The latest of the longest, None if nothing takes it."""
         return max(reversed(self.stretches), key=lambda stretch: len(stretch.blocks), default=None)
 
     @property
     def latest(self) -> Stretch | None:
-        """The last stretch, None where nothing takes it."""
+        """The last stretch, None if nothing takes it."""
         return self.stretches[-1] if self.stretches else None
 
 
 def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), delta: float | None = None) -> BlockRoom:
     """Return where a run of `pipeline` fits: among the blocks `within`, or among all that are listed or lie between charged ones.
 
-    Raise InputError where the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
+    Raises InputError if the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
     """
     state = ledger.state()
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())

@@ -186,7 +186,7 @@ def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline
 
     run: the key under which it may have been charged before: then it fits, whatever is left.
 
-    Raise LedgerError where the ledger cannot be read, InputError where it cannot be found or adds up other units.
+    Raises LedgerError if the ledger cannot be read, InputError if it cannot be found or adds up other units.
     """
     if ledger is None:
         return document

@@ -58,7 +58,7 @@ def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
 
 
 def of_budget(budget: DatasetBudget) -> Document:
-    """Return what `dpcli budget show` prints, as the ledger is now, for a notebook. Raise LedgerError where it cannot be read."""
+    """Return what `dpcli budget show` prints, as the ledger is now, for a notebook. Raises LedgerError if it cannot be read."""
     from dpcli.ledger.stores.places import open_ledger
 
     with open_ledger(budget.url, budget.dataset) as ledger:
@@ -72,7 +72,7 @@ def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
 
 
 def picture(ledger: Ledger) -> Chart:
-    """Return the blocks by share used; without blocks, the way down of the budget. Raise InputError before the first charge."""
+    """Return the blocks by share used; without blocks, the way down of the budget. Raises InputError before the first charge."""
     charts = _pictures(ledger)
     if not charts:
         raise InputError(f"{ledger.store.place}: nothing to draw: nothing was charged to {ledger.dataset} yet")

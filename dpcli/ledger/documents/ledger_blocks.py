@@ -65,7 +65,7 @@ def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
 
 
 def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
-    """Return where one run fits: the widest window and the latest; exit code 1 where there is none."""
+    """Return where one run fits: the widest window and the latest; exit code 1 if there is none."""
     widest, latest = fits.widest, fits.latest
     amount, share = costs(amounts.read(fits.cost.amounts)), percent_used(fits.share)
     cost = f"the run costs {amount} on each block of its window, {share} of its cap"

@@ -50,7 +50,7 @@ Squared = Callable[[str, int, int], Square]  # the square of a block at a column
 
 
 def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
-    """Return a picture of every block, None where there are none, or nothing was charged or retired yet. when: of the shares."""
+    """Return a picture of every block, None if there are none, or nothing was charged or retired yet. when: of the shares."""
     terms = state.open_terms()
     family = terms.family
     known = set() if family is None else {*spent_by_block(state.spent, state.caps), *state.retired}

@@ -53,7 +53,7 @@ class Amend:
         return {**asks, "approver": self.approver, **output_statement(self.epsilon, state, self.unseen, self.acknowledged)}
 
     def _refuse_alone(self) -> None:
-        """Raise InputError where a two-person ledger is told what only the approver can say."""
+        """Raise InputError if a two-person ledger is told what only the approver can say."""
         for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
             if given:
                 raise InputError(f"{flag}: not in a two-person ledger: another person approves with dpcli budget approve")
@@ -64,7 +64,7 @@ class Amend:
 def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
     """Return what an amendment says of the outputs where it raises the cap above all that is guaranteed.
 
-    Before the first charge there is no output. Raise InputError where nobody says whether one was seen.
+    Before the first charge there is no output. Raises InputError if nobody says whether one was seen.
     """
     if state.guaranteed is None or epsilon <= state.largest:
         return {}
@@ -105,7 +105,7 @@ class SetQuota:
 class Proposable:
     """A request that takes two persons where the ledger does, and is granted at once where it does not.
 
-    expires: until when it may be approved (a time, 7d, 36h); a week where None.
+    expires: until when it may be approved (a time, 7d, 36h); a week if None.
     """
 
     request: LedgerRequest

@@ -61,7 +61,7 @@ def proposal_of(entry: LedgerEntry) -> Proposal:
 
 
 def proposal_numbered(proposals: Proposals, seq: object) -> Proposal | None:
-    """Return the open proposal of that number, None where there is none."""
+    """Return the open proposal of that number, None if there is none."""
     return next((each for each in proposals.values() if each.seq == seq), None)
 
 
@@ -74,7 +74,7 @@ def open_proposals_after(proposals: Proposals, entry: LedgerEntry) -> Proposals:
 
 
 def refuse_unapproved(proposals: Proposals, entry: LedgerEntry) -> None:
-    """Raise LedgerError where an entry that takes two persons is not what a second one approved, in time, of an open proposal.
+    """Raise LedgerError if an entry that takes two persons is not what a second one approved, in time, of an open proposal.
 
     Whether two names only look alike is for those who write entries: one that was written must be readable for ever.
     """

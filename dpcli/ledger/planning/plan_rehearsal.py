@@ -82,7 +82,7 @@ class BudgetPlan:
 
     @property
     def refused(self) -> PlannedRun | None:
-        """The first run that does not fit, None where all do."""
+        """The first run that does not fit, None if all do."""
         return next((run for run in self.runs if not run.fits), None)
 
     @property
@@ -104,7 +104,7 @@ class BudgetPlan:
 def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
     """Price every table of a schedule once, and walk the calendar from the ledger's balance of now.
 
-    Raises InputError where a file or a window is not one for this ledger, CannotCertify or NotRepresentable where a run has no cost.
+    Raises InputError if a file or a window is not one for this ledger, CannotCertify or NotRepresentable if a run has no cost.
     """
     from dpcli.file.pipeline.read import load
 
@@ -144,14 +144,14 @@ def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ..
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A plan gone on with past its end. refused: the first run that does not fit, None where none of `walked` runs past the plan's does."""
+    """A plan gone on with past its end. refused: the first run that does not fit, None if none of `walked` runs past the plan's does."""
 
     refused: PlannedRun | None
     walked: int
 
 
 def outlook_of(plan: BudgetPlan) -> Outlook | None:
-    """Return what comes after a plan of which all runs fit, repeated without an end; None where nothing is repeated, or not all fit."""
+    """Return what comes after a plan of which all runs fit, repeated without an end; None if nothing is repeated, or not all fit."""
     if plan.refused is not None or not any(run.every for run in plan.schedule.runs):
         return None
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
@@ -182,7 +182,7 @@ def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
 
 
 def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str, ...] | Trailing:
-    """Return what a run reads. Raise InputError where that is no window of this ledger, or not that of its file."""
+    """Return what a run reads. Raises InputError if that is no window of this ledger, or not that of its file."""
     stated = () if run.window is None else (run.window,) if isinstance(run.window, str) else run.window
     family = ledger.state().open_terms().family
     moving = trailing_of(stated[0], family.kind) if family is not None and len(stated) == 1 else None

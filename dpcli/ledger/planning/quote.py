@@ -46,7 +46,7 @@ class Quote:
     """The answer of a ledger about a number of runs that have not been made, among all that were asked for with them.
 
     fits: all of them together. share: of the cap, for these runs; left: of the cap, before any of them. Both between 0 and 1, share above 1
-    where they never fit. delta: of the cap.
+    if they never fit. delta: of the cap.
     """
 
     fits: bool
@@ -60,7 +60,7 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     """Ask the ledger at `url` whether all of these still fit: (pipeline, runs), each answered in its place.
 
     A pipeline that is stated for another unit or adjacency, or whose cost is unknown in the ledger's currency, is answered by the error,
-    and the others without it. Raises LedgerError where the ledger cannot be read, InputError where it cannot be found.
+    and the others without it. Raises LedgerError if the ledger cannot be read, InputError if it cannot be found.
     """
     with open_ledger(url, dataset) as ledger:
         answers = [_requested(ledger, pipeline, runs) for pipeline, runs in pipelines]

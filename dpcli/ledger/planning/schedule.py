@@ -158,7 +158,7 @@ class Schedule:
 
     @property
     def too_long(self) -> bool:
-        """True where it has more runs than anybody walks."""
+        """True if it has more runs than anybody walks."""
         return next(islice(self.days(), MOST, None), None) is not None
 
 
@@ -186,7 +186,7 @@ class Trailing:
         return f"last {self.count} {self.unit}{'' if self.count == 1 else 's'}"
 
     def blocks(self, kind: BlockKind, day: date) -> Sequence[str]:
-        """Return the blocks that a run on a day reads. Raise InputError where blocks or the calendar have no such days."""
+        """Return the blocks that a run on a day reads. Raises InputError if blocks or the calendar have no such days."""
         today = kind.of_day(day)
         if today is None:
             raise InputError(f'expected the names of blocks, found "{self.words}": the blocks are not days or weeks')
@@ -201,7 +201,7 @@ class Trailing:
 
 
 def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
-    """Return the days that a window counts back, None where it names blocks."""
+    """Return the days that a window counts back, None if it names blocks."""
     match = None if kind.holds(text) else _TRAILING.fullmatch(text)
     return None if match is None else Trailing(int(match[1]), match[2])
 

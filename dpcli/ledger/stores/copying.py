@@ -61,9 +61,9 @@ class Copying:
     progress: Progress | None = None
 
     def fill(self, target: Store) -> None:
-        """Take all of it in, close it at its origin, and give the copy its name (1 to 4); nothing where that was done.
+        """Take all of it in, close it at its origin, and give the copy its name (1 to 4); nothing if that was done.
 
-        Raise LedgerError where the chain is broken, has moved elsewhere, or `target` has another one under its name.
+        Raises LedgerError if the chain is broken, has moved elsewhere, or `target` has another one under its name.
         """
         to, dataset = address_of(self.url, target), self.ledger.dataset
         self._refuse(target, to)
@@ -81,7 +81,7 @@ class Copying:
             self._prepare(target, tail, state)
 
     def name(self, copy: str) -> None:
-        """Name it where it was, under the writer's lock (5). Raise LedgerError where another was named meanwhile."""
+        """Name it where it was, under the writer's lock (5). Raises LedgerError if another was named meanwhile."""
         departure = self.ledger.state().departure
         assert departure is not None
         if departure.copy != copy:
@@ -93,7 +93,7 @@ class Copying:
                 raise LedgerError(f"{departure.to}: {_second_copy_message(self.ledger.dataset)}") from None
 
     def open(self, target: Ledger, copy: str) -> None:
-        """Open what was named (6); nothing where it is open."""
+        """Open what was named (6); nothing if it is open."""
         request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
         target.append_all([(request, "")], even_moved=True)
 
@@ -114,7 +114,7 @@ class Copying:
             state.refuse_moved()
 
     def _refuse_one(self, target: Store, to: str) -> None:
-        """In a two-person ledger, propose the move where nobody has. Raise LedgerError until another person has approved it."""
+        """In a two-person ledger, propose the move where nobody has. Raises LedgerError until another person has approved it."""
         state = self.ledger.state()
         if not state.open_terms().two_person or state.departure is not None:
             return
@@ -132,7 +132,7 @@ class Copying:
         )
 
     def _refuse_origin(self) -> None:
-        """Raise LedgerError where the copy could not say where it comes from, before anything is closed."""
+        """Raise LedgerError if the copy could not say where it comes from, before anything is closed."""
         place = self.ledger.store.address
         if not is_a("said", place):
             raise LedgerError(
@@ -141,7 +141,7 @@ class Copying:
             )
 
     def durable_copy(self, target: Store) -> DurableCopy | None:
-        """Return the copy that the target has completely, None where it has none. Raise LedgerError where another one was named."""
+        """Return the copy that the target has completely, None if it has none. Raises LedgerError if another one was named."""
         dataset, departure = self.ledger.dataset, self.ledger.state().departure
         if departure is None:
             return None
@@ -217,7 +217,7 @@ def _second_copy_message(dataset: str) -> str:
 def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
     """Move one dataset from the ledger at `source` to the one at `target`, made where there is none; done before, nothing is written.
 
-    Raise LedgerError as `Copying.fill`, and where the copy is not sound.
+    Raises LedgerError as `Copying.fill`, and where the copy is not sound.
     """
     with open_ledger(source, dataset) as ledger:
         repeated = _move(Copying(ledger, target, why, progress))
@@ -271,7 +271,7 @@ def _what_completes_it(ledger: Ledger, ended: bool) -> str:
 
 
 def dataset_names(url: str) -> tuple[str, ...]:
-    """Return the datasets of a ledger. Raise LedgerError where it has none."""
+    """Return the datasets of a ledger. Raises LedgerError if it has none."""
     store = open_store(url)
     try:
         names = store.datasets()

@@ -67,7 +67,7 @@ class PostgresTail:
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
         """Return up to `most` rows after `seq`.
 
-        Raise LedgerError where the last entries that were written are missing: the spending would be understated.
+        Raises LedgerError if the last entries that were written are missing: the spending would be understated.
         """
         head = self.connection.execute(
             HEAD, (self.dataset,)
@@ -231,7 +231,7 @@ class PostgresStore:
         return connection
 
     def _read_version(self) -> None:
-        """Note the version of the definitions. Raise LedgerError, and close, where there are none or a later dpcli made them."""
+        """Note the version of the definitions. Raises LedgerError, and close, where there are none or a later dpcli made them."""
         try:
             with self._transaction() as connection:
                 version = installed_version(connection)
@@ -263,7 +263,7 @@ def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUS
 
 
 def upgraded(url: str) -> PostgresStore:
-    """Return the store after its definitions were made again as this version has them. Raise LedgerError where the user may not."""
+    """Return the store after its definitions were made again as this version has them. Raises LedgerError if the user may not."""
     store = PostgresStore(url)
     try:
         if store.version < VERSION:

@@ -22,7 +22,7 @@ RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # made again by eve
 
 
 def installed_version(connection: Any) -> int | None:
-    """Return the version of the schema, None where there is none."""
+    """Return the version of the schema, None if there is none."""
     if connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dpcli'").fetchone() is None:
         return None
     version: int = connection.execute("SELECT max(version) FROM dpcli.format").fetchone()[0]
@@ -38,7 +38,7 @@ def install(connection: Any, place: str) -> int:
 
     No lock is asked for that another login could hold: where two make the schema at once, the catalogue lets one of them.
 
-    Raise LedgerError where they cannot be made, Raced where somebody else has.
+    Raises LedgerError if they cannot be made, Raced where somebody else has.
     """
     from psycopg import errors
 

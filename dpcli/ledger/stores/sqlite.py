@@ -109,7 +109,7 @@ class SqliteTail:
         return [StoredRow(*row) for row in rows]
 
     def _end(self) -> int:
-        """Return the number of the last entry as it is noted, 0 where none is."""
+        """Return the number of the last entry as it is noted, 0 if none is."""
         row = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
         return int(row[0]) if row else 0
 
@@ -175,7 +175,7 @@ class SqliteStore:
         self._strays = tuple(self.connection.execute(STRAYS).fetchall())
 
     def _refuse_strays(self, dataset: str) -> None:
-        """Raise LedgerError where an entry moved to another name: it is missing from both; one that names none may be anybody's."""
+        """Raise LedgerError if an entry moved to another name: it is missing from both; one that names none may be anybody's."""
         for name, seq, body in self._strays:
             if stated_dataset(body) in (dataset, None) or name == dataset:
                 raise LedgerError(
@@ -337,7 +337,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
 
 
 def _try_link(draft: str) -> None:
-    """Raise LedgerError where the file system takes no second name, before anything is asked of another ledger."""
+    """Raise LedgerError if the file system takes no second name, before anything is asked of another ledger."""
     other = f"{draft[: -len('.new')]}.link"
     try:
         os.link(draft, other)
@@ -370,7 +370,7 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
 def upgraded(path: str) -> SqliteStore:
     """Return the store with the definitions of this version, made where it has those of an earlier one; entries stay as they are.
 
-    Raise LedgerError where they would still not be those of this version: somebody else had a hand in them.
+    Raises LedgerError if they would still not be those of this version: somebody else had a hand in them.
     """
     store = SqliteStore(path)
     try:

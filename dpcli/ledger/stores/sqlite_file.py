@@ -49,7 +49,7 @@ LEDGER_WORDS = FileWords(
 
 
 def require_ledger_file(path: str, is_open: bool = False) -> int:
-    """Return the bytes that `path` says to hold. Raise LedgerError unless it is a regular, private file that can be read as a ledger.
+    """Return the bytes that `path` says to hold. Raises LedgerError unless it is a regular, private file that can be read as a ledger.
 
     Fewer may be there while another process commits or before a transaction that was cut short is rolled back: SQLite tells.
     is_open: a connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of it
@@ -83,7 +83,7 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
 
 
 def _refuse_stray(path: str) -> None:
-    """Raise LedgerError where SQLite would open what is no file with a ledger: it would wait for ever for a writer of a named pipe."""
+    """Raise LedgerError if SQLite would open what is no file with a ledger: it would wait for ever for a writer of a named pipe."""
     for stray in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
         try:
             mode = os.lstat(stray).st_mode
@@ -140,7 +140,7 @@ def _stated_size(header: bytes) -> int:
 
 
 def _header_problem(header: bytes) -> str | None:
-    """Return why the first 100 bytes of a file are not those of a ledger, None where they are.
+    """Return why the first 100 bytes of a file are not those of a ledger, None if they are.
 
     Source: https://www.sqlite.org/fileformat2.html, page size at 16, number of pages at 28, user_version at 60, application_id at 68.
     """

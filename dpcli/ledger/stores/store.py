@@ -84,7 +84,7 @@ class Store(Protocol):
 
     @property
     def who(self) -> str | None:
-        """The login, None where the backend cannot know it."""
+        """The login, None if the backend cannot know it."""
         ...
 
     def datasets(self) -> tuple[str, ...]:
@@ -107,17 +107,17 @@ class Store(Protocol):
         ...
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        """Return the last one of a dataset, as it was kept; None where there is none."""
+        """Return the last one of a dataset, as it was kept; None if there is none."""
         ...
 
     @property
     def takes_notes(self) -> bool:
-        """True where it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
+        """True if it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
         ...
 
     @property
     def takes_counts(self) -> bool:
-        """True where its definitions let in how far a session has gone: those of an earlier version of dpcli do not."""
+        """True if its definitions let in how far a session has gone: those of an earlier version of dpcli do not."""
         ...
 
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
@@ -143,7 +143,7 @@ class Store(Protocol):
         ...
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
-        """Return what the backend's own integrity check finds wrong about a dataset, or about all; nothing where all is well."""
+        """Return what the backend's own integrity check finds wrong about a dataset, or about all; nothing if all is well."""
         ...
 
     def close(self) -> None:

@@ -152,7 +152,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
 def plan_of(path: str) -> GenerationPlan:
     """Return the plan of a file with [generate].
 
-    Raises InputError where it cannot be read or asks for what cannot be done, CannotCertify where nobody can say what it costs.
+    Raises InputError if it cannot be read or asks for what cannot be done, CannotCertify if nobody can say what it costs.
     """
     data = read_bytes(path)
     generate = table_of(data, path, Generate, "generate")

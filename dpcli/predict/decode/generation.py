@@ -125,7 +125,7 @@ class WritingSession:
     stream: Stream | None
 
     def write(self, count: int, must_write_all: bool, report: Report) -> list[tuple[WrittenText, str]]:
-        """Write `count` texts, or as many as can be paid for. Raises Denied where these are none, or fewer though `must_write_all`."""
+        """Write `count` texts, or as many as can be paid for. Raises Denied if these are none, or fewer though `must_write_all`."""
         written: list[tuple[WrittenText, str]] = []
         while len(written) < count:
             try:
@@ -138,7 +138,7 @@ class WritingSession:
         return written
 
     def _write_next(self) -> list[tuple[WrittenText, str]]:
-        """Write the next text; none where its batch has no private token left. Raises Denied where no batch has, or no text is left."""
+        """Write the next text; none if its batch has no private token left. Raises Denied if no batch has, or no text is left."""
         if self.turns and all(one.spent for one in self.turns):
             raise Denied(f"{self.plan.path}: all private tokens are spent: more of them are a new fit and a new charge")
         stream = self.stream or SystemStream()

@@ -46,7 +46,7 @@ class LogitClipping:
 
     @classmethod
     def of(cls, spec: Any) -> LogitClipping:
-        """Return the clipping of a private-decoding entry. Raises InputError where its clip is too small to be computed with."""
+        """Return the clipping of a private-decoding entry. Raises InputError if its clip is too small to be computed with."""
         lost = 2.0**-50 * (FAR + MOST * spec.clip / spec.temperature)
         used = spec.clip - 2.0 * lost * spec.references * spec.temperature
         if not used >= 0.99 * spec.clip:
@@ -103,7 +103,7 @@ class PublicTest:
 
     @classmethod
     def of(cls, spec: Any) -> PublicTest | None:
-        """Return the test of a private-decoding entry; None where it makes no comparison. Raises InputError where numbers are too large."""
+        """Return the test of a private-decoding entry; None if it makes no comparison. Raises InputError if numbers are too large."""
         if spec.scale is None:
             return None
         if spec.references > MOST_REFERENCES:
@@ -158,7 +158,7 @@ class PrivateTurns:
     spent: bool = False
 
     def open_bar(self, stream: Stream) -> bool:
-        """Charge and draw a bar where none is open, and return whether one is. Raises LedgerError where the count cannot be relied on."""
+        """Charge and draw a bar where none is open, and return whether one is. Raises LedgerError if the count cannot be relied on."""
         if self.bar is None and not self.spent:
             try:
                 self.budget.take()

@@ -42,7 +42,7 @@ class WrittenText:
 
 @dataclass(frozen=True, slots=True)
 class NextToken:
-    """The next token: drawn by scores where it is private, by public where not. distance: what decides that, 0 where nothing does."""
+    """The next token: drawn by scores where it is private, by public where not. distance: what decides that, 0 if nothing does."""
 
     scores: Array
     public: Array
@@ -90,7 +90,7 @@ class Writer:
     def next_token(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
         """Return the next token of a text.
 
-        Raises InputError where the model fails after the public context, or answers it otherwise once it has seen private ones.
+        Raises InputError if the model fails after the public context, or answers it otherwise once it has seen private ones.
         """
         shown = (*self.prompt, *written)
         public = next_token(self.model, shown, self.place)
@@ -125,7 +125,7 @@ class ContextFrame:
 def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -> ContextFrame:
     """Return the frame that [generate] states.
 
-    Raises InputError where a context of the greatest length leaves no room for the tokens of a text: before any text is read, as whether
+    Raises InputError if a context of the greatest length leaves no room for the tokens of a text: before any text is read, as whether
     one is too long would tell of it.
     """
     texts = (*generate.template.split("{text}"), generate.prompt)
@@ -152,9 +152,9 @@ def context_batches(
     Args:
         privacy: of its units, the first max_contributions texts are used.
         words: how many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
-        rows: of a table, those that may be read; all where None.
+        rows: of a table, those that may be read; all if None.
 
-    Raises InputError where texts cannot be read.
+    Raises InputError if texts cannot be read.
     """
     owned = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows))
     kept = (
@@ -173,7 +173,7 @@ def context_batches(
 
 
 def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabulary, frame: ContextFrame, path: str) -> None:
-    """Raise InputError where the model's answer to the prompt changes once it was asked another context, or a token has no text.
+    """Raise InputError if the model's answer to the prompt changes once it was asked another context, or a token has no text.
 
     Nothing private is asked. A token that the public context rules out is drawn only where that context counts for nothing.
     """

@@ -61,7 +61,7 @@ def fitted(outcome: FitOutcome) -> Document:
 
 
 def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
-    """Return what all tokens cost; None where nothing is guaranteed."""
+    """Return what all tokens cost; None if nothing is guaranteed."""
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 

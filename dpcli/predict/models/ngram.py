@@ -45,7 +45,7 @@ class NGramCounts:
     counts: Array
 
     def after(self, context: Tokens) -> tuple[Ids, Array]:
-        """Return the tokens that followed the end of a context, and how often; none where it is shorter or never occurred."""
+        """Return the tokens that followed the end of a context, and how often; none if it is shorter or never occurred."""
         if len(context) < self.length:
             return self.tokens[:0], self.counts[:0]
         number = 0

@@ -82,7 +82,7 @@ def one_hot(labels: Any, classes: int) -> Array:
 
 
 def require_learner(name: str) -> None:
-    """Raise Unavailable where what a learner needs is not installed."""
+    """Raise Unavailable if what a learner needs is not installed."""
     if name in LEARNERS:
         require("sklearn")
 
@@ -175,7 +175,7 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
 def teach_student(plan: VotingPlan) -> StudentOutcome:
     """Learn from the labels of a session that has been held, then from these and its own of all other queries.
 
-    Raises InputError where there is no session, or no inputs that were asked about.
+    Raises InputError if there is no session, or no inputs that were asked about.
     """
     pate = plan.pate
     require_learner(pate.student)

@@ -303,7 +303,7 @@ def plan_of(path: str) -> VotingPlan:
 
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
-    """Raise InputError where records of one unit may be several teachers', whose votes it would move."""
+    """Raise InputError if records of one unit may be several teachers', whose votes it would move."""
     if pate.data is None:  # whose votes a file holds is the word of whoever made it
         return
     owned = pipeline.privacy.max_contributions or 1
@@ -325,7 +325,7 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
 def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
     """Return the most answers, up to those that the file asks for, with which the whole file is within its budget.
 
-    They are fixed before a vote is seen, so that stopping there tells nothing. Raises Denied where there is not one.
+    They are fixed before a vote is seen, so that stopping there tells nothing. Raises Denied if there is not one.
     """
     from dpcli.analysis.account import account
 

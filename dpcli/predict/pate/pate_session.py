@@ -37,7 +37,7 @@ class SessionOutcome:
     """The outcome of a session. earlier: it had been held before, and nothing was drawn now.
 
     queries: how many there were to put, at most as many as are paid for. fitting: the account of a file that pays for these alone; None
-    where this one does.
+    if this one does.
     """
 
     plan: VotingPlan

@@ -81,7 +81,7 @@ class Lesson:
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) -> Teachers:
     """Fit every teacher that has not been, in `jobs` processes, and keep their votes; a part of them where torchrun started others.
 
-    Raises InputError where the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a
+    Raises InputError if the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a
     process is gone.
     """
     pate = plan.pate
@@ -161,7 +161,7 @@ def _place(folder: str, number: int) -> str:
 
 
 def _labels(folder: str, number: int, queries: int) -> Array | None:
-    """Return the labels that a teacher gave in an earlier call, None where there are none, or not all."""
+    """Return the labels that a teacher gave in an earlier call, None if there are none, or not all."""
     try:
         with open(_place(folder, number), "rb") as file:
             content = file.read()
@@ -172,7 +172,7 @@ def _labels(folder: str, number: int, queries: int) -> Array | None:
 
 @dataclass(frozen=True, slots=True)
 class FittingRanks:
-    """The processes that fit teachers. ranks: None where this one is alone."""
+    """The processes that fit teachers. ranks: None if this one is alone."""
 
     ranks: TorchrunProcesses | None = None
 
@@ -187,7 +187,7 @@ class FittingRanks:
     def mine(self, numbers: Sequence[int] | None, digest: str) -> list[int]:
         """Return this process' part of the teachers that the first says are to be fitted (`numbers`).
 
-        Raises InputError where it was given other data than the first (`digest`).
+        Raises InputError if it was given other data than the first (`digest`).
         """
         if self.ranks is None:
             assert numbers is not None
@@ -207,7 +207,7 @@ class FittingRanks:
 
 @contextmanager
 def fitting_ranks() -> Iterator[FittingRanks]:
-    """Join the processes of this fit, as torchrun's environment says. Raises InputError where one of them is gone."""
+    """Join the processes of this fit, as torchrun's environment says. Raises InputError if one of them is gone."""
     if not several_processes():
         yield FittingRanks()
         return

@@ -126,9 +126,9 @@ def open_transcript(plan: VotingPlan, session: Session, private: bool) -> Transc
 
 
 def read_transcript(plan: VotingPlan) -> Transcript | None:
-    """Return the transcript in the folder of a plan, None where there is none.
+    """Return the transcript in the folder of a plan, None if there is none.
 
-    Raises InputError where it is another file's, or damaged.
+    Raises InputError if it is another file's, or damaged.
     """
     session, path = session_there(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):

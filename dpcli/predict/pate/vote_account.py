@@ -46,7 +46,7 @@ SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
     """Return the cost of every query that was charged, the lost ones too: those whose answer was charged count as answered.
 
-    Raises CannotCertify where what a student predicted for a query is lost.
+    Raises CannotCertify if what a student predicted for a query is lost.
     """
     kept.session.require_same({"votes": votes.digest()})
     charged = np.array(kept.queries, dtype=int)
@@ -83,7 +83,7 @@ class Release:
 def release_cost(release: Release) -> float:
     """Return D, at the release's order, of Gaussian noise in proportion to the smooth sensitivity.
 
-    Raises CannotCertify where the order is not below 1 / (2 beta).
+    Raises CannotCertify if the order is not below 1 / (2 beta).
     Source: Papernot et al. 2018, arXiv:1802.08908, Theorem 23.
     """
     a, beta = release.order, release.beta
@@ -97,7 +97,7 @@ def release_cost(release: Release) -> float:
 def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
     """Return what is released of a cost with this smooth sensitivity, given a draw from N(0, 1).
 
-    Raises CannotCertify where no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
+    Raises CannotCertify if no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or noise that is not finite: this is a bug in dpcli, and no number")
@@ -107,7 +107,7 @@ def released_cost(cost: float, smooth: float, release: Release, normal: float) -
 
 
 def raising_factor(release: Release) -> float:
-    """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify where there is none."""
+    """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify if there is none."""
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
     left = 1.0 - z * release.sigma * math.expm1(release.beta)
     if z > 0.0 and left <= 0.0:
@@ -162,9 +162,9 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
 
 
 def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
-    """Return what was released of a session; None where nothing was, or it is lost.
+    """Return what was released of a session; None if nothing was, or it is lost.
 
-    Raises InputError where the file describes another release by now.
+    Raises InputError if the file describes another release by now.
     """
     release, kept = _release(plan), transcript.sanitised
     if release is None or kept is None:
@@ -256,7 +256,7 @@ class VoteEpsilon:
 class VoteAccount:
     """plan.account is the guarantee. expected: over the noise of a session; realised: of one that has been held.
 
-    as_planned: the account of a session that had been planned to end where this one did, whatever the votes are; None where none was held,
+    as_planned: the account of a session that had been planned to end where this one did, whatever the votes are; None if none was held,
     or nothing was answered, which no entry can state. sanitised: what is released of `realised`, where the file says how.
     """
 
@@ -292,7 +292,7 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
 
 
 def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:
-    """Return both epsilons; None where the file's delta is 0, at which nothing is known."""
+    """Return both epsilons; None if the file's delta is 0, at which nothing is known."""
     delta = plan.account.delta
     if not delta:
         return None

@@ -28,7 +28,7 @@ LARGEST = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes
 
 
 def votes_of(pate: Pate, path: str) -> VoteCounts:
-    """Return the votes in the file that [pate] of the file at `path` names. Raises InputError where there are none."""
+    """Return the votes in the file that [pate] of the file at `path` names. Raises InputError if there are none."""
     assert pate.votes is not None
     place = relative_to_file(pate.votes, path)
     judge = vote_counts if pate.vote_rows == "counts" else counts_of_labels
@@ -119,7 +119,7 @@ VOTES, MADE = "votes.npy", "votes.json"
 def votes_kept(plan: VotingPlan) -> VoteCounts | None:
     """Return the votes of the file that [pate] names, or those that teachers have left; None where these are still to be fitted.
 
-    Raises InputError where they are no votes, or those of other teachers.
+    Raises InputError if they are no votes, or those of other teachers.
     """
     if plan.pate.votes is not None:
         return votes_of(plan.pate, plan.path)
@@ -143,7 +143,7 @@ def votes_kept(plan: VotingPlan) -> VoteCounts | None:
 
 
 def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:
-    """Raise InputError where the folder holds a session that was not begun with these votes; None: with some that are to be fitted.
+    """Raise InputError if the folder holds a session that was not begun with these votes; None: with some that are to be fitted.
 
     Its labels could be priced no more, nor could it go on, once its votes had been written over.
     """

@@ -144,7 +144,7 @@ class Measured(NamedTuple):
 
 
 class EnsembleWay(NamedTuple):
-    """A way of mixing the fitted models. epsilon: None where there is no guarantee."""
+    """A way of mixing the fitted models. epsilon: None if there is no guarantee."""
 
     name: str
     kind: str
@@ -156,7 +156,7 @@ class EnsembleWay(NamedTuple):
 class Way:
     """A way of using the private texts.
 
-    kind: public, sound, paper, dp or all. epsilon: None where there is no guarantee. relative: its perplexity over the public model's, of
+    kind: public, sound, paper, dp or all. epsilon: None if there is no guarantee. relative: its perplexity over the public model's, of
     the same resamples.
     """
 
@@ -205,7 +205,7 @@ def evaluate(
     """Measure perplexities. All but the public model's are made from private models without noise, and private.
 
     Args:
-        models: that were fitted; made anew where None. axis, values: an ablation: one of AXES, and what it takes.
+        models: that were fitted; made anew if None. axis, values: an ablation: one of AXES, and what it takes.
         tokens: of the test text at most.
 
     Raises:
@@ -315,7 +315,7 @@ class EvaluationSetup:
         yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(model))
 
     def alone(self, texts: OwnedTexts) -> LanguageModel | None:
-        """Return one model under differential privacy, on all texts; None where nobody knows how: of a model of the user's own."""
+        """Return one model under differential privacy, on all texts; None if nobody knows how: of a model of the user's own."""
         plan, model, grouped = self.plan, self.side.model, by_unit(texts.texts, texts.units)
         each = len(texts.texts) / len(grouped)
         if isinstance(model, NGram) and model.order > 1:
@@ -342,7 +342,7 @@ class EvaluationSetup:
         return AblationCase(plan, value, radius, tuple((mode, plan.spec.model_rate) for mode in modes))
 
     def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
-        """Return one point. measured: the perplexities of all cases' modes in order; None where the case has models of its own."""
+        """Return one point. measured: the perplexities of all cases' modes in order; None if the case has models of its own."""
         if measured is None:
             measured = iter(self.ensembles(_fit_anew(case.plan, self.side, self.processes), case.modes))
         figures = [next(measured).perplexity for _ in case.modes]
@@ -360,7 +360,7 @@ class AblationCase:
 
 
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
-    """Return the published protocol for the same claim; None where it has nothing left at its order, or needs delta > 0."""
+    """Return the published protocol for the same claim; None if it has nothing left at its order, or needs delta > 0."""
     if delta <= 0.0:
         return None
     published = Published(plan.pmixed.order, plan.spec.model_rate, plan.tokens, epsilon, delta)

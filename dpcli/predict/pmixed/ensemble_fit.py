@@ -106,7 +106,7 @@ def fit(
 
 
 def read_fit(plan: PmixedPlan) -> Fit:
-    """Return the fit in a plan's folder. Raises InputError where there is none, or that of another file."""
+    """Return the fit in a plan's folder. Raises InputError if there is none, or that of another file."""
     kept = _read(plan.folder)
     if kept is None:
         raise InputError(f"{plan.folder}: no fitted models: {_where(plan)}dpcli pmixed fit {plan.path} charges for new ones")
@@ -125,7 +125,7 @@ def as_fitted(plan: PmixedPlan) -> PmixedPlan:
 
 
 def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
-    """Return what the model of a shard has learnt. Raises InputError where the file is not what was fitted."""
+    """Return what the model of a shard has learnt. Raises InputError if the file is not what was fitted."""
     path = model_file(plan.folder, shard)
     try:
         with open(path, "rb") as file:
@@ -142,7 +142,7 @@ def token_count(plan: PmixedPlan) -> AnswerCount:
 
 
 def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
-    """Open the count of tokens, made where the fit begins. Raises LedgerError where it cannot be relied on."""
+    """Open the count of tokens, made where the fit begins. Raises LedgerError if it cannot be relied on."""
     return token_count(plan).opened(session, ledger, plan.pmixed.queries, moved)
 
 
@@ -151,7 +151,7 @@ def model_file(folder: str, shard: int) -> str:
 
 
 def _require_budget(plan: PmixedPlan) -> None:
-    """Raise Denied where the file's own budget does not pay for all tokens, with the radius at which it would."""
+    """Raise Denied if the file's own budget does not pay for all tokens, with the radius at which it would."""
     try:
         plan.require_budget()
     except Denied as denied:
@@ -176,7 +176,7 @@ def _where(plan: PmixedPlan) -> str:
 
 
 def _read(folder: str) -> Fit | None:
-    """Return the models, and the session that they are of; None where there are none yet."""
+    """Return the models, and the session that they are of; None if there are none yet."""
     path = os.path.join(folder, FITTED)
     try:
         with open(path, encoding="utf-8") as file:

@@ -162,7 +162,7 @@ class EnsembleAnswer:
 
 
 def ensemble(plan: PmixedPlan) -> Ensemble:
-    """Return the fitted models of a plan. Raises InputError where there are none, or they are another file's or vocabulary's."""
+    """Return the fitted models of a plan. Raises InputError if there are none, or they are another file's or vocabulary's."""
     fit, side = read_fit(plan), public_side(plan.pmixed, plan.path)
     require_same_content(fit.public, side.content)
     if len(fit.models) != plan.spec.shards:
@@ -171,7 +171,7 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
 
 
 def members_of(plan: PmixedPlan) -> Ensemble | None:
-    """Return the fitted models of a plan, None where nothing was fitted yet."""
+    """Return the fitted models of a plan, None if nothing was fitted yet."""
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 
 

@@ -209,7 +209,7 @@ class PmixedPlan(PredictionPlan):
         return None if units is None or self.spec.change != "remove-shard" else ("pmixed.units", units)
 
     def require_budget(self) -> None:
-        """Raise Denied where the file's own budget does not pay for all tokens."""
+        """Raise Denied if the file's own budget does not pay for all tokens."""
         if self.account is not None:
             require_budget(self.account.budget, self.path)
 
@@ -252,7 +252,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
 
 def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
-    """Raise InputError where one change may touch several shards."""
+    """Raise InputError if one change may touch several shards."""
     spec, privacy = entry.spec, pipeline.privacy
     assert isinstance(spec, EnsembleMixtureSpec)
     removes = spec.change == "remove-shard"

@@ -95,7 +95,7 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
     Args:
         count: of texts. per_unit: most texts of one unit that are used.
 
-    Raises InputError where dpcli train cannot do it.
+    Raises InputError if dpcli train cannot do it.
     """
     from safetensors.torch import load_file, save
 

@@ -43,9 +43,9 @@ class Ball:
     high: float
 
     def ratios(self, private: Array) -> Array:
-        """Return a model's probabilities over the public ones, 0 where the public one is 0.
+        """Return a model's probabilities over the public ones, 0 if the public one is 0.
 
-        1 everywhere where they are no probabilities (NaN, negative, or none where the public model has some): an error, or a message,
+        1 everywhere where they are no probabilities (NaN, negative, or none if the public model has some): an error, or a message,
         would tell of the private data, so such a model counts as the public one.
         """
         with np.errstate(all="ignore"):  # a warning would tell as much
@@ -65,7 +65,7 @@ class Projection(Protocol):
 
 
 def ball(public: Array, radius: float) -> Ball:
-    """Return the ball around a public model's probabilities. Raises InputError where they are none, which may be told of what is public."""
+    """Return the ball around a public model's probabilities. Raises InputError if they are none, which may be told of what is public."""
     possible = public >= LEAST
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
@@ -130,7 +130,7 @@ class _Total(Protocol):
 
 
 def _find_scale(total: _Total) -> bool:
-    """Leave `total` at a scale at which it is 1 within CLOSE, or as near as its rounding lets it be; return False where it stays below.
+    """Leave `total` at a scale at which it is 1 within CLOSE, or as near as its rounding lets it be; return False if it stays below.
 
     It rises with the scale, from e^-radius on. Secants in logarithms, kept in a bracket.
     """

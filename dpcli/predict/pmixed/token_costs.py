@@ -23,7 +23,7 @@ class ChangeCost:
     """A cost, by one accountant.
 
     epsilon: an upper bound; of the solution where something was solved for. stated: whether it is the file's own change. solved: the
-    solution; None where nothing is solved for, or nothing meets the target.
+    solution; None if nothing is solved for, or nothing meets the target.
     """
 
     change: Change

@@ -138,7 +138,7 @@ class PromptPlan(PredictionPlan, PricedSession):
 
     @property
     def answers(self) -> int | None:
-        """Return how many queries may be answered; None where all of them are."""
+        """Return how many queries may be answered; None if all of them are."""
         kind = aggregator_class(self.entry)
         return kind.most_answers(self.entry) if kind.abstains else None
 
@@ -150,7 +150,7 @@ class PromptPlan(PredictionPlan, PricedSession):
 def plan_of(path: str) -> PromptPlan:
     """Return the plan of a file with [prompt].
 
-    Raises InputError where it cannot be read or asks for what cannot be done, CannotCertify where nobody can say what it costs.
+    Raises InputError if it cannot be read or asks for what cannot be done, CannotCertify if nobody can say what it costs.
     """
     data = read_bytes(path)
     prompt = table_of(data, path, Prompt, "prompt")

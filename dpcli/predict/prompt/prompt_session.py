@@ -141,7 +141,7 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
 def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield each text with its released label, None where the votes did not agree, until no more may be asked."""
+    """Yield each text with its released label, None if the votes did not agree, until no more may be asked."""
     for number, text in enumerate(texts):
         try:
             answer = voting.ask(text, lambda text=text: votes(text))  # type: ignore[misc]
@@ -216,7 +216,7 @@ def disclosure_answers(outcome: PromptOutcome) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A released answer. number: of the query in its budget, from 1. label: the number of a label; None where the votes did not agree."""
+    """A released answer. number: of the query in its budget, from 1. label: the number of a label; None if the votes did not agree."""
 
     number: int
     label: int | None
@@ -231,7 +231,7 @@ class VoteTranscript:
 
     @property
     def last(self) -> int:
-        """Return the number of the last answer; 0 where there is none."""
+        """Return the number of the last answer; 0 if there is none."""
         return max((one.number for one in self._known.values()), default=0)
 
     def known(self, query: str) -> Released | None:
@@ -256,7 +256,7 @@ class VotingSession:
     def ask(self, query: str, votes: Callable[[], VoteCounts]) -> Released:
         """Return the answer to a public query, by one row of votes; one that was given before from the transcript, without counting any.
 
-        Raises Denied where no more may be asked, LedgerError where the count cannot be relied on; nothing is released then.
+        Raises Denied if no more may be asked, LedgerError if the count cannot be relied on; nothing is released then.
         """
         before = self.transcript.known(query)
         if before is not None:

@@ -33,7 +33,7 @@ CHOSEN = "chosen"  # the column of values that are words
 def parquet_of(sheet: Sheet) -> bytes:
     """Return the rows of a sheet as parquet: numbers in the column `value`, words in `chosen`.
 
-    Raises Unavailable where DuckDB is not installed.
+    Raises Unavailable if DuckDB is not installed.
     """
     require("duckdb")
     import os
@@ -134,7 +134,7 @@ def outcome(done: ReleaseOutcome) -> Document:
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
-    """Return every answer as a row of data, with a column for each key of any query, empty where a query lacks the key."""
+    """Return every answer as a row of data, with a column for each key of any query, empty if a query lacks the key."""
     keys = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
     rows = (
         (

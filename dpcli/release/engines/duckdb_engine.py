@@ -195,7 +195,7 @@ class DuckDB(SqlEngine):
 
 
 def opened_duckdb(table: SourceTable) -> DuckDB:
-    """Open the table's files. Raises InputError where they cannot be opened."""
+    """Open the table's files. Raises InputError if they cannot be opened."""
     require("duckdb")
     import duckdb
 
@@ -314,7 +314,7 @@ def _locked(path: str) -> SpillFolder | None:
 
 
 def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
-    """Raise InputError where a file ends within quotes, a cell goes on behind them, or has more than `longest` bytes. No cell is shown."""
+    """Raise InputError if a file ends within quotes, a cell goes on behind them, or has more than `longest` bytes. No cell is shown."""
     failure = None
     with _cells_of(longest):
         for path in files.paths:

@@ -51,7 +51,7 @@ class Header:
 
 
 def files_of(pattern: str, folder: str) -> Files:
-    """Return the files of a path or a pattern. Raises InputError where there is none, or one is no regular file."""
+    """Return the files of a path or a pattern. Raises InputError if there is none, or one is no regular file."""
     if "://" in pattern:
         raise InputError(f"{pattern}: expected files on this machine, found an address")
     if "\0" in pattern:
@@ -153,7 +153,7 @@ def _no_text(path: str) -> InputError:
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
-    """Return the cells of the first record; none where there is none."""
+    """Return the cells of the first record; none if there is none."""
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
     except csv.Error:

@@ -20,7 +20,7 @@ class SourceTable:
     """A declared table: its place, and the columns that may be used.
 
     columns: by name, with the one that decides a row's block. path: files, relative to folder. url: of a PostgreSQL server. table: of the
-    url, or of a DuckDB file. window: the rows that may be read, all where None.
+    url, or of a DuckDB file. window: the rows that may be read, all if None.
     """
 
     columns: Mapping[str, Column]
@@ -89,7 +89,7 @@ class Values:
         return (f"({' OR '.join((*among, *within))})",)
 
     def block(self, layers: Layers) -> str | None:
-        """Return what tells the blocks apart in which a unit is bounded; None where it is bounded in all that is read."""
+        """Return what tells the blocks apart in which a unit is bounded; None if it is bounded in all that is read."""
         window = self.table.window
         if window is None or window.each is None:
             return None
@@ -112,7 +112,7 @@ class Values:
         return value
 
     def require_one_spelling(self, unit: str) -> None:
-        """Raise InputError where the engine takes several texts for one unit: each would be bounded as a unit of its own."""
+        """Raise InputError if the engine takes several texts for one unit: each would be bounded as a unit of its own."""
         field = self.actual.fields.get(unit)
         if field is not None and not field.bytewise:
             raise InputError(

@@ -82,7 +82,7 @@ class Spark(SqlEngine):
 
 
 def opened_spark(table: SourceTable) -> Spark:
-    """Open the table's files. Raises InputError where Spark does not start."""
+    """Open the table's files. Raises InputError if Spark does not start."""
     require("pyspark")
     from pyspark.sql import SparkSession
 

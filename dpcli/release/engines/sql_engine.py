@@ -24,7 +24,7 @@ class SqlEngine:
     actual: ActualTable | None = field(default=None, init=False)
 
     def check(self, aggregation: Aggregation) -> None:
-        """Raise InputError where an expression is refused, or a column is missing or of another type. No row is read."""
+        """Raise InputError if an expression is refused, or a column is missing or of another type. No row is read."""
         self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
@@ -47,7 +47,7 @@ class SqlEngine:
         return statement(aggregation, self.table, self.actual, self.dialect, secret)
 
     def _find(self) -> ActualTable:
-        """Find the table by its exact name. Raises InputError where there is none."""
+        """Find the table by its exact name. Raises InputError if there is none."""
         raise NotImplementedError
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:

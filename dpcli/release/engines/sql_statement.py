@@ -50,7 +50,7 @@ class RowTerms:
 
 
 def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> RowTerms:
-    """Return every expression of an aggregation as SQL. Raises InputError where one is refused."""
+    """Return every expression of an aggregation as SQL. Raises InputError if one is refused."""
     _require_bounds(aggregation)
     expressions = Expressions(table.columns)
     conditions: list[str] = []
@@ -227,7 +227,7 @@ class RowNames:
 def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable, dialect: Dialect, secret: bytes) -> str:
     """Return SQL that yields one row for each key: its parts, the numbers of units and rows, and the sums.
 
-    Raises InputError where an expression is refused or asks for a column that is not there.
+    Raises InputError if an expression is refused or asks for a column that is not there.
     """
     values = Values(table, actual)
     layers = Layers(dialect, values)

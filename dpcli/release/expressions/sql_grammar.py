@@ -129,7 +129,7 @@ class SqlReader:
 
 
 def parsed(text: str, key: str) -> exp.Expr:
-    """Parse one expression. Raises InputError where it is none."""
+    """Parse one expression. Raises InputError if it is none."""
     require("sqlglot")
     from sqlglot import exp
     from sqlglot.dialects.dialect import Dialect

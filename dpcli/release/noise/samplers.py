@@ -83,7 +83,7 @@ def _gaussian(law: DiscreteGaussianLaw) -> Measurement:
 
 @cache
 def require_samplers() -> None:
-    """Enable OpenDP's samplers, once. Raises Unavailable where OpenDP is absent or biased."""
+    """Enable OpenDP's samplers, once. Raises Unavailable if OpenDP is absent or biased."""
     require("opendp")
     from importlib.metadata import version
 

@@ -60,7 +60,7 @@ def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) ->
 
 
 def choice_scale(score_range: int, epsilon: float) -> float:
-    """Return the scale of a choice. Raises InputError where no sampler has it: when a query is priced, not when it is answered."""
+    """Return the scale of a choice. Raises InputError if no sampler has it: when a query is priced, not when it is answered."""
     scale = scale_of(score_range, epsilon)
     check_spread("scale", scale)
     return scale

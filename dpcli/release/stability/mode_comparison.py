@@ -215,7 +215,7 @@ POINTS = 60  # gaps in the picture
 
 
 def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
-    """Return the comparison for the first mode by propose-test-release in a file. Raises InputError where there is none."""
+    """Return the comparison for the first mode by propose-test-release in a file. Raises InputError if there is none."""
     for one in queries:
         query = one.query
         if isinstance(query, ModeQuery) and query.tests and query.delta is not None:

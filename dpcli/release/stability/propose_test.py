@@ -19,7 +19,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class StableAnswer(Generic[Value]):
-    """An answer, None where there are no data, and how many units may change without changing it: 0 where a neighbour's differs."""
+    """An answer, None if there are no data, and how many units may change without changing it: 0 if a neighbour's differs."""
 
     answer: Value | None
     distance: int

@@ -58,7 +58,7 @@ def quantile(numbers: CountedNumbers, share: Fraction) -> float:
 
 
 def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> StableAnswer[int]:
-    """Return the quantile, None where there are no data, and a distance that is 0 where one unit may move it by more than `most`.
+    """Return the quantile, None if there are no data, and a distance that is 0 where one unit may move it by more than `most`.
 
     For two places of the line further apart than `most`, a row of one unit brings the quantile from one to the other only where few rows
     lie between them and few would have to come or go on either side. The least of these numbers over all such places moves by at most 1
@@ -83,7 +83,7 @@ def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, e
 def noise_scale(most: int, epsilon: float) -> float:
     """Return most / epsilon, rounded up, and then the next double, as in fingerprints of stored releases.
 
-    Raises InputError where that is more than a double holds.
+    Raises InputError if that is more than a double holds.
     """
     least = scale_of(most, epsilon)
     return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < LARGEST_PROPOSAL else least
@@ -198,7 +198,7 @@ def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: 
 def released_mean(
     numbers: CountedNumbers, width: int, test: StabilityTest, sigma: float, draw: Draw, gaussian: Gaussian, count: int | None = None
 ) -> float | None:
-    """Return the mean of the numbers, each clamped to three bins around the fullest one; None where that does not pass the test.
+    """Return the mean of the numbers, each clamped to three bins around the fullest one; None if that does not pass the test.
 
     Args:
         width: of a bin, in whole numbers. sigma: of the noise on the sum, in the same.

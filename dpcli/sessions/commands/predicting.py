@@ -26,14 +26,14 @@ EVERY = 0.5  # seconds between two lines
 
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Open the ledger, closed at the end; None where none is named, and a line on standard error that says so."""
+    """Open the ledger, closed at the end; None if none is named, and a line on standard error that says so."""
     if ledger is None and not click.get_current_context().obj.quiet:
         complain(UNCHARGED)
     return opened_or_none(ledger, dataset)
 
 
 def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Open the ledger, closed at the end; None where none is named."""
+    """Open the ledger, closed at the end; None if none is named."""
     return nullcontext() if ledger is None else opened(ledger, dataset)
 
 

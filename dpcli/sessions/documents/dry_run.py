@@ -31,7 +31,7 @@ OVER = "over budget: nothing would be done"
 
 
 def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequence[str]) -> Document:
-    """Return the document, with exit code 1 where the file's budget would deny the command itself.
+    """Return the document, with exit code 1 if the file's budget would deny the command itself.
 
     schema: of the machine form. data: what it holds besides result, fingerprint and exit_code. details: what would be done, a line each.
     """
@@ -67,7 +67,7 @@ def rows_words(plan: FilePlan) -> str:
 
 
 def window_note(plan: FilePlan) -> tuple[str, ...]:
-    """Return a line about the window of a session; none where it has none."""
+    """Return a line about the window of a session; none if it has none."""
     return () if plan.pipeline.privacy.window is None else (rows_words(plan) or UNCHECKED,)
 
 

@@ -98,7 +98,7 @@ def written_out(module: nn.Module) -> Forward | None:
 class BookKeeping:
     """Book-keeping on one model; sound only where row i of each layer belongs to example i, which a probe establishes beforehand.
 
-    roles: for every known call, the dimension of its input that counts the examples, or None where the input is one for all of them
+    roles: for every known call, the dimension of its input that counts the examples, or None if the input is one for all of them
     (position ids). A call that the probe did not see is refused, as a dimension that happens to equal the batch size proves nothing.
     """
 
@@ -196,7 +196,7 @@ class BookKeeping:
 
 
 def role(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> Role:
-    """Return the dimension of an input that follows the number of examples, None where none does.
+    """Return the dimension of an input that follows the number of examples, None if none does.
 
     Raises:
         Unsuitable: examples have no dimension of their own.

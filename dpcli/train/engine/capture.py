@@ -62,7 +62,7 @@ def below(top: Node | None, stop: Node | None) -> set[Node]:
 
 
 Call = tuple[str, int]
-Role = int | None  # the dimension of a call's input that counts the examples; None where the input is one for all of them
+Role = int | None  # the dimension of a call's input that counts the examples; None if the input is one for all of them
 
 
 @dataclass(frozen=True, slots=True)

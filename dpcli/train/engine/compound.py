@@ -45,7 +45,7 @@ class WrittenOut:
         return f"{self.compound.name} ({type(self.compound.module).__name__})"
 
     def value(self, local: str) -> Tensor | None:
-        """Return a parameter's value, which no gradient reaches; None where there is none of that name.
+        """Return a parameter's value, which no gradient reaches; None if there is none of that name.
 
         Raises:
             Unsuitable: something else stands in its place, made of other parameters perhaps.
@@ -105,7 +105,7 @@ PLAIN = (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
 
 
 def attention(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.MultiheadAttention; None where its settings are not supported."""
+    """Return the layer-by-layer forward of nn.MultiheadAttention; None if its settings are not supported."""
     layer = cast("nn.MultiheadAttention", module)
     plain = layer.bias_k is None and layer.bias_v is None and not layer.add_zero_attn and type(layer.out_proj) in PLAIN
     known = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}

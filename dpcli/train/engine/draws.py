@@ -50,7 +50,7 @@ def seed_all(seed: int) -> None:
 
 
 def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
-    """(dimension, entries of one record) in a tensor of `size` records; None where it has none.
+    """(dimension, entries of one record) in a tensor of `size` records; None if it has none.
 
     The first dimension of that many entries, else the first with several for each record, one record after the other.
     """

@@ -228,6 +228,6 @@ def trainable(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def rule_of(module: nn.Module) -> LayerRule | None:
-    """Return the rule of a module's forward function; None where there is none."""
+    """Return the rule of a module's forward function; None if there is none."""
     forward = type(module).forward
     return None if "forward" in vars(module) else RULES.get(f"{forward.__module__}.{forward.__qualname__}")

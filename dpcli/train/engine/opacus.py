@@ -186,7 +186,7 @@ def kept_gradients(model: nn.Module) -> Iterator[None]:
 
 
 def installed() -> str:
-    """Return Opacus' version. Raises Unavailable where it is not installed."""
+    """Return Opacus' version. Raises Unavailable if it is not installed."""
     try:
         return version("opacus")
     except PackageNotFoundError:

@@ -136,7 +136,7 @@ def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
 class Leaves:
     """Fresh leaves in the places of such parameters, and the operators that take each of them.
 
-    learnt: by name, each operator with the dimension of the examples in what it makes, None where there are none yet.
+    learnt: by name, each operator with the dimension of the examples in what it makes, None if there are none yet.
     """
 
     operands: Sequence[Operand]

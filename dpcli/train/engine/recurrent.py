@@ -114,12 +114,12 @@ Direction = Callable[[WrittenOut, str, Tensor, Sequence[Tensor]], tuple[Tensor, 
 
 
 def lstm(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.LSTM; None where its settings are not supported."""
+    """Return the layer-by-layer forward of nn.LSTM; None if its settings are not supported."""
     return recurrent(module, lstm_direction, 2)
 
 
 def gru(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.GRU; None where its settings are not supported."""
+    """Return the layer-by-layer forward of nn.GRU; None if its settings are not supported."""
     return recurrent(module, gru_direction, 1)
 
 

@@ -186,7 +186,7 @@ def pickled(value: Any) -> object:
 
 
 def content(cell: Any) -> Any:
-    """Return what a closure's cell holds; None where it is not yet bound."""
+    """Return what a closure's cell holds; None if it is not yet bound."""
     try:
         return cell.cell_contents
     except ValueError:

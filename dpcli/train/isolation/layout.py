@@ -80,7 +80,7 @@ def coefficient(value: Any) -> int | None:
 
 
 def following(lengths: Sequence[Any], dim: int) -> int | None:
-    """Return how many numbers one step along a dimension passes over; None where that depends on the batch."""
+    """Return how many numbers one step along a dimension passes over; None if that depends on the batch."""
     rest = lengths[dim + 1 :]
     return None if any(records(length) for length in rest) else prod(int(length) for length in rest)
 
@@ -101,7 +101,7 @@ class Call:
         return leaves(self.values.values())
 
     def of(self, name: str) -> Kind | None:
-        """Return what an argument holds; None where there is none."""
+        """Return what an argument holds; None if there is none."""
         value = self.values.get(name)
         return self.kind(value) if torch.is_tensor(value) else None
 

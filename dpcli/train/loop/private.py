@@ -60,7 +60,7 @@ class PrivateResult(Displayed):
     """The guarantee of a finished run, and where it is.
 
     folder: of the model, its description and its statement, as `dpcli train` leaves it. steps: how many were taken. epsilon: an upper
-    bound for all planned steps, at `delta`. private: False where the noise came from a seed. statement: Markdown, the file's content.
+    bound for all planned steps, at `delta`. private: False if the noise came from a seed. statement: Markdown, the file's content.
     """
 
     folder: str
@@ -298,7 +298,7 @@ def private(
 
 
 def _plan(path: str, out: str | None) -> TrainingPlan:
-    """Return the plan. Raises InputError where the file is of another task, or has keys of the optimizer."""
+    """Return the plan. Raises InputError if the file is of another task, or has keys of the optimizer."""
     plan = plan_of(path)
     if not isinstance(plan.train, Loop):
         raise InputError(

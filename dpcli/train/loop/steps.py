@@ -217,7 +217,7 @@ class LoopSteps:
         yield self.guard.optimizer.register_step_post_hook(self._after).remove
 
     def end(self, unchecked: tuple[str, ...]) -> Outcome:
-        """Write the model and the statement. Raises InputError where the weights are not those of the last step."""
+        """Write the model and the statement. Raises InputError if the weights are not those of the last step."""
         self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # nothing was released of a sample that is only drawn
         self.guard.require_last_weights()
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
@@ -304,7 +304,7 @@ class LoopSteps:
             self.phase = LoopPhase.BUSY
 
     def _end(self, phase: LoopPhase) -> None:
-        """Leave the phase BUSY. Raises InputError where the run broke off meanwhile."""
+        """Leave the phase BUSY. Raises InputError if the run broke off meanwhile."""
         with self.lock:
             self._require(LoopPhase.BUSY)
             self.phase = phase

@@ -125,7 +125,7 @@ def number_count(shapes: Shapes) -> int:
 
 
 def checked_std(std: float) -> float:
-    """Return the standard deviation. Raises InternalError where it is not positive and finite: never a step without noise."""
+    """Return the standard deviation. Raises InternalError if it is not positive and finite: never a step without noise."""
     if not 0.0 < std < math.inf:
         raise InternalError(f"expected noise of a positive finite standard deviation, found {std!r}")
     return std

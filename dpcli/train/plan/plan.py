@@ -171,7 +171,7 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
 
 
 def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
-    """Return the entries that training performs, in order. Raises InputError where they are unclear, or cannot be performed."""
+    """Return the entries that training performs, in order. Raises InputError if they are unclear, or cannot be performed."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
     stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
     names = tuple(by_name) if stated is None else stated

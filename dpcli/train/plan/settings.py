@@ -97,7 +97,7 @@ class Train(ABC):
     build: ClassVar[str]
     # Function that loads the trained model from a run's folder, as module:name.
     use: ClassVar[str]
-    # Metric that it measures on public data, and whether higher or lower is better; None where the user's function measures.
+    # Metric that it measures on public data, and whether higher or lower is better; None if the user's function measures.
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = None
     # Whether model and loss are the user's own code, which can only be checked by trial.
     own_code: ClassVar[bool] = True
@@ -192,7 +192,7 @@ class Train(ABC):
 
     @property
     def seen_as(self) -> str | None:
-        """Return in words what a record's gradient is taken of; None where that is the record itself."""
+        """Return in words what a record's gradient is taken of; None if that is the record itself."""
         return None
 
     def problems(self) -> Iterator[Problem]:

@@ -37,7 +37,7 @@ def public_rule(endings: tuple[str, ...], *words: str) -> Constraint:
 
 
 def require_apart(data: str, public: str | None, path: str) -> None:
-    """Raise InputError where the public data are the private data: by one name, or as two files with one content."""
+    """Raise InputError if the public data are the private data: by one name, or as two files with one content."""
     if public is None:
         return
     one, other = (os.path.join(os.path.dirname(os.path.abspath(path)), source) for source in (data, public))

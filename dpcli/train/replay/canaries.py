@@ -161,7 +161,7 @@ def _flat(values: Mapping[str, Tensor]) -> Tensor:
 def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, stream: Stream) -> GradientCanaries:
     """Return fresh canaries for a run of `width` trained numbers.
 
-    Raises InputError where batches of records would reveal the canaries, and for more canaries or numbers than directions are drawn for.
+    Raises InputError if batches of records would reveal the canaries, and for more canaries or numbers than directions are drawn for.
     """
     if several_processes():
         raise InputError("audit.canary: expected one process with gradients, found several")
@@ -178,7 +178,7 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
 
 
 def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
-    """Raise InputError where a canary is drawn into a batch depending on others, or where a run is too long to score."""
+    """Raise InputError if a canary is drawn into a batch depending on others, or where a run is too long to score."""
     sampling, spec = stage.entry.sampling, stage.spec
     if isinstance(sampling, FixedSize) or getattr(sampling, "max_batch_size", None) is not None:
         raise InputError(

@@ -110,7 +110,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         seed_all(int.from_bytes(digest, "little") >> 1)
 
     def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordRows | None:
-        """Return the rows of the records that all calls of this draw agree on, whatever the size of the batch; None where there are none.
+        """Return the rows of the records that all calls of this draw agree on, whatever the size of the batch; None if there are none.
 
         Several rows a record (attention heads) are believed once two sizes of the batch agree on them.
         """
@@ -199,7 +199,7 @@ def physical(leaf: Tensor) -> tuple[Tensor, bool]:
 
 @contextmanager
 def only_torch_draws() -> Iterator[None]:
-    """Raise InputError where numbers were drawn by Python or numpy, which cannot be tied to records."""
+    """Raise InputError if numbers were drawn by Python or numpy, which cannot be tied to records."""
     python_before, numpy_before = random.getstate(), np.random.get_state(legacy=False)
     yield
     if python_before != random.getstate() or not _equal(numpy_before, np.random.get_state(legacy=False)):

@@ -91,7 +91,7 @@ def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
 
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
-    """Raise InputError where the state is of a run whose result is in the folder, and remove it: it was killed before it did so itself."""
+    """Raise InputError if the state is of a run whose result is in the folder, and remove it: it was killed before it did so itself."""
     try:
         before, result = load_checkpoint(state), description_in(folder)
     except InputError:  # there is no state, or no result
@@ -115,7 +115,7 @@ class RunCharge:
     only before the first noise: a charge that is given back after a look at a record would tell something about it, in a ledger that
     others read. Until then, whether the run stops depends on the file, the program and made-up records.
 
-    key: of the run, or of the steps that may be repeated; None where there is nothing to charge. cost: what the key is charged.
+    key: of the run, or of the steps that may be repeated; None if there is nothing to charge. cost: what the key is charged.
     repeats: whether it is for repeated steps.
     """
 
@@ -127,7 +127,7 @@ class RunCharge:
     started: bool = False
 
     def start(self) -> None:
-        """Charge the run, whatever happens from then on. Raises LedgerError where the ledger refuses: draw nothing then."""
+        """Charge the run, whatever happens from then on. Raises LedgerError if the ledger refuses: draw nothing then."""
         if self.ledger is not None and self.key is not None:
             charge_run(self.ledger, self.key, self.cost, self.why)
             if self.repeats:

@@ -41,7 +41,7 @@ class Description:
     """The description of a run in `folder`.
 
     model: facts that, with [train], are enough to build the model again. files: SHA-256 by name. guarantee: in words and numbers;
-    `epsilon` None where the run was not private. repeated: portions of steps that are counted twice. ledger: its head when the run was
+    `epsilon` None if the run was not private. repeated: portions of steps that are counted twice. ledger: its head when the run was
     charged; None without a ledger. origin: folder of the training file, relative to this one.
     """
 
@@ -74,11 +74,11 @@ class Description:
         ]
 
     def count(self, name: str) -> int:
-        """Return a fact of the model that is a count. Raises InputError where it is none."""
+        """Return a fact of the model that is a count. Raises InputError if it is none."""
         return self._checked_count(name, self.model.get(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return a fact of the model that is a shape. Raises InputError where it is none."""
+        """Return a fact of the model that is a shape. Raises InputError if it is none."""
         lengths = self.model.get(name)
         if type(lengths) is not list:
             raise self._malformed(name)
@@ -93,7 +93,7 @@ class Description:
         return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
     def require_unchanged(self, *names: str) -> None:
-        """Raise InputError where one of these files was changed or removed after the run."""
+        """Raise InputError if one of these files was changed or removed after the run."""
         changed = [name for name in self.changed() if name in names]
         if changed:
             raise InputError(f"{self.path(changed[0])}: changed or removed after training (SHA-256 differs)")
@@ -167,7 +167,7 @@ def _well_formed(content: Mapping[str, Any]) -> bool:
 
 
 def _is_guarantee(stated: Mapping[str, Any]) -> bool:
-    """Return whether the values are a guarantee: a finite epsilon where the run was private, and none where it was not."""
+    """Return whether the values are a guarantee: a finite epsilon where the run was private, and none if it was not."""
     private, epsilon, delta = stated["private"], stated["epsilon"], stated["delta"]
     if type(private) is not bool or any(type(stated[name]) is not str for name in ("unit", "adjacency", "accountant")):
         return False
@@ -195,7 +195,7 @@ def _undescribed(folder: str) -> InputError:
 
 
 def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) -> dict[str, Any]:
-    """Return the guarantee of a run that has ended. Its epsilon is an upper bound, unrounded; None where the run was not private.
+    """Return the guarantee of a run that has ended. Its epsilon is an upper bound, unrounded; None if the run was not private.
 
     repeated: portions of steps that may have been taken twice, and are counted twice.
     """
@@ -233,7 +233,7 @@ def stamp(path: str) -> Mapping[str, str]:
 
 
 def require_stamp(description: Description) -> None:
-    """Raise InputError where the model's file and the description contradict each other about its privacy."""
+    """Raise InputError if the model's file and the description contradict each other about its privacy."""
     path, stated = description.path(MODEL), description.guarantee
     stated_in_file = stamp(path)
     private = stated_in_file.get("private") == "yes"

@@ -39,7 +39,7 @@ class Checkpoint:
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, sync it, and only then replace the one before. Raises InputError where it cannot be written."""
+    """Write a checkpoint, sync it, and only then replace the one before. Raises InputError if it cannot be written."""
     buffer = io.BytesIO()
     torch.save({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)}, buffer)
     try:
@@ -53,7 +53,7 @@ def save(path: str, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: str) -> Checkpoint:
-    """Return the checkpoint at `path`. Raises InputError where there is none."""
+    """Return the checkpoint at `path`. Raises InputError if there is none."""
     if not os.path.isfile(path):
         raise InputError(f"--resume: no state of a run at {path}: the run has ended, or never began")
     try:
@@ -64,7 +64,7 @@ def load_checkpoint(path: str) -> Checkpoint:
 
 
 def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
-    """Return the checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
+    """Return the checkpoint at `path`. Raises InputError if there is none, or it belongs to another plan."""
     checkpoint = load_checkpoint(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]
     if changed:

@@ -94,7 +94,7 @@ class Estimate:
 def estimate(plan: TrainingPlan) -> Estimate | str:
     """Measure steps on made-up records, without keeping anything; where they cannot run, return what is not installed or downloaded.
 
-    Raises InputError where the run itself would be refused.
+    Raises InputError if the run itself would be refused.
     """
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'dpcli[train]'"

@@ -150,7 +150,7 @@ def _shuffled(population: Population, size: int, count: int, stream: Stream) -> 
 
 
 def _declared_size(population: Population, scheme: str) -> int:
-    """Return privacy.dataset_size. Raises InputError where there is none, or more records than that."""
+    """Return privacy.dataset_size. Raises InputError if there is none, or more records than that."""
     if population.declared is None or population.records > population.declared:
         raise InputError(
             f"expected privacy.dataset_size, and at most as many records, with {scheme}: each record has a place in the order, which "

@@ -97,7 +97,7 @@ def first_step_std(spec: Spec, count_noise: float | None) -> float:
 def gradient_spec(spec: Spec, count_noise: float) -> Spec:
     """Return the entry with more noise on the gradients, so that they and the noised count together cost what the entry states.
 
-    Its noise is over C = 1. Raises InputError where the count alone would cost as much.
+    Its noise is over C = 1. Raises InputError if the count alone would cost as much.
     """
     assert isinstance(spec, GaussianSpec) and spec.noise_multiplier is not None
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
@@ -116,10 +116,10 @@ class Gradients(Protocol):
         """Return the sum over a batch of gradients of which none is longer than clip.bound."""
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sum, after one record's gradient was computed alone as well. Raises InputError where the two differ."""
+        """Return the sum, after one record's gradient was computed alone as well. Raises InputError if the two differ."""
 
     def rehearse(self, draw: Draw) -> None:
-        """Choose a method on made-up records. Raises InputError where records are not kept apart."""
+        """Choose a method on made-up records. Raises InputError if records are not kept apart."""
 
     def settle(self) -> None:
         """Describe the method as it is now, after made-up records: what records change of it is theirs."""
@@ -133,7 +133,7 @@ class Trainer:
     """DP-SGD on one model and its records, as far as step `step`.
 
     records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative
-    to the first; None where the caller's program sets it. physical: records in memory at once; the sum does not depend on it.
+    to the first; None if the caller's program sets it. physical: records in memory at once; the sum does not depend on it.
     adaptive_norm: of adaptive clipping; the noise is then over C = 1. before_sums: called before each sum over private records, to charge
     for them.
     """

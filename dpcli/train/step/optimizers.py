@@ -70,7 +70,7 @@ def set_noise_variance(optimizer: torch.optim.Optimizer, noise: Noise, scale: fl
     Args:
         scale: what the noise was multiplied by on its way into the gradient.
 
-    Raises InputError where the noise differs, or is correlated, from step to step.
+    Raises InputError if the noise differs, or is correlated, from step to step.
     """
     for group in optimizer.param_groups:
         if VARIANCE in group:

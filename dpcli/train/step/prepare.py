@@ -102,7 +102,7 @@ class Prepared:
         return seconds
 
     def require_buffers(self) -> None:
-        """Raise InputError where training has changed a buffer: what it took from the data has no noise."""
+        """Raise InputError if training has changed a buffer: what it took from the data has no noise."""
         for name, buffer in self.problem.model.named_buffers():
             if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
                 raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that it has changed")
@@ -156,7 +156,7 @@ class Prepared:
 
 
 def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-    """Read the data, build the model, and restore the state of `before`, if any. Raises InputError where something does not fit."""
+    """Read the data, build the model, and restore the state of `before`, if any. Raises InputError if something does not fit."""
     problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
     (units,) = ranks.broadcast((problem.units,))
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
@@ -168,7 +168,7 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
 class Optimization:
     """The use of the noisy gradient.
 
-    make: the optimizer of a model's trained parameters. rate: the learning rate of step 0, 1, ... over the first one; None where the
+    make: the optimizer of a model's trained parameters. rate: the learning rate of step 0, 1, ... over the first one; None if the
     caller's program sets it.
     """
 
@@ -185,7 +185,7 @@ def assembled(
     before: Checkpoint | None,
     folder: str,
 ) -> Prepared:
-    """Return the trainer of a problem, from the state of `before`, if any. Raises InputError where something does not fit."""
+    """Return the trainer of a problem, from the state of `before`, if any. Raises InputError if something does not fit."""
     train = plan.train
     problem = _require_declared_size(plan, _with_units(plan, problem, streams, ranks))
     canaries: Canaries | GradientCanaries | None = None

@@ -144,7 +144,7 @@ def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
     return numbers
 
 
-# The arguments are the path, [train], the rows to read (all where None), and the column of the ledger's blocks.
+# The arguments are the path, [train], the rows to read (all if None), and the column of the ledger's blocks.
 ArrayReader = Callable[[str, Classification, RowWindow | None, str | None], RawRecords]
 READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
 
@@ -203,7 +203,7 @@ class Arrays:
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
     """Return the data of a [train] table, restricted to `rows` where they are given.
 
-    Raises InputError where they cannot be read, or hold something that is not finite.
+    Raises InputError if they cannot be read, or hold something that is not finite.
     """
     classes = _classes(train, path)
     table = _loaded(train.data, "data", train, classes, path, rows)
@@ -259,7 +259,7 @@ def _table(parts: RawRecords, key: str, train: Classification, classes: int, pat
 
 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
-    """Return inputs (n, ...) as float32, less the declared shift. Raises InputError where one is not finite."""
+    """Return inputs (n, ...) as float32, less the declared shift. Raises InputError if one is not finite."""
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
         raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found shape {_shape(numbers)}")

@@ -64,7 +64,7 @@ MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] =
 
 
 def build(train: Classification, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem of [train]. Raises InputError where its model or its records cannot be read."""
+    """Return the learning problem of [train]. Raises InputError if its model or its records cannot be read."""
     data = arrays(train, path, rows)
     shape = data.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)

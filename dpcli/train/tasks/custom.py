@@ -115,7 +115,7 @@ def same_numbers(public: Batch, private: Batch) -> bool:
 
 
 def metrics(result: Any, source: str) -> Metrics:
-    """Return metrics as numbers. Raises InputError where they are no mapping to numbers."""
+    """Return metrics as numbers. Raises InputError if they are no mapping to numbers."""
     try:
         return {str(name): float(value) for name, value in result.items()}
     except (AttributeError, TypeError, ValueError, RuntimeError):

@@ -64,7 +64,7 @@ def _deciding(names: list[str], only: RowWindow, place: str) -> int:
 
 
 def some(rows: list[Any], only: RowWindow, place: str) -> list[Any]:
-    """Return the rows of a window. Raises InputError where there are none."""
+    """Return the rows of a window. Raises InputError if there are none."""
     if not rows:
         raise InputError(f"{place}: there are no {only.which}")
     return rows
@@ -227,7 +227,7 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     """Return a unit for each pair of an owner and a block that occurs, (n,): whole numbers.
 
     Which of its records a unit keeps would otherwise depend on those of its other blocks: where the records of one block are gone, others
-    take their place, which is a second change. blocks: of each record; None where a unit is bounded in the whole window, and the units are
+    take their place, which is a second change. blocks: of each record; None if a unit is bounded in the whole window, and the units are
     as `owners_of` has them. Raises InputError as `owners_of` does, and where there is another number of blocks.
     """
     owners = owners_of(units, path)
@@ -255,7 +255,7 @@ def _refusal(path: str, problem: str) -> InputError:
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
     """Return which records are declared public: every k-th of the file, the same in every run.
 
-    Raises InputError where records have owners, or the share is over one half.
+    Raises InputError if records have owners, or the share is over one half.
     """
     if units is not None:
         raise InputError(

@@ -208,7 +208,7 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
 
 
 def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
-    """Return the tokenizer. Raises InputError where there is none, as text needs one."""
+    """Return the tokenizer. Raises InputError if there is none, as text needs one."""
     if tokens is None:
         raise InputError(f"{path}: train.tokenizer: a model of your own needs one: bytes, a path or a name")
     return tokens

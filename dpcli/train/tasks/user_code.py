@@ -21,7 +21,7 @@ class Raised(DpcliError, RuntimeError):
 
 
 def user(target: str, path: str) -> Callable[..., Any]:
-    """Return the function that "module:function" names. Raises InputError where there is none."""
+    """Return the function that "module:function" names. Raises InputError if there is none."""
     return user_function(target, _folders(path))
 
 

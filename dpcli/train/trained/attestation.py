@@ -84,7 +84,7 @@ def require_private(description: Description, private: bool) -> None:
 
 
 def require_claim(description: Description, plan: TrainingPlan) -> None:
-    """Raise InputError where the run claims another guarantee than its file has by this version's accountants."""
+    """Raise InputError if the run claims another guarantee than its file has by this version's accountants."""
     if any(not 0 <= start < stop <= plan.steps for start, stop in description.repeated):
         raise InputError(
             f"{description.path(DESCRIPTION)}: repeated: expected portions of {plan.steps} steps, found {description.repeated}"
@@ -129,7 +129,7 @@ ENVELOPE_NAMES = frozenset({"payload", "payloadType"})
 class Verification:
     """The comparison of an attestation with a run.
 
-    problems: differences, none where the attestation is of this run. signed: whether it came with signatures, which are not checked here.
+    problems: differences, none if the attestation is of this run. signed: whether it came with signatures, which are not checked here.
     claimed: its guarantee.
     """
 
@@ -143,7 +143,7 @@ class Verification:
 def verify(folder: str, file: str) -> Verification:
     """Compare the attestation in a file, a statement or a DSSE envelope with one, with the run in a folder.
 
-    Raises InputError where the file is no attestation of this kind, or the folder holds no run that describes itself.
+    Raises InputError if the file is no attestation of this kind, or the folder holds no run that describes itself.
     """
     stated, signed = _read(file)
     description_in(folder)

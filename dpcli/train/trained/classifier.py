@@ -30,7 +30,7 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
     """Return records (n, ...): the array `inputs` of a .npz file, or the columns of a .csv or .parquet file.
 
     Columns are taken by the names that [train.columns] declares. Where it declares none, all columns are taken in the order of the training
-    data, without the label, the unit and the column of the ledger's blocks. Raises InputError where they cannot be read.
+    data, without the label, the unit and the column of the ledger's blocks. Raises InputError if they cannot be read.
     """
     ending = os.path.splitext(source)[1]
     if source == DIGITS:
@@ -142,7 +142,7 @@ class Classifier(TrainedModel):
 
 
 def classifier(train: Classification, description: Description) -> Classifier:
-    """Return the model that [train] names, for inputs as the run describes them. Raises InputError where it cannot be built."""
+    """Return the model that [train] names, for inputs as the run describes them. Raises InputError if it cannot be built."""
     shape, classes = description.shape("inputs"), description.count("classes")
     place = place_of(description, train.model)
     module = model_of(train, shape, classes, place)

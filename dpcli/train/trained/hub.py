@@ -163,7 +163,7 @@ def _written(description: Description, folder: str) -> HubFolder:
 
 
 def _copied(description: Description, name: str, folder: str) -> None:
-    """Copy a file of the run. Raises InputError where it changed meanwhile."""
+    """Copy a file of the run. Raises InputError if it changed meanwhile."""
     path = os.path.join(folder, os.path.basename(name))
     shutil.copyfile(description.path(name), path)
     if digest_of(path) != description.files[name]:

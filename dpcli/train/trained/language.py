@@ -47,7 +47,7 @@ def _absolute(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainedLanguageModel(TrainedModel):
-    """A trained language model. tokens: its tokenizer; None where the file names none. vocabulary: how many tokens the model knows."""
+    """A trained language model. tokens: its tokenizer; None if the file names none. vocabulary: how many tokens the model knows."""
 
     train: CausalLm
     tokens: Tokens | None
@@ -102,7 +102,7 @@ def _drawn(scores: torch.Tensor, temperature: float, generator: torch.Generator)
 
 
 def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
-    """Return the language model that [train] names, with its adapter. Raises InputError where it cannot be built."""
+    """Return the language model that [train] names, with its adapter. Raises InputError if it cannot be built."""
     model = language_model(train, place_of(description, train.model), train.lora)
     tokens = tokens_of(train, place_of(description, train.tokenizer or train.model))
     return TrainedLanguageModel(model, train, description, tokens, description.count("vocabulary"))
@@ -136,7 +136,7 @@ class TextClassifier(TrainedModel):
 
 
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:
-    """Return the prompted model that [train] names. Raises InputError where it cannot be built."""
+    """Return the prompted model that [train] names. Raises InputError if it cannot be built."""
     place = place_of(description, train.model)
     model, words = language_model(train, place), description.count("vocabulary")
     tokens = required_tokens(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)

@@ -108,7 +108,7 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     Args:
         source: labelled data: digits, a file, or module:function; None for those that the training file declares public.
 
-    Raises InputError where there are none, or they cannot be read.
+    Raises InputError if there are none, or they cannot be read.
     """
     model = load_model(run)
     if source is not None:

@@ -53,7 +53,7 @@ class Predictions:
 
 
 def classified(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
-    """Return the likeliest label of each record, and every label's probability. labels: their names; None where they are numbers."""
+    """Return the likeliest label of each record, and every label's probability. labels: their names; None if they are numbers."""
     width = len(probabilities[0]) if probabilities else 0
     columns = ("row", "label", "probability", *(f"p_{number}" for number in range(width)))
     rows = []
@@ -68,7 +68,7 @@ class TrainedModel(Displayed, ABC):
     """The model of a private run, as `dpcli.load_model` finds it.
 
     module: in evaluation mode, on the CPU, with the run's weights. train: the run's [train] table. description: what the run says of
-    itself; `description.guarantee` has epsilon (an upper bound, None where the run was NOT PRIVATE), delta, unit and adjacency. What is
+    itself; `description.guarantee` has epsilon (an upper bound, None if the run was NOT PRIVATE), delta, unit and adjacency. What is
     computed from the module alone is post-processing and costs nothing more; what is computed from private records, such as a metric, is
     not covered.
     """
@@ -85,18 +85,18 @@ class TrainedModel(Displayed, ABC):
 
     @abstractmethod
     def answers(self, question: ModelInput) -> Predictions:
-        """Return the model's answer to each record or prompt. Raises InputError where it cannot answer."""
+        """Return the model's answer to each record or prompt. Raises InputError if it cannot answer."""
 
     @abstractmethod
     def measured(self, source: str, path: str) -> Metrics:
-        """Return the task's metric on labelled data. Raises InputError where they cannot be read.
+        """Return the task's metric on labelled data. Raises InputError if they cannot be read.
 
         path: of the file in whose [train] they are named; "" where a user names them.
         """
 
 
 def parquet_of(answers: Predictions) -> bytes:
-    """Return every row and column as a parquet file. Raises Unavailable where pyarrow is not installed."""
+    """Return every row and column as a parquet file. Raises Unavailable if pyarrow is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet

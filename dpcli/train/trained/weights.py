@@ -21,7 +21,7 @@ def trained(model: nn.Module) -> dict[str, Tensor]:
 
 
 def frozen_digest(model: nn.Module) -> str | None:
-    """Return the SHA-256 of the frozen part of the model: names, types, shapes and bytes; None where nothing is frozen."""
+    """Return the SHA-256 of the frozen part of the model: names, types, shapes and bytes; None if nothing is frozen."""
     saved = {id(value) for value in trained(model).values()}
     frozen = {name: value for name, value in model.state_dict(keep_vars=True).items() if id(value) not in saved}
     digest = hashlib.sha256()

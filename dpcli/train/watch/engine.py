@@ -35,7 +35,7 @@ def steps_of(optimizer: Any) -> int:
 
 
 def opacus_in(layers: list[Any]) -> Any:
-    """Return the Opacus optimizer among them; None where there is none."""
+    """Return the Opacus optimizer among them; None if there is none."""
     module = sys.modules.get("opacus.optimizers.optimizer")
     return None if module is None else next((one for one in layers if isinstance(one, module.DPOptimizer)), None)
 

@@ -94,7 +94,7 @@ def order_of(loader: Any) -> str:
 
 
 def rate_of(loader: Any) -> float | None:
-    """Return the rate that a loader's sampler states, as Opacus' does; None where it states none."""
+    """Return the rate that a loader's sampler states, as Opacus' does; None if it states none."""
     rate = getattr(batch_sampler(inside(loader)).sampler, "sample_rate", None)
     return float(rate) if isinstance(rate, float | int) else None
 
@@ -231,7 +231,7 @@ def log_binomial(count: int, rate: float, k: int) -> float:
 
 
 def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:
-    """Return what tests the batches of a scheme; None where there is no test."""
+    """Return what tests the batches of a scheme; None if there is no test."""
     exact = None if scheme is None else scheme.exact_rate(dataset_size)
     if isinstance(scheme, Unsampled | None) or (exact is not None and exact >= 1):
         return WholeBatches(records, 1.0)

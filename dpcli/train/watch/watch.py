@@ -106,13 +106,13 @@ class Watch(Displayed):
         return "; ".join([*lines, "no proof of an epsilon" if self.complete else "no guarantee"])
 
     def trainer_callback(self) -> TrainerCallback:
-        """For the `callbacks` of a Trainer of transformers. Raises Unavailable where that is not installed."""
+        """For the `callbacks` of a Trainer of transformers. Raises Unavailable if that is not installed."""
         require("transformers")
         callback: TrainerCallback = load(CALLBACKS["transformers"])(self)
         return callback
 
     def lightning_callback(self) -> Any:
-        """For the `callbacks` of a Trainer of Lightning: a `lightning.pytorch.Callback`. Raises Unavailable where that is not installed."""
+        """For the `callbacks` of a Trainer of Lightning: a `lightning.pytorch.Callback`. Raises Unavailable if that is not installed."""
         if importlib.util.find_spec("lightning") is None:
             raise Unavailable("lightning is not installed: pip install lightning")
         return load(CALLBACKS["lightning"])(self)
