@@ -34,7 +34,9 @@ TRIALS, REPLAYS = 1000, 5  # runs on each dataset, and pairs of runs, where none
 class AuditRequest:
     """An audit as it is asked for, by the command line and the file.
 
-    epsilon, delta: a claim instead of the file's. correct: guesses that were right, instead of scores.
+    Attributes:
+        epsilon, delta: A claim instead of the file's.
+        correct: Guesses that were right, instead of scores.
     """
 
     settings: AuditSettings
@@ -186,7 +188,9 @@ SEPARATE_RELEASES = (
 class Replayable(NamedTuple):
     """A program that can be replayed.
 
-    replay: (number of the replay, generator) -> the steps with the record, and without it. unseen: assumptions about what is not compared.
+    Attributes:
+        replay: (number of the replay, generator) -> the steps with the record, and without it.
+        unseen: Assumptions about what is not compared.
     """
 
     declared: Declared

@@ -21,7 +21,11 @@ PRODUCTS = 2_000_000  # inner products that are simulated for either pool, at mo
 
 @dataclass(frozen=True, slots=True)
 class SampledSteps:
-    """A number of steps, each with a canary in its sum with probability `rate` by itself; noise: standard deviation over C."""
+    """A number of steps, each with a canary in its sum with probability `rate` by itself.
+
+    Attributes:
+        noise: Standard deviation over C.
+    """
 
     steps: int
     rate: float
@@ -29,7 +33,11 @@ class SampledSteps:
 
 
 def log_ratios(products: Array, rate: float, noise: float) -> Array:
-    """Return log of the likelihood with each canary over that without it; products: (steps, canaries), over C."""
+    """Return log of the likelihood with each canary over that without it.
+
+    Args:
+        products: (steps, canaries), over C.
+    """
     with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step
         absent = np.log1p(-rate)
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))

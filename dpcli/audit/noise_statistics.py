@@ -28,8 +28,10 @@ SINGLE = 2.0**-23  # relative resolution of sums in single precision
 class Draws:
     """Noise over its declared standard deviation; under the claim every number in it is an independent N(0, s^2), s >= 1, s of a tensor.
 
-    tensors: by name, (draws, numbers): one row for each step of each run. positions: the step of each row in its run, from 0.
-    resolution: how finely the numbers are known, as they may be the difference of sums in single precision.
+    Attributes:
+        tensors: By name, (draws, numbers): one row for each step of each run.
+        positions: The step of each row in its run, from 0.
+        resolution: How finely the numbers are known, as they may be the difference of sums in single precision.
     """
 
     tensors: Mapping[str, Array]
@@ -75,7 +77,9 @@ def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Arr
     """Return the noise of all steps that hold finite numbers; None where names or sizes differ between steps, or none is left.
 
     Args:
-        runs: of each run its steps, (sums, noise) by name. std: as declared. fresh: whether steps are independent; else the first alone is.
+        runs: Of each run its steps, (sums, noise) by name.
+        std: As declared.
+        fresh: Whether steps are independent; else the first alone is.
     """
     rows = [(i, *step) for run in runs for i, step in enumerate(run if fresh else run[:1]) if _finite(step)]
     shapes = [{name: np.size(value) for name, value in noise.items()} for _, _, noise in rows]
@@ -104,7 +108,12 @@ HALF_NORMAL_CUBED = 0.3675525969  # and cubed: 2 / (sqrt(3) pi)
 
 
 class Look(NamedTuple):
-    """A number that a test looks at. p: the probability that noise as declared looks as bad. where: what it is, in words."""
+    """A number that a test looks at.
+
+    Attributes:
+        p: The probability that noise as declared looks as bad.
+        where: What it is, in words.
+    """
 
     p: float
     where: str
@@ -112,7 +121,12 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A test. p: at most the probability that noise as declared gives this or worse. power: the fault it would find, by its level."""
+    """A test.
+
+    Attributes:
+        p: At most the probability that noise as declared gives this or worse.
+        power: The fault it would find, by its level.
+    """
 
     name: str
     p: float
@@ -135,7 +149,11 @@ def statistics(draws: Draws) -> Iterator[Statistic]:
 
 
 def _worst(looks: list[Look], more: int = 0) -> Look:
-    """Return the look with the smallest p, corrected for the number of looks (Bonferroni). more: looks that are not in the list."""
+    """Return the look with the smallest p, corrected for the number of looks (Bonferroni).
+
+    Args:
+        more: Looks that are not in the list.
+    """
     least = min(looks)
     return Look(min(1.0, least.p * (len(looks) + more)), least.where)
 

@@ -32,12 +32,13 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     """Return the function that "package.module:name" names.
 
     Args:
-        folders: where the user's modules are. Installed modules of the same name come first: a statistics.py of the user's must not stand
+        folders: Where the user's modules are. Installed modules of the same name come first: a statistics.py of the user's must not stand
             in for Python's own wherever torch imports that.
 
     Raises:
-        InputError: no such module or function, or the module itself fails while it is imported, when it may read private data: then
-            without the words of that. Unavailable: it needs an extra.
+        InputError: No such module or function, or the module itself fails while it is imported, when it may read private data: then without
+            the words of that.
+        Unavailable: It needs an extra.
     """
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
@@ -103,7 +104,11 @@ def module_file(module: str, folders: tuple[str, ...]) -> str | None:
 
 
 def code_files(target: str, folders: tuple[str, ...]) -> dict[str, str]:
-    """Return the files of "module:function", by module, as far as the user wrote them. folders: searched after sys.path."""
+    """Return the files of "module:function", by module, as far as the user wrote them.
+
+    Args:
+        folders: Searched after sys.path.
+    """
     return _source_files(target.partition(":")[0], folders, {})
 
 

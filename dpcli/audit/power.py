@@ -36,9 +36,12 @@ FARTHEST = 80.0  # standard deviations: no score lies beyond
 
 @dataclass(frozen=True, slots=True)
 class StrongestAttack:
-    """Scores with noise of scale 1 that are `shift` higher for members. tail: of the noise, the probability that it exceeds a value.
+    """Scores with noise of scale 1 that are `shift` higher for members.
 
     With 1 / factor of the noise, in units of that noise, they are shift * factor higher.
+
+    Attributes:
+        tail: Tail of the noise, the probability that it exceeds a value.
     """
 
     shift: float
@@ -129,7 +132,8 @@ def power_sentences(
     """Return what the audit could have found, in short, and what that means.
 
     Args:
-        most: epsilon that would have been proven, had `everything` (in words) happened. factor: of the noise, inf where no loss is found.
+        most: Epsilon that would have been proven, had `everything` (in words) happened.
+        factor: Factor of the noise, inf where no loss is found.
     """
     best = f"had {everything}, it would have proven epsilon >= {down(most)}"
     if math.isinf(factor):
@@ -151,7 +155,11 @@ CHOOSING_SEED, JUDGING_SEED = 1, 2  # the rule that was chosen is judged by othe
 
 @dataclass(frozen=True, slots=True)
 class GuessingRule:
-    """A number of guesses: half of them about the lowest scores unless one_sided. needed: right guesses that make a violation."""
+    """A number of guesses: half of them about the lowest scores unless one_sided.
+
+    Attributes:
+        needed: Right guesses that make a violation.
+    """
 
     guesses: int
     one_sided: bool
@@ -185,7 +193,8 @@ def simulated_noise_factor(steps: Sequence[SampledSteps], canaries: int, rules: 
 def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Callable[[int, int], bool]) -> GuessingRule:
     """Return the rule that finds the smallest loss of noise in simulated audits. No score is looked at.
 
-    refutes: (guesses, right ones) -> whether that is a violation, judged by this test alone.
+    Args:
+        refutes: (guesses, right ones) -> whether that is a violation, judged by this test alone.
     """
     rules = []
     for guesses in guess_counts(canaries):

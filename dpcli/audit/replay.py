@@ -42,8 +42,10 @@ ROUNDING = 1e-6  # relative: sums in single precision may exceed the bound by th
 class Step:
     """A step of a program under test.
 
-    sums: by name, the clipped sums before noise. batch: what identifies the records in it, in any order.
-    noise: by name, the noise that is added to the sums; leave it out to have the sums checked alone.
+    Attributes:
+        sums: By name, the clipped sums before noise.
+        batch: What identifies the records in it, in any order.
+        noise: By name, the noise that is added to the sums; leave it out to have the sums checked alone.
     """
 
     sums: Mapping[str, Any]
@@ -55,10 +57,14 @@ class Step:
 class Declared:
     """Claims of a program about each step.
 
-    sensitivity: largest L2 distance between the sums of neighbouring datasets. noise: standard deviation, None if that is not checked.
-    exchanged: ids that may be in one batch and not in the other. rate: of Poisson sampling, None where batches are drawn otherwise.
-    records: that are sampled at this rate, at most. fresh: whether each step has noise of its own, and not part of a correlated stream.
-    significance: of the statistical checks.
+    Attributes:
+        sensitivity: Largest L2 distance between the sums of neighbouring datasets.
+        noise: Standard deviation, None if that is not checked.
+        exchanged: Ids that may be in one batch and not in the other.
+        rate: Rate of Poisson sampling, None where batches are drawn otherwise.
+        records: Records that are sampled at this rate, at most.
+        fresh: Whether each step has noise of its own, and not part of a correlated stream.
+        significance: Significance of the statistical checks.
     """
 
     sensitivity: float
@@ -74,8 +80,9 @@ class Declared:
 class Pair:
     """A replay: the steps on both datasets, under the same randomness.
 
-    restarted: whether each step on the right began with what the left one had released. Elsewhere both go on with their own, and what
-    follows from different releases differs in a right program too: weights, a clipping norm that adapts, when it stops.
+    Attributes:
+        restarted: Whether each step on the right began with what the left one had released. Elsewhere both go on with their own, and what
+            follows from different releases differs in a right program too: weights, a clipping norm that adapts, when it stops.
     """
 
     left: tuple[Step, ...]
@@ -296,7 +303,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
     The sensitivity is C, twice that where a record is replaced; the noise is that of the one mechanism with a noise multiplier.
 
     Raises:
-        InputError: no sensitivity was stated.
+        InputError: No sensitivity was stated.
     """
     if settings.sensitivity is None:
         raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")

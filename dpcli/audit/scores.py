@@ -120,7 +120,8 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     Chosen is what would prove most if the rest were like the quarter, of as many scores as will judge: at the quarter's own size no test of
     a rare leak proves anything.
 
-    Raises InputError for fewer than LEAST members or others.
+    Raises:
+        InputError: For fewer than LEAST members or others.
     """
     if min(len(scores.inside), len(scores.outside)) < LEAST:
         raise InputError(
@@ -180,7 +181,11 @@ def _midpoints(scores: Scores) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Guessed:
-    """Guesses about canaries, and how many of them were right; sides: which canaries were guessed about, in words."""
+    """Guesses about canaries, and how many of them were right.
+
+    Attributes:
+        sides: Which canaries were guessed about, in words.
+    """
 
     canaries: int
     guesses: int
@@ -221,7 +226,8 @@ def check_fair(scores: Scores) -> None:
 class Evidence:
     """The outcome of an attack: scores, guesses about canaries, or the counts of one test; `neighbours` where the file says what it varied.
 
-    gradients: None if the canaries were no gradients; else the steps that sampled them, none if they are not drawn step by step.
+    Attributes:
+        gradients: None if the canaries were no gradients; else the steps that sampled them, none if they are not drawn step by step.
     """
 
     path: str

@@ -23,9 +23,11 @@ NOT_STATED = "NOT STATED"
 class Item:
     """A line of a disclosure.
 
-    id: stable, for the machine form. asked_by: the document and the place in it.
-    keys: of the file, any of which states the answer; none if the answer follows from keys that every file has.
-    answer: one line of text, None if the file is silent; never a guess.
+    Attributes:
+        id: Stable, for the machine form.
+        asked_by: The document and the place in it.
+        keys: Keys of the file, any of which states the answer; none if the answer follows from keys that every file has.
+        answer: One line of text, None if the file is silent; never a guess.
     """
 
     id: str

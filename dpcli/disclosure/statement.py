@@ -216,8 +216,10 @@ def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
 class Statement:
     """A disclosure about one pipeline.
 
-    chapters: title and answers, in the order of the form. asked_by: the documents that its letters stand for. passages: plain words, if the
-    form has any.
+    Attributes:
+        chapters: Title and answers, in the order of the form.
+        asked_by: The documents that its letters stand for.
+        passages: Plain words, if the form has any.
     """
 
     title: str

@@ -68,7 +68,12 @@ def client_noise_multiplier(table: Federated, charged: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """The participations of one client. most: rounds in which it does. apart: least number of rounds from one of these to the next."""
+    """The participations of one client.
+
+    Attributes:
+        most: Rounds in which it does.
+        apart: Least number of rounds from one of these to the next.
+    """
 
     most: int
     apart: int
@@ -84,8 +89,8 @@ def participation(table: Federated, rounds: int, rate: Fraction | None, first: b
     """Return how often one client may take part in `rounds` consecutive rounds: in all of them where nothing prevents it.
 
     Args:
-        rate: the share of the clients in one round, None if unknown. A pass takes floor(1 / rate) rounds at least.
-        first: whether these rounds begin with a pass; otherwise they may touch one pass more.
+        rate: The share of the clients in one round, None if unknown. A pass takes floor(1 / rate) rounds at least.
+        first: Whether these rounds begin with a pass; otherwise they may touch one pass more.
     """
     apart, most, scheme = table.min_separation or 1, table.max_participations or rounds, scheme_of(table)
     if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):

@@ -36,7 +36,13 @@ NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
 
 @dataclass(slots=True)
 class Charged:
-    """The entries under a key. rounds: that they pay for. rest: whether the rest of the file is charged. last: number of each kind."""
+    """The entries under a key.
+
+    Attributes:
+        rounds: Rounds that they pay for.
+        rest: Whether the rest of the file is charged.
+        last: Number of each kind.
+    """
 
     rounds: int = 0
     rest: bool = False
@@ -46,7 +52,8 @@ class Charged:
 def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
     """Return what all entries of a run pay for, whichever process wrote them; entries of other keys are not read.
 
-    Raises LedgerError if one was charged for another file or window: its rounds would be counted at this file's price.
+    Raises:
+        LedgerError: If one was charged for another file or window: its rounds would be counted at this file's price.
     """
     charged, window, tables = Charged(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
     for run in ledger.runs_beginning(f"{key}/"):
@@ -178,10 +185,10 @@ class Rounds(Displayed):
         """Charge the next round, if no earlier charge pays for it, and return it.
 
         Raises:
-            Denied: it does not fit in what is left: nothing was written, and no noise may be drawn.
-            InputError: the plan has no further round, or this process was forked while another thread of its parent was in here.
-            LedgerError: the ledger is missing, locked or damaged, or the key is another run's. Where it is asked again later, that
-                is another charge.
+            Denied: It does not fit in what is left: nothing was written, and no noise may be drawn.
+            InputError: The plan has no further round, or this process was forked while another thread of its parent was in here.
+            LedgerError: The ledger is missing, locked or damaged, or the key is another run's. Where it is asked again later, that is
+                another charge.
         """
         with self._lock:
             if self._torn:
@@ -277,16 +284,17 @@ def rounds(
     """Return the rounds of a file with [federated], each charged in a ledger before its noise is drawn.
 
     Args:
-        pipeline: the path of the file. Its own [budget] stops nothing here: the ledger does.
-        ledger: a path, sqlite:///path or postgresql://... dataset: its name there; the only one where None.
-        key: names the run. A later process that goes on with it under the same key pays for every round that it does again.
-        chunk: rounds of one charge: a multiple of a pass, or of a run of correlated noise, where the entry has one; the least where None.
-        done: rounds of the plan that earlier processes brought to their end.
-        clients: how many there really are; the declared number where None. Private under add-remove.
+        pipeline: The path of the file. Its own [budget] stops nothing here: the ledger does.
+        ledger: A path, sqlite:///path or postgresql://...
+        dataset: Its name there; the only one if None.
+        key: Names the run. A later process that goes on with it under the same key pays for every round that it does again.
+        chunk: Rounds of one charge: a multiple of a pass, or of a run of correlated noise, where the entry has one; the least if None.
+        done: Rounds of the plan that earlier processes brought to their end.
+        clients: How many there really are; the declared number if None. Private under add-remove.
 
     Raises:
-        InputError: the file, the key or a number is wrong, the file has no [federated], or it charges less than that says is done.
-        LedgerError: the ledger is not there. CannotCertify, NotRepresentable: its filter has no cost for a round.
+        InputError: The file, the key or a number is wrong, the file has no [federated], or it charges less than that says is done.
+        LedgerError: The ledger is not there. CannotCertify, NotRepresentable: its filter has no cost for a round.
     """
     plan = federated_plan(path_or_url("pipeline", pipeline))
     size = plan.portion if chunk is None else whole_number("chunk", chunk, plan.portion)

@@ -21,11 +21,13 @@ from dpcli.ledger.state import LedgerState, Run
 class Remaining:
     """The part of a cap that may still be spent.
 
-    spent, reserved, left: shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
-    epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound. planned: in declared mode the epsilon of the
-    whole plan, which was fixed in advance; else None. like_last: further runs like the last one that fit, None where
-    none was made. pure: a pure epsilon that certainly fits in one run. Both are 0 if the dataset has moved, or is a copy that is not
-    open: nothing is taken there, whatever is left of the cap.
+    Attributes:
+        spent, reserved, left: Shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
+            epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound.
+        planned: In declared mode the epsilon of the whole plan, which was fixed in advance; else None.
+        like_last: Further runs like the last one that fit, None where none was made.
+        pure: A pure epsilon that certainly fits in one run. Both are 0 if the dataset has moved, or is a copy that is not open: nothing is
+            taken there, whatever is left of the cap.
     """
 
     spent: float

@@ -74,8 +74,9 @@ def pipeline_of(name: str, given: object) -> Pipeline:
 class DatasetBudget(Displayed):
     """The ledger of one dataset, reached anew by each request: nothing is held while a run takes its hours.
 
-    url: a path, sqlite:///path or postgresql://..., of now: a later change of the working directory means no other file. dataset: its
-    name there; the only one where None.
+    Attributes:
+        url: A path, sqlite:///path or postgresql://..., of now: a later change of the working directory means no other file.
+        dataset: Its name there; the only one if None.
     """
 
     url: str
@@ -103,23 +104,23 @@ class DatasetBudget(Displayed):
         """Charge one run in full, before it starts; what is returned is for `with`.
 
         Args:
-            pipeline: what the run does, or the path of its file.
-            key: names the run. Asked for again before the run was started, it is the same charge; afterwards it is refused, since what
+            pipeline: What the run does, or the path of its file.
+            key: Names the run. Asked for again before the run was started, it is the same charge; afterwards it is refused, since what
                 draws noise again is another run.
-            why: for the log.
-            delta: that the run is described at, where the filter needs one; the file's if None.
-            expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for
-                again with another one it keeps the first, and a UserWarning says so.
-            window: the blocks that it reads, where the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
+            why: For the log.
+            delta: That the run is described at, where the filter needs one; the file's if None.
+            expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for again
+                with another one it keeps the first, and a UserWarning says so.
+            window: The blocks that it reads, where the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
                 Each is charged in full, all or none. The pipeline's own (privacy.window) where empty; another one than that is refused.
                 That the run reads no other records is the caller's word, and not checked.
 
         Raises:
-            Denied: it does not fit in what is left, on one of its blocks. Nothing was written.
-            InputError: the file, the key, the time or the window is wrong or of another type, or the run is of another unit or adjacency;
+            Denied: It does not fit in what is left, on one of its blocks. Nothing was written.
+            InputError: The file, the key, the time or the window is wrong or of another type, or the run is of another unit or adjacency;
                 the dataset has blocks and no window is stated, or has none and one is.
-            LedgerError: the ledger is missing, locked or damaged, or the key is another run's or has begun.
-            CannotCertify, NotRepresentable: the ledger's filter has no cost for it.
+            LedgerError: The ledger is missing, locked or damaged, or the key is another run's or has begun.
+            CannotCertify, NotRepresentable: The ledger's filter has no cost for it.
         """
         request = _request(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
@@ -179,9 +180,14 @@ class ReservedRun(Displayed):
         assert not receipt.repeated  # a second start is refused by the ledger
 
     def commit(self, why: str = "") -> None:
-        """The run has ended; it stays charged. why: where it was never started.
+        """The run has ended; it stays charged.
 
-        Raises LedgerError if it was voided, InputError if it was never started and there is no reason.
+        Args:
+            why: The reason, needed if it was never started.
+
+        Raises:
+            LedgerError: If it was voided.
+            InputError: If it was never started and there is no reason.
         """
         reason = text_of("why", why)
         with self.budget._open() as ledger:
@@ -224,10 +230,12 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
     """The ledger of a dataset, to charge runs from a program.
 
     Args:
-        url: a path, sqlite:///path or postgresql://...
-        dataset: its name there; the only one where None.
+        url: A path, sqlite:///path or postgresql://...
+        dataset: Its name there; the only one if None.
 
-    Raises LedgerError if it is not there, InputError if it is not named.
+    Raises:
+        LedgerError: If it is not there.
+        InputError: If it is not named.
     """
     named = DatasetBudget(path_or_url("budget", url), dataset)
     with named._open() as ledger:

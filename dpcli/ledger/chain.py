@@ -150,7 +150,10 @@ def time_after(now: str, days: float) -> str:
 def expiry_time(text: str | None, now: str) -> str | None:
     """Return the time that `text` means: ISO (UTC where it names no zone), or days or hours from `now` ("14d", "36h").
 
-    To the second, in UTC. Raises InputError for anything else, or a time that is over.
+    To the second, in UTC.
+
+    Raises:
+        InputError: For anything else, or a time that is over.
     """
     if text is None:
         return None

@@ -39,9 +39,12 @@ LARGEST = 500  # digits before the point of an amount; no sum of entries comes n
 
 
 def is_due(state: LedgerState, noted: int) -> bool:
-    """Check whether one should be written at the end of `state`; noted: the entry of the last one, 0 if there is none.
+    """Check whether one should be written at the end of `state`.
 
     Never where the dataset has moved: whoever reads on from a checkpoint has to find that entry.
+
+    Args:
+        noted: The entry of the last one, 0 if there is none.
     """
     return state.departure is None and state.head.seq - noted >= EVERY
 
@@ -111,7 +114,8 @@ def agrees_with(noted: Mapping[str, Any], state: LedgerState) -> bool:
 def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
     """Return the state at the checkpoint of a dataset, None if there is none to use.
 
-    Raises LedgerError if it is about entries that are not there.
+    Raises:
+        LedgerError: If it is about entries that are not there.
     """
     content = usable_content(store.checkpoint(dataset), dataset)
     if content is None:

@@ -80,7 +80,11 @@ def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> 
 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
-    """Return what to do where delta is what does not fit; nothing where another amount is. path: of the run's file."""
+    """Return what to do where delta is what does not fit; nothing where another amount is.
+
+    Args:
+        path: Path of the run's file.
+    """
     if _scarcest(state, amounts.read(cost.amounts)) != "delta":
         return []
     left = state.left()["delta"]

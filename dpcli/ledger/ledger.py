@@ -58,8 +58,10 @@ def account_name() -> str:
 class Receipt:
     """The result of a request.
 
-    entry: the entry that was appended, None if it had been granted before (`repeated`). run: what it is about, as it now stands.
-    notes: what whoever asked has to know besides, a line each.
+    Attributes:
+        entry: The entry that was appended, None if it had been granted before (`repeated`).
+        run: What it is about, as it now stands.
+        notes: What whoever asked has to know besides, a line each.
     """
 
     entry: LedgerEntry | None
@@ -188,14 +190,20 @@ class Ledger:
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
         """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
 
-        window: the blocks that it reads (names, FIRST..LAST), where the dataset has any; those of the pipeline where absent.
+        Args:
+            window: The blocks that it reads (names, FIRST..LAST), where the dataset has any; those of the pipeline if absent.
 
-        Raises Denied if it does not fit: nothing is written then.
+        Raises:
+            Denied: If it does not fit: nothing is written then.
         """
         return self._charge(self._request("spend", pipeline, key, delta, why, None, window), pipeline)
 
     def spend_both(self, parts: Sequence[tuple[Pipeline, str]], together: Pipeline, why: str = "") -> tuple[Receipt, ...]:
-        """Charge parts of one run, each under its key, all or none, as `spend` does. together: the run that a refusal names."""
+        """Charge parts of one run, each under its key, all or none, as `spend` does.
+
+        Args:
+            together: The run that a refusal names.
+        """
         requests = [self._request("spend", pipeline, key, None, why, None, ()) for pipeline, key in parts]
         try:
             return self.append_all([(request, request.key) for request in requests])
@@ -218,11 +226,19 @@ class Ledger:
         return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window), pipeline)
 
     def start(self, key: str, why: str = "") -> Receipt:
-        """Note that noise is about to be drawn: from here on the reservation cannot be voided. why: where it is somebody else's."""
+        """Note that noise is about to be drawn: from here on the reservation cannot be voided.
+
+        Args:
+            why: The reason, needed if it is somebody else's.
+        """
         return self._append(Move("start", key, self.who, seen(why)), key)
 
     def commit(self, key: str, why: str = "") -> Receipt:
-        """Note that a reserved run has ended; it stays charged. why: where it is somebody else's, or was never started."""
+        """Note that a reserved run has ended; it stays charged.
+
+        Args:
+            why: The reason, needed if it is somebody else's, or was never started.
+        """
         return self._append(Move("commit", key, self.who, seen(why)), key)
 
     def count(self, key: str, of: str, count: int, total: int) -> int:
@@ -237,7 +253,8 @@ class Ledger:
     def void(self, key: str, why: str, expires: str | None = None) -> Receipt:
         """Give back a reservation of which no noise was drawn, with the reason. Raises LedgerError if it was started or has expired.
 
-        expires: as in `amend`.
+        Args:
+            expires: As in `amend`.
         """
         return self._append(Proposable(Move("void", key, self.who, seen(why)), expires), key)
 
@@ -252,17 +269,19 @@ class Ledger:
     ) -> Receipt:
         """Change the cap on epsilon; chained like every entry. In a ledger of two persons it is proposed, and changes when approved.
 
-        unseen: the approver's word that nobody who decides it has seen an output; the guarantee is then the new cap. acknowledged: needed
-        upwards without that word, as no epsilon is guaranteed then, and downwards, as a lower cap stops further runs and guarantees
-        nothing about those that were made.
-        expires: until when another person may approve it (a time, 7d, 36h); a week if None.
+        Args:
+            unseen: The approver's word that nobody who decides it has seen an output; the guarantee is then the new cap.
+            acknowledged: Needed upwards without that word, as no epsilon is guaranteed then, and downwards, as a lower cap stops further
+                runs and guarantees nothing about those that were made.
+            expires: Until when another person may approve it (a time, 7d, 36h); a week if None.
         """
         return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), self.who, unseen, acknowledged), expires), "")
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
         """Make what entry `seq` proposes effective. Raises LedgerError if it is not open, or is this person's own.
 
-        unseen, acknowledged: as in `amend`, of a cap that is raised.
+        Args:
+            unseen, acknowledged: As in `amend`, of a cap that is raised.
         """
         proposal = proposal_numbered(self.state().proposals, seq)
         if proposal is not None and proposal.asks["kind"] == "quota":
@@ -285,7 +304,8 @@ class Ledger:
     ) -> Receipt:
         """Limit what a person (`of`), or the members of a team together, may charge to a share of the cap; 1 lifts it.
 
-        expires: as in `amend`.
+        Args:
+            expires: As in `amend`.
         """
         self._know_people()
         everybody = tuple(sorted({*members})) if of == "team" else (name,)
@@ -312,7 +332,8 @@ class Ledger:
     def resolve_trailing(self, given: Sequence[str]) -> tuple[str, ...]:
         """Return what is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
 
-        Raises InputError if the blocks are not days or weeks.
+        Raises:
+            InputError: If the blocks are not days or weeks.
         """
         if not given:
             return ()
@@ -354,7 +375,8 @@ class Ledger:
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
         """Close the dataset, as it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a ledger of two persons it is proposed.
 
-        Raises LedgerError if it moved elsewhere.
+        Raises:
+            LedgerError: If it moved elsewhere.
         """
         return self._append(Proposable(Leave(to, seen(why)), expires), "", even_moved=True)
 
@@ -398,14 +420,19 @@ class Ledger:
         return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
-        """Append one request. even_moved: as of `append_all`."""
+        """Append one request.
+
+        Args:
+            even_moved: As of `append_all`.
+        """
         (receipt,) = self.append_all([(request, key)], even_moved)
         return receipt
 
     def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
         """Append requests, with the keys of their runs, in order and in one transaction: all or none. Raise what any of them raises.
 
-        even_moved: append them to a dataset that has moved too.
+        Args:
+            even_moved: Append them to a dataset that has moved too.
         """
         state = self.state()  # most of the reading before anybody has to wait
         entries: list[LedgerEntry | None] = []

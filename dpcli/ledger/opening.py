@@ -37,7 +37,8 @@ def fingerprint_of(paths: Sequence[str]) -> str:
 
     A file that is named twice, or whose contents another one has too, adds nothing: else the same data could be given a second budget.
 
-    Raises InputError for what is no file with contents, or cannot be read.
+    Raises:
+        InputError: For what is no file with contents, or cannot be read.
     """
     digests = sorted({_digest(path) for path in paths})
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(f"{each}\n" for each in digests).encode()).hexdigest()
@@ -70,7 +71,14 @@ def _size_and_time(file: int) -> tuple[int, int]:
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
-    """Open a ledger. given: the flags by name. Raises InputError, Denied or LedgerError if it cannot be opened."""
+    """Open a ledger.
+
+    Args:
+        given: The flags by name.
+
+    Raises:
+        InputError, Denied, LedgerError: If it cannot be opened.
+    """
     given = {**given, "dataset": dataset}
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
@@ -189,8 +197,9 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     """Return the terms with a set of (pipeline, count) runs, certified together.
 
     Raises:
-        InputError: a run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
-        Denied: the whole set exceeds the cap. CannotCertify: nobody can say what it costs.
+        InputError: A run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
+        Denied: The whole set exceeds the cap.
+        CannotCertify: Nobody can say what it costs.
     """
     declared: list[dict[str, Any]] = []
     for pipeline, count in runs:

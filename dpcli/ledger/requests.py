@@ -48,10 +48,12 @@ def nonempty(**optional: Any) -> dict[str, Any]:
 class Charge:
     """Spend at once, or reserve for a long run (`kind`: spend or reserve).
 
-    key: the name of the run; the same key with the same body is charged once, to whoever (`who`) was charged first: two people under one
-    key make two runs. expires: ISO time after which a reservation cannot be voided; it then counts in full.
-    window: the blocks that it reads, sorted; none if the dataset has none.
-    made, maker: when and by whom, of a run that was made before there was a ledger; whoever charges it, it is charged once.
+    Attributes:
+        key: The name of the run; the same key with the same body is charged once, to whoever (`who`) was charged first: two people under
+            one key make two runs.
+        expires: ISO time after which a reservation cannot be voided; it then counts in full.
+        window: The blocks that it reads, sorted; none if the dataset has none.
+        made, maker: When and by whom, of a run that was made before there was a ledger; whoever charges it, it is charged once.
     """
 
     kind: str
@@ -257,7 +259,11 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """The first entry that is a copy's own: it is closed as before, and has a name. word: what no other copy has."""
+    """The first entry that is a copy's own: it is closed as before, and has a name.
+
+    Attributes:
+        word: What no other copy has.
+    """
 
     word: str
 

@@ -37,7 +37,8 @@ BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("r
 class Run:
     """A charge, and where it stands: reserved, started (noise may have been drawn), committed or void.
 
-    counts: how many answers of its session were granted, by what they are called.
+    Attributes:
+        counts: How many answers of its session were granted, by what they are called.
     """
 
     key: str
@@ -107,7 +108,9 @@ AWAY = ("moved", "copied", "upgrade")  # what may follow the entry by which a da
 class MovedAway:
     """A dataset that has moved `to` another place, `at` an entry.
 
-    copy: the name of its copy there, once that is known. prepared: its own name, where this is a copy that was not opened yet.
+    Attributes:
+        copy: The name of its copy there, once that is known.
+        prepared: Its own name, where this is a copy that was not opened yet.
     """
 
     to: str
@@ -127,8 +130,10 @@ class MovedAway:
 class LedgerState:
     """The ledger of a dataset up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold.
 
-    reserved: what of `spent` is under way. charges: how many runs there are. Where the dataset is cut into blocks, caps are those of each
-    block, and spent and reserved name amount and block (dpcli.ledger.amounts): `over` a window they name amounts, as without blocks.
+    Attributes:
+        reserved: What of `spent` is under way.
+        charges: How many runs there are. Where the dataset is cut into blocks, caps are those of each block, and spent and reserved name
+            amount and block (dpcli.ledger.amounts): `over` a window they name amounts, as without blocks.
     """
 
     dataset: str

@@ -26,16 +26,21 @@ MOST_BLOCKS = 10**6  # of one unit, and parts of a hash
 class LedgerTerms:
     """The terms of one dataset's ledger, named as its opening entry names them.
 
-    unit, adjacency: what every run must be stated in. epsilon, delta: the cap.
-    ceiling: the largest cap that may be set whatever outputs show, and so what is guaranteed from the first day; epsilon where None.
-    mode: "adaptive" (the filter decides on each run) or "declared" (the runs are fixed in advance: dpcli.ledger.filters.declared_set).
-    filter, parameters: the filter and what was chosen for it. dataset_size: where declared public.
-    declared: in declared mode the runs, as tables and how often; certified: the epsilon of them all and the accountant.
-    schema, version: of the definitions that guard the entries, their hash and which of dpcli's they are (1 if absent).
-    blocks: what the dataset is cut into, as tables (dpcli.ledger.blocks.family); None if it is one.
-    two_person: whether a second person has to approve what changes the cap or gives something back; True or None.
-    fingerprint: of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
-    team: in a database, the role whose members alone see the dataset.
+    Attributes:
+        unit, adjacency: What every run must be stated in.
+        epsilon, delta: The cap.
+        ceiling: The largest cap that may be set whatever outputs show, and so what is guaranteed from the first day; epsilon if None.
+        mode: "adaptive" (the filter decides on each run) or "declared" (the runs are fixed in advance: dpcli.ledger.filters.declared_set).
+        filter, parameters: The filter and what was chosen for it.
+        dataset_size: Where declared public.
+        declared: In declared mode the runs, as tables and how often.
+        certified: The epsilon of them all and the accountant.
+        schema, version: Schema and version of the definitions that guard the entries, their hash and which of dpcli's they are (1 if
+            absent).
+        blocks: What the dataset is cut into, as tables (dpcli.ledger.blocks.family); None if it is one.
+        two_person: Whether a second person has to approve what changes the cap or gives something back; True or None.
+        fingerprint: Fingerprint of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
+        team: In a database, the role whose members alone see the dataset.
     """
 
     unit: str

@@ -39,8 +39,11 @@ SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of 
 class Verified:
     """The result of a verification.
 
-    entries: how many were checked. costs: how many were computed again. problems: what understates the spending. notes: what does not,
-    and is better mended.
+    Attributes:
+        entries: How many were checked.
+        costs: How many were computed again.
+        problems: What understates the spending.
+        notes: What does not, and is better mended.
     """
 
     entries: int
@@ -188,7 +191,12 @@ def _notes_on_store(ledger: Ledger) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Restated:
-    """A run under the ledger's terms. others: what it was stated for instead, in words; least: whether its contributions are unknown."""
+    """A run under the ledger's terms.
+
+    Attributes:
+        others: What it was stated for instead, in words.
+        least: Whether its contributions are unknown.
+    """
 
     pipeline: Pipeline
     others: tuple[str, ...]

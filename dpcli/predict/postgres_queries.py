@@ -46,7 +46,11 @@ ADD = "INSERT INTO dpcli_queries.budget VALUES (%s, %s, %s, 0) ON CONFLICT (name
 
 
 class PostgresQueries:
-    """The count of that name in the database at `url`. new: made where there is none; without it, it must be there."""
+    """The count of that name in the database at `url`.
+
+    Attributes:
+        new: Made if there is none; without it, it must be there.
+    """
 
     def __init__(
         self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS

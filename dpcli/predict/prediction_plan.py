@@ -39,7 +39,12 @@ def same_source(private: str | None, public: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PredictionPlan(FilePlan):
-    """The plan of one command. section: of the file, and the field that holds it. free: keys of it that may change in a session."""
+    """The plan of one command.
+
+    Attributes:
+        section: Section of the file, and the field that holds it.
+        free: Keys of it that may change in a session.
+    """
 
     section: ClassVar[str]
     free: ClassVar[Collection[str]]

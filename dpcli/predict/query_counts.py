@@ -43,7 +43,9 @@ class QueryBudget(Protocol):
     def take(self, count: int = 1) -> Granted:
         """Grant `count` answers together or none; returns when the count is durable, and only then may noise be drawn.
 
-        Raises Denied if fewer are left (exit code 1), LedgerError if the store is locked, damaged or another system's.
+        Raises:
+            Denied: If fewer are left (exit code 1).
+            LedgerError: If the store is locked, damaged or another system's.
         """
         ...
 
@@ -70,7 +72,14 @@ class Count:
             )
 
     def after(self, count: int, place: str, things: str = ANSWERS) -> int:
-        """Return how many are granted after `count` more. things: in words. Raises Denied if fewer are left."""
+        """Return how many are granted after `count` more.
+
+        Args:
+            things: In words.
+
+        Raises:
+            Denied: If fewer are left.
+        """
         left = self.total - self.taken
         if count > left:
             spent = f"{self.taken:,} of {self.total:,} {things} are spent: {left:,} are left, {count:,} were requested"
@@ -80,9 +89,13 @@ class Count:
 
 
 class LedgerQueries:
-    """The count in the ledger that was charged for a run. things: what is counted, in words.
+    """The count in the ledger that was charged for a run.
 
-    Raises LedgerError if the ledger's definitions are too old to count.
+    Attributes:
+        things: What is counted, in words.
+
+    Raises:
+        LedgerError: If the ledger's definitions are too old to count.
     """
 
     def __init__(self, ledger: Ledger, run: str, total: int, things: str) -> None:

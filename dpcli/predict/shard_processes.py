@@ -42,7 +42,12 @@ def cores() -> int:
 
 
 class StartedWork(NamedTuple):
-    """A process that has begun with a work. line: to it. own: the warmed process that was started for it alone, if any."""
+    """A process that has begun with a work.
+
+    Attributes:
+        line: Line to it.
+        own: The warmed process that was started for it alone, if any.
+    """
 
     line: Connection
     own: _WarmedProcess | None
@@ -57,9 +62,13 @@ class StartedWork(NamedTuple):
 class ShardProcesses:
     """The processes that do the same work on private shards, one for each shard.
 
-    gone: the message where one of them is killed. jobs: processes at once. threads: of torch in each process.
+    Attributes:
+        gone: The message where one of them is killed.
+        jobs: Processes at once.
+        threads: Threads of torch in each process.
 
-    Raises InputError if what is public cannot be built, in the words of `work`.
+    Raises:
+        InputError: If what is public cannot be built, in the words of `work`.
     """
 
     def __init__(self, work: ShardWork, gone: str, jobs: int = 1, threads: int = 1) -> None:
@@ -174,9 +183,14 @@ class ResidentProcess:
 
 
 class _WarmedProcess:
-    """A process that is ready. line: to it. content: of what is public. forks: whether it can; else it does the work on one shard itself.
+    """A process that is ready.
 
     end: ends it, as does the end of this object.
+
+    Attributes:
+        line: Line to it.
+        content: Content of what is public.
+        forks: Whether it can; else it does the work on one shard itself.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], line: Connection, content: str, forks: bool) -> None:

@@ -72,7 +72,11 @@ PREMISES: Premises = (
 
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
-    """Return the shard of a unit, 0 to shards - 1: an evenly spread hash of its name. salt: public; another one spreads anew."""
+    """Return the shard of a unit, 0 to shards - 1: an evenly spread hash of its name.
+
+    Args:
+        salt: Public; another one spreads anew.
+    """
     kind = "number" if isinstance(unit, int) else "text"
     name = hashlib.blake2b(f"{len(salt)} {salt} {kind} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(name[:16], "big") % shards
@@ -98,7 +102,8 @@ def spread_names(units: Sequence[str | int], names_owners: bool, adjacency: Adja
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
     """Raise InputError if one unit may take another's place: the shards of both change, and one is what is priced.
 
-    key: the key that names each record's owner, or shard.
+    Args:
+        key: The key that names each record's owner, or shard.
     """
     if adjacency is Adjacency.REPLACE_ONE:
         raise InputError(

@@ -112,7 +112,11 @@ class Row:
 class SqliteQueries:
     """The count in the file at `path`, which must be there: only `create` makes one.
 
-    moved: the file was moved here from where it was, which is gone. Raises LedgerError if it cannot be relied on.
+    Attributes:
+        moved: The file was moved here from where it was, which is gone.
+
+    Raises:
+        LedgerError: If it cannot be relied on.
     """
 
     def __init__(

@@ -45,7 +45,8 @@ def log_q_gaussian(counts: Counts, sigma: float) -> Array:
     """Return log of an upper bound on the probability that GNMax answers with another label than the winner, (n,).
 
     Args:
-        counts: (n, m) votes for each of m >= 2 labels. sigma: standard deviation of the noise on each count, in votes.
+        counts: (n, m) votes for each of m >= 2 labels.
+        sigma: Standard deviation of the noise on each count, in votes.
     """
     return _union(counts, lambda gaps: log_ndtr_array(gaps * (-1.0 / (math.sqrt(2.0) * sigma))))
 
@@ -64,7 +65,8 @@ def log_q_laplace(counts: Counts, scale: float) -> Array:
 def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
     """Return log of upper bounds on the probabilities that the largest count, with noise, reaches the threshold, and does not; (n,) each.
 
-    largest: (n,) whole votes, as the analysis of its sensitivity needs.
+    Args:
+        largest: (n,) whole votes, as the analysis of its sensitivity needs.
     """
     with np.errstate(over="ignore"):
         above = (largest - threshold) / sigma
@@ -90,7 +92,7 @@ def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
 
     Args:
         log_q: (n,) at most 0; -inf where the outcome is certain, which costs nothing.
-        sigma: standard deviation of the noise, for a release of sensitivity sqrt 2; `sqrt 2 sigma` for one of sensitivity 1.
+        sigma: Standard deviation of the noise, for a release of sensitivity sqrt 2; `sqrt 2 sigma` for one of sensitivity 1.
         orders: (k,) real numbers > 1.
     """
     return np.stack([*_by_order(log_q, sigma, orders)], axis=1)
@@ -154,8 +156,9 @@ def _terms(log_q: Array, sigma: float) -> _Terms:
 def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Array) -> Array:
     """Return upper bounds on the sum of D_a over n releases of LNMax, each counted `weights` times, (k,).
 
-    epsilon: of one release, 2 / scale. Whatever the votes are, D_a is at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016,
-    arXiv:1605.02065).
+    Args:
+        epsilon: Of one release, 2 / scale. Whatever the votes are, D_a is at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016,
+            arXiv:1605.02065).
     """
     log_1q = log1mexp_array(log_q)
     with np.errstate(over="ignore"):
@@ -208,7 +211,11 @@ def inverse_log_ndtr(log_p: Array) -> Array:
 
 @dataclass(frozen=True)
 class AnswerSensitivity:
-    """The sensitivity of answers by GNMax at one order. classes: m labels."""
+    """The sensitivity of answers by GNMax at one order.
+
+    Attributes:
+        classes: m labels.
+    """
 
     sigma: float
     classes: int
@@ -284,7 +291,11 @@ class AnswerSensitivity:
 
 
 def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
-    """Return the largest local sensitivity, by distance, of the decision whether to answer, (n, teachers); largest: whole votes, (n,)."""
+    """Return the largest local sensitivity, by distance, of the decision whether to answer, (n, teachers).
+
+    Args:
+        largest: Whole votes, (n,).
+    """
     counts = np.arange(teachers + 1.0)
     log_q = np.minimum(*log_answered(counts, threshold, sigma))
     steps = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))

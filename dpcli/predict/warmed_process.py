@@ -38,7 +38,12 @@ GRACE_LOOKS, LOOK_SECONDS = 100, 0.01  # trackers of shared memory, which ignore
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The public part of the work, built once. content: the same wherever it is built. work: on one shard, in a process of its own."""
+    """The public part of the work, built once.
+
+    Attributes:
+        content: The same wherever it is built.
+        work: On one shard, in a process of its own.
+    """
 
     content: str
     work: Callable[[Any], Any]
@@ -59,7 +64,12 @@ class ShardWork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The work of one process. threads: of torch. stays: the result stays in the process, and answers questions."""
+    """The work of one process.
+
+    Attributes:
+        threads: Threads of torch.
+        stays: The result stays in the process, and answers questions.
+    """
 
     entropy: bytes
     threads: int

@@ -19,9 +19,9 @@ class Steps:
 
     Attributes:
         expression: SQL scalar, a number.
-        minimum, maximum: in steps: the value is clamped to minimum x step and maximum x step.
-        step: positive; of the value.
-        missing: what null, NaN and infinity count as; None: a row without a value is out of the query.
+        minimum, maximum: In steps: the value is clamped to minimum x step and maximum x step.
+        step: Positive; of the value.
+        missing: What null, NaN and infinity count as; None: a row without a value is out of the query.
         squared: None, or the centre in steps: then the integer is (steps - squared)^2.
     """
 
@@ -53,10 +53,10 @@ class GroupKey:
 
     Attributes:
         expression: SQL scalar: text, integer or boolean; a number where there are bins.
-        domain: every value that counts: rows with another are out, before contributions are bounded. None: every value that there is.
-        bins: rising edges: the part is then the number of the bin, from 0. A bin has its lower edge, the last one both; what is outside of
+        domain: Every value that counts: rows with another are out, before contributions are bounded. None: every value that there is.
+        bins: Rising edges: the part is then the number of the bin, from 0. A bin has its lower edge, the last one both; what is outside of
             all bins is out of the query.
-        steps: the part is the integer of these steps (their expression, not this one's): rows are counted by their value, and a unit's are
+        steps: The part is the integer of these steps (their expression, not this one's): rows are counted by their value, and a unit's are
             bounded in all of these values together. Keys that no row has are not in the answer.
     """
 
@@ -84,9 +84,9 @@ class Aggregation:
     drawn in proportion to its rows, divided by those of it that count; each further one so among those that are left.
 
     Attributes:
-        unit: column that says whose a row is; a row where it is null or empty is out. None: each row is a unit of its own.
+        unit: Column that says whose a row is; a row where it is null or empty is out. None: each row is a unit of its own.
         where: SQL scalar, a condition; rows that it is not true for are out.
-        keys: none: one group, with the key ().
+        keys: None: one group, with the key ().
     """
 
     unit: str | None

@@ -209,7 +209,10 @@ class Stepped:
 def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
     """Return every key that a column may have, in the declared order: its domain, false and true, or the whole numbers from min to max.
 
-    None if nothing declares them. Raises InputError if a domain file cannot be read or repeats a value.
+    None if nothing declares them.
+
+    Raises:
+        InputError: If a domain file cannot be read or repeats a value.
     """
     if not column.declares_keys:
         return None
@@ -268,7 +271,11 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
-    """Yield the problem of a column that cannot be added up. rows: of one unit in a key."""
+    """Yield the problem of a column that cannot be added up.
+
+    Args:
+        rows: Of one unit in a key.
+    """
     column = source.columns.get(name)
     lacking = tuple(number_problems(source, key, name))
     yield from lacking

@@ -22,7 +22,9 @@ STATEMENT = "statement.md"
 class AnswerRow:
     """A value of an answer.
 
-    key: the values of the columns in `by`. lower, upper: of its interval; None if it has none, infinite where nothing bounds it.
+    Attributes:
+        key: The values of the columns in `by`.
+        lower, upper: Lower and upper of its interval; None if it has none, infinite where nothing bounds it.
     """
 
     key: tuple[KeyValue, ...]
@@ -35,8 +37,11 @@ class AnswerRow:
 class QueryAnswer:
     """The noisy answer to one query.
 
-    by: names of the key's columns. confidence: of each interval. covers: which errors the interval covers. postprocessed: what was done to
-    the noisy numbers.
+    Attributes:
+        by: Names of the key's columns.
+        confidence: Of each interval.
+        covers: Which errors the interval covers.
+        postprocessed: What was done to the noisy numbers.
     """
 
     query: str
@@ -50,7 +55,12 @@ class QueryAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The answers of one run. fingerprint: of the release. data: path of the data, "" for a database."""
+    """The answers of one run.
+
+    Attributes:
+        fingerprint: Fingerprint of the release.
+        data: Path of the data, "" for a database.
+    """
 
     run: str
     fingerprint: str

@@ -40,13 +40,14 @@ def release(
     """Answer the queries once; where answers are stored already, return those.
 
     Args:
-        ledger: charged in full before the data are touched. Where its dataset is cut into blocks, only rows of the window are read.
-        key: of the charge; random where None.
-        report: called with the queries done, and their number.
+        ledger: Charged in full before the data are touched. Where its dataset is cut into blocks, only rows of the window are read.
+        key: Key of the charge; random if None.
+        report: Called with the queries done, and their number.
 
     Raises:
-        InputError: what the file asks for cannot be done. Denied: its budget or the ledger says no. LedgerError: ledger or folder cannot be
-            relied on, or the release was charged and its answers are lost.
+        InputError: What the file asks for cannot be done.
+        Denied: Its budget or the ledger says no.
+        LedgerError: Ledger or folder cannot be relied on, or the release was charged and its answers are lost.
     """
     plan.require_budget()
     plan = plan.reading(ledger)
@@ -217,11 +218,12 @@ def require_ready(plan: ReleasePlan) -> None:
 def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
     """Call `done` so that no error of a library quotes the data.
 
-    Args:
-        place: for messages. charge: what became of the charge, a clause.
-
     Raises DpcliError as `done` does; LedgerError with the system's words for an OSError; for any other error InternalError, which names its
     type and line and holds nothing else of it.
+
+    Args:
+        place: For messages.
+        charge: What became of the charge, a clause.
     """
     try:
         return done()

@@ -18,8 +18,10 @@ from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 class Contribution:
     """A bound on what one unit adds to a vector: to at most `groups` coordinates, `rows` rows to each, every row a whole number.
 
-    least, most: of one row, where it counts. fixed: the unit has exactly one row that counts, in every dataset, so that of two versions
-    both are there. one_key: there is one coordinate only.
+    Attributes:
+        least, most: Of one row, where it counts.
+        fixed: The unit has exactly one row that counts, in every dataset, so that of two versions both are there.
+        one_key: There is one coordinate only.
     """
 
     groups: int
@@ -101,7 +103,9 @@ def noisy_vector(
     """Return discrete Laplace or Gaussian noise for one number of each key.
 
     Args:
-        contribution: what one unit adds, in whole numbers. part: of the query's cost. unit: of the answer per whole number.
+        contribution: What one unit adds, in whole numbers.
+        part: Part of the query's cost.
+        unit: Unit of the answer per whole number.
     """
     return noisy_moved(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
 

@@ -27,10 +27,14 @@ UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # by which a 
 class Session:
     """A charge, and what it is for.
 
-    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether the count was made by which no
-    answer is given twice: from then on it must be there, and the ledger must know the run. inputs: what it was begun with besides the file,
-    by name and digest.
-    window: the blocks that it was charged on. rows: of these, where dpcli has chosen them.
+    Attributes:
+        fingerprint: Fingerprint of every table that its privacy depends on.
+        charged: Whether a ledger was.
+        counted: Whether the count was made by which no answer is given twice: from then on it must be there, and the ledger must know the
+            run.
+        inputs: What it was begun with besides the file, by name and digest.
+        window: The blocks that it was charged on.
+        rows: Rows of these, where dpcli has chosen them.
     """
 
     folder: str
@@ -43,7 +47,11 @@ class Session:
     rows: dict[str, Any] | None = None
 
     def require_same(self, inputs: Mapping[str, str], same: Callable[[str, str], bool] = str.__eq__) -> None:
-        """Raise InputError if one of these is not what the session began with. same: whether two are one."""
+        """Raise InputError if one of these is not what the session began with.
+
+        Args:
+            same: Whether two are one.
+        """
         others = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
         if others:
             raise InputError(
@@ -82,7 +90,11 @@ def session_in(
 ) -> Session:
     """Return a new session, or under --resume the one that is there. The folder is locked by the caller.
 
-    inputs, same: as in `Session.require_same`. Raises InputError if it is not what was asked for, or of a file that has changed since.
+    Args:
+        inputs, same: As in `Session.require_same`.
+
+    Raises:
+        InputError: If it is not what was asked for, or of a file that has changed since.
     """
     inputs = inputs or {}
     path = os.path.join(folder, RUN)
@@ -107,7 +119,9 @@ def session_in(
 def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
     """Raise InputError if a session goes on with a ledger that was not charged for it, or without the one that was.
 
-    place: where a message begins. what: what goes on, in a word.
+    Args:
+        place: Where a message begins.
+        what: What goes on, in a word.
     """
     if charged != (ledger is not None):
         stated = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
@@ -117,7 +131,9 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
     """Raise InputError if a run that draws more noise has ended in the ledger that was charged, or is somebody else's.
 
-    place: where a message begins. what: what goes on, in a word.
+    Args:
+        place: Where a message begins.
+        what: What goes on, in a word.
     """
     reserved = ledger.state().run(run)
     if reserved.status in ("committed", "void"):
@@ -155,7 +171,9 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
 def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
     """Reserve and start a run, whichever of it the ledger has not seen yet. Call it before the first noise, again after a crash.
 
-    Raises Denied if the ledger says no, LedgerError if the run was voided: nothing may be drawn under it.
+    Raises:
+        Denied: If the ledger says no.
+        LedgerError: If the run was voided: nothing may be drawn under it.
     """
     known = ledger.state().runs.get(run)
     if known is None:

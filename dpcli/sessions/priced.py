@@ -68,7 +68,8 @@ class FilePlan:
         """Return the SHA-256 of everything that a session which goes on must not have changed.
 
         Args:
-            name, table: of the file, a dataclass that says what is done. free: keys of it that may change, as no answer depends on them.
+            name, table: Name and table of the file, a dataclass that says what is done.
+            free: Keys of it that may change, as no answer depends on them.
         """
         kept = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
         return fingerprint({"pipeline": tables_of(self.pipeline), name: kept, **self.row_data})
@@ -141,10 +142,11 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     """Return the entry of one of these types that is performed, on all of the data.
 
     Args:
-        table: the table whose key `mechanism` is `named`, for messages.
+        table: The table whose key `mechanism` is `named`, for messages.
 
-    Raises InputError if it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample
-    that others read, or of another entry, which may cost less than the run that is made here.
+    Raises:
+        InputError: If it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample that
+            others read, or of another entry, which may cost less than the run that is made here.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]

@@ -34,10 +34,11 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
     be a further release.
 
     Args:
-        ledger: charged for the whole search before its first trial.
+        ledger: Charged for the whole search before its first trial.
 
     Raises:
-        Denied: the ledger refuses the search. InputError: the folder is of another search, or another process works in it.
+        Denied: The ledger refuses the search.
+        InputError: The folder is of another search, or another process works in it.
     """
     assert plan.trials is not None
     state_file = os.path.join(plan.folder, SEARCH)

@@ -32,7 +32,10 @@ MOST_SETTINGS = 1000  # each is checked as a file
 class KeyChange:
     """A value for one key of the file.
 
-    dotted: the key as the sweep writes it. target: the key's path in the file. place: where the sweep states the value, in a list or alone.
+    Attributes:
+        dotted: The key as the sweep writes it.
+        target: The key's path in the file.
+        place: Where the sweep states the value, in a list or alone.
     """
 
     dotted: str
@@ -48,7 +51,12 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Changes of the file. epsilon: the one that they are for; None for every epsilon. place: where the sweep states them."""
+    """Changes of the file.
+
+    Attributes:
+        epsilon: The one that they are for; None for every epsilon.
+        place: Where the sweep states them.
+    """
 
     changes: tuple[KeyChange, ...]
     epsilon: float | None = None

@@ -59,8 +59,11 @@ RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disc
 class Variant:
     """A setting at one epsilon.
 
-    text: of its pipeline file, with every number solved for. plan: of that file, as dpcli train reads it. fingerprint: SHA-256 of all that
-    a run depends on. window: the blocks that it reads, where the text does not say so.
+    Attributes:
+        text: Text of its pipeline file, with every number solved for.
+        plan: Plan of that file, as dpcli train reads it.
+        fingerprint: SHA-256 of all that a run depends on.
+        window: The blocks that it reads, where the text does not say so.
     """
 
     epsilon: float
@@ -94,8 +97,10 @@ def _digest(content: object) -> str:
 class SweepPlan:
     """The runs to make.
 
-    variants: in the order of epsilons, then of settings. trials: distribution of the number of runs of a private search; None where tuning
-    is public. better: which of two values of the metric is the better one.
+    Attributes:
+        variants: In the order of epsilons, then of settings.
+        trials: Distribution of the number of runs of a private search; None where tuning is public.
+        better: Which of two values of the metric is the better one.
     """
 
     path: str
@@ -147,7 +152,8 @@ def plan_sweep(path: str) -> SweepPlan:
     """Return the plan of a file.
 
     Raises:
-        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: an epsilon cannot be met.
+        InputError: The file cannot be read, or asks for what cannot be honoured.
+        CannotCertify: An epsilon cannot be met.
     """
     from dpcli.sweep.sweep_trials import trials_of
 
@@ -232,7 +238,12 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The runs of a setting at one epsilon. values: of the metric, of the runs that ended. failures: messages of those that failed."""
+    """The runs of a setting at one epsilon.
+
+    Attributes:
+        values: Values of the metric, of the runs that ended.
+        failures: Messages of those that failed.
+    """
 
     variant: Variant
     values: tuple[float, ...]
@@ -250,7 +261,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSweep:
-    """The result of a sweep. metric: what every value is; "" where no run has ended."""
+    """The result of a sweep.
+
+    Attributes:
+        metric: What every value is; "" where no run has ended.
+    """
 
     plan: SweepPlan
     metric: str

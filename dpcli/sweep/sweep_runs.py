@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Books:
-    """The ledger of a sweep, if any. denied: the denial of a run that could not be charged."""
+    """The ledger of a sweep, if any.
+
+    Attributes:
+        denied: The denial of a run that could not be charged.
+    """
 
     ledger: Ledger | None
     why: str
@@ -135,10 +139,11 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
     """Make every run of a sweep whose tuning is public, except those that ended before, of files that have not changed.
 
     Args:
-        ledger: charged for each run before it starts, and once more for a run that did not end and is made again.
+        ledger: Charged for each run before it starts, and once more for a run that did not end and is made again.
 
     Raises:
-        Denied: the ledger refuses a run; the results until then are kept. InputError: another process works in the same folder.
+        Denied: The ledger refuses a run; the results until then are kept.
+        InputError: Another process works in the same folder.
     """
     jobs = [(variant, [_job(plan, variant, k) for k in range(plan.repeats)]) for variant in plan.variants]
     books = Books(ledger, reason("sweep", plan.path, plan.pipeline))

@@ -27,8 +27,12 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 class Job:
     """A run to make.
 
-    path, text: of its pipeline file. folder: for its results. charge: its key in the ledger. window: the blocks that it was charged on,
-    where the file does not name them. rows: of the private table that may be read; all if None.
+    Attributes:
+        path, text: Path and text of its pipeline file.
+        folder: For its results.
+        charge: Its key in the ledger.
+        window: The blocks that it was charged on, where the file does not name them.
+        rows: Rows of the private table that may be read; all if None.
     """
 
     path: str

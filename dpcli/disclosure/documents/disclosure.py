@@ -32,8 +32,10 @@ def document(
 ) -> Document:
     """Return everything that `dpcli report` says about one pipeline.
 
-    strict: exit code 1 if an item is not stated. date: printed in the title; none otherwise, so that the bytes depend on the file alone.
-    name: of the machine form's schema.
+    Args:
+        strict: Exit code 1 if an item is not stated.
+        date: Printed in the title; none otherwise, so that the bytes depend on the file alone.
+        name: Name of the machine form's schema.
     """
     facts = statement.facts
     code = account_report.exit_code(facts.account, facts.diagnostics) or int(strict and bool(statement.silent))

@@ -84,7 +84,8 @@ def _advised(key: str, known: Members, place: KeyPlace, others: Others) -> tuple
 class KeyTable:
     """A table that becomes an instance of the dataclass `cls`.
 
-    members_of: the keys of a dataclass (handed in, since finding them needs this class), asked when a file has the table.
+    Attributes:
+        members_of: The keys of a dataclass (handed in, since finding them needs this class), asked when a file has the table.
     """
 
     cls: type
@@ -117,8 +118,10 @@ class KeyTable:
 class SelectedTable:
     """A table whose dataclass is named by one of its own keys, through a registry.
 
-    members_of: as in KeyTable. default: the word where the key is absent.
-    doc: what the table is, whichever the word.
+    Attributes:
+        members_of: As in KeyTable.
+        default: The word where the key is absent.
+        doc: What the table is, whichever the word.
     """
 
     selector: str
@@ -255,7 +258,11 @@ def described(member: Member) -> dict[str, Any]:
 
 
 def selected_schema(selector: str, choices: Mapping[str, Members], default: str | None = None) -> dict[str, Any]:
-    """Return the schema of a table whose keys depend on a word. default: the word where `selector` is absent, None if it is required."""
+    """Return the schema of a table whose keys depend on a word.
+
+    Args:
+        default: The word where `selector` is absent, None if it is required.
+    """
     cases = [
         {"if": _states(selector, name, [] if name == default else [selector]), "then": table_schema(known)}
         for name, known in choices.items()

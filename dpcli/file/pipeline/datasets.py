@@ -33,7 +33,7 @@ def by_dataset(pipelines: Iterable[Pipeline]) -> dict[str, tuple[Pipeline, ...]]
     """Return the pipelines of each dataset, in their order; those that name none are left out.
 
     Raises:
-        InputError: two names that look alike, or files of one dataset that protect different units or compare different neighbours.
+        InputError: Two names that look alike, or files of one dataset that protect different units or compare different neighbours.
     """
     result: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
@@ -88,7 +88,9 @@ def window_words(privacy: Privacy) -> str:
 def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> str:
     """Return a ledger's message about blocks in the words of a command without --window; quotes of files stay.
 
-    name: what the message calls the window. instead: of the hint at the flag.
+    Args:
+        name: What the message calls the window.
+        instead: Instead of the hint at the flag.
     """
     import re
 

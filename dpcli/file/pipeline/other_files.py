@@ -84,7 +84,11 @@ MOST = 4096  # bytes at the start of a text that are looked at
 
 
 def looks_like(data: bytes, path: str) -> str | None:
-    """Name what the bytes look like, with the command that reads it, or return None. path: as the command names it."""
+    """Name what the bytes look like, with the command that reads it, or return None.
+
+    Args:
+        path: As the command names it.
+    """
     result = _binary(data) or _json(data) or _text(data[:MOST])
     if result is None:
         return None

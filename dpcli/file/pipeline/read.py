@@ -25,11 +25,11 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
     """Return the pipeline in the file at `path`, or on standard input for "-".
 
     Args:
-        substitute: the number to put where the file says "calibrate"; without it such a file is refused.
+        substitute: The number to put where the file says "calibrate"; without it such a file is refused.
 
     Raises:
-        InputError: there is no such file, or it is not a regular, readable one.
-        InvalidFile: with every problem found (at most 100), in the order of their positions.
+        InputError: There is no such file, or it is not a regular, readable one.
+        InvalidFile: With every problem found (at most 100), in the order of their positions.
     """
     return parse(read_bytes(path), os.fspath(path), substitute)
 
@@ -46,8 +46,10 @@ def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
 def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
     """Return the pipeline, None unless only sections such as [train] have problems, and a diagnostic for each problem.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile if the
-    bytes are not TOML.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more.
+
+    Raises:
+        InvalidFile: If the bytes are not TOML.
     """
     content, tables = _stood_in(text, path)
     findings = Findings()
@@ -60,8 +62,10 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
     """Return the text of the bytes of a file, its tables with plain entries, and its problems by keys of these.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile if the bytes are not
-    TOML.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more.
+
+    Raises:
+        InvalidFile: If the bytes are not TOML.
     """
     content, tables = _stood_in(text, path)
     findings = Findings()
@@ -233,7 +237,10 @@ def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) 
     """Return the paths with each folder replaced by the wanted *.toml files below it, in order, no file twice.
 
     Links are followed, hidden folders are searched, and a file that is not TOML or cannot be read is included, as it may be one. A folder
-    without any stays a path, which fails when it is read. Raises InputError for a folder that cannot be listed.
+    without any stays a path, which fails when it is read.
+
+    Raises:
+        InputError: For a folder that cannot be listed.
     """
     result: dict[str, str] = {}
     for path in paths:

@@ -28,8 +28,14 @@ _ENTRY = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class EntryOrigin:
-    """The place of an entry in the text. table: its [[mechanism]], 0-based. position: in its lists, None if it has none. lists: the
-    keys of these. defaults: the keys that [defaults] states for it."""
+    """The place of an entry in the text.
+
+    Attributes:
+        table: Its [[mechanism]], 0-based.
+        position: In its lists, None if it has none.
+        lists: The keys of these.
+        defaults: The keys that [defaults] states for it.
+    """
 
     table: int
     position: int | None

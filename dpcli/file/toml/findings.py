@@ -27,7 +27,11 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A problem: the rule it breaks, its key, and its message in parts. among: the words that are allowed."""
+    """A problem: the rule it breaks, its key, and its message in parts.
+
+    Attributes:
+        among: The words that are allowed.
+    """
 
     rule: str
     key: Path
@@ -45,7 +49,8 @@ class Fault:
 class Findings:
     """A list that refuses to grow past `MAX_FINDINGS`: then it raises TooMany.
 
-    advice: what to do about an unknown key, where the file is of another format than the pipeline's.
+    Attributes:
+        advice: What to do about an unknown key, where the file is of another format than the pipeline's.
     """
 
     items: list[Fault] = field(default_factory=list)
@@ -69,10 +74,11 @@ Severity = Literal["error", "warning"]
 class Diagnostic:
     """A rule's finding about one key of one file.
 
-    rule: its code in the failure catalogue (DP001...).
-    key: dotted path of the key, e.g. "mechanism[2].sampling.rate".
-    line, column: 1-based; 0 if the finding has no place.
-    source: the source line, as it stands, or "".
+    Attributes:
+        rule: Its code in the failure catalogue (DP001...).
+        key: Dotted path of the key, e.g. "mechanism[2].sampling.rate".
+        line, column: 1-based; 0 if the finding has no place.
+        source: The source line, as it stands, or "".
     """
 
     rule: str

@@ -27,10 +27,13 @@ _NOT_A_FILE = {
 
 
 def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> bytes:
-    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-". what: what a message expects there.
+    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-".
+
+    Args:
+        what: What a message expects there.
 
     Raises:
-        InputError: there is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
+        InputError: There is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
     """
     return read_head(path, MAX_BYTES, what)
 

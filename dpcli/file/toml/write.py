@@ -25,7 +25,11 @@ def toml_text(tables: Mapping[str, Any]) -> str:
 
 
 def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
-    """Yield the lines of the document, with a comment on each key that has one. column: where comments begin."""
+    """Yield the lines of the document, with a comment on each key that has one.
+
+    Args:
+        column: Where comments begin.
+    """
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])
         yield f"{line:<{column}}  # {comment}" if comment else line

@@ -45,11 +45,15 @@ PREMISES: Premises = (
 class BlockKind(ABC):
     """A way to cut a dataset, with the names or the count of its blocks.
 
-    needs: the term that says which blocks there are, "" where the calendar does. within: whether a unit's records all lie in one.
-    ordered: whether one block follows another. weekly: whether a week of blocks fills a line. word: a block as messages call it.
-    told_by: what the column holds from which a record's block follows; None where dpcli cannot tell the block from a column.
-    shared: what of the column's values is the same for all records of a block, and differs between blocks.
-    premises: what must be true for the numbers of its blocks to hold.
+    Attributes:
+        needs: The term that says which blocks there are, "" where the calendar does.
+        within: Whether a unit's records all lie in one.
+        ordered: Whether one block follows another.
+        weekly: Whether a week of blocks fills a line.
+        word: A block as messages call it.
+        told_by: What the column holds from which a record's block follows; None where dpcli cannot tell the block from a column.
+        shared: What of the column's values is the same for all records of a block, and differs between blocks.
+        premises: What must be true for the numbers of its blocks to hold.
     """
 
     names: Sequence[str]

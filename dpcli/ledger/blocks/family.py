@@ -47,8 +47,12 @@ MOST = 2000  # blocks in one window
 class BlockFamily:
     """The blocks of a dataset.
 
-    by: day, week, region or hash. column: what decides a record's block. max_blocks: in how many blocks one unit's records may lie.
-    names: of the blocks, where they are listed; count: of the blocks, where they are parts of a hash.
+    Attributes:
+        by: Day, week, region or hash.
+        column: What decides a record's block.
+        max_blocks: In how many blocks one unit's records may lie.
+        names: Names of the blocks, where they are listed.
+        count: Count of the blocks, where they are parts of a hash.
     """
 
     by: str

@@ -20,10 +20,15 @@ REMEMBERED = 2**16  # values of a column
 class RowWindow:
     """The rows that may be read.
 
-    column: of the data, which decides a row's block; type: what it holds there. spans: its least and largest value in each stretch of
-    blocks, as dates or as texts that are compared by their bytes. A row whose column has no such value is in no block.
-    blocks: in words, as privacy.window has them. family: what the blocks are. each: what the rows of one block share, where what a unit
-    does is bounded in each block by itself; None if it is bounded in the whole window.
+    Attributes:
+        column: Column of the data, which decides a row's block.
+        type: What it holds there.
+        spans: Its least and largest value in each stretch of blocks, as dates or as texts that are compared by their bytes. A row whose
+            column has no such value is in no block.
+        blocks: In words, as privacy.window has them.
+        family: What the blocks are.
+        each: What the rows of one block share, where what a unit does is bounded in each block by itself; None if it is bounded in the
+            whole window.
     """
 
     column: str

@@ -255,7 +255,8 @@ def _gaussian_epsilon(square: float, delta: float) -> float:
 def mu_of(mechanism: Mechanism) -> float:
     """Return mu such that the mechanism is mu-Gaussian DP: its own where it is a Gaussian, else from its pure epsilon; an upper bound.
 
-    Raises NotRepresentable if it is neither.
+    Raises:
+        NotRepresentable: If it is neither.
     """
     try:
         return mechanism.gdp()

@@ -46,7 +46,11 @@ PREMISES: Premises = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one run: amounts by name as decimal strings, rounded up; detail: how they came about, for people."""
+    """The cost of one run: amounts by name as decimal strings, rounded up.
+
+    Attributes:
+        detail: How they came about, for people.
+    """
 
     amounts: Mapping[str, str]
     detail: str
@@ -63,10 +67,15 @@ def sum_of(costs: Sequence[Cost]) -> Cost:
 class Filter(Protocol):
     """A privacy filter with its parameters, which are fixed when a ledger is opened.
 
-    name, source: its theorem. premises: what must be true for its numbers to hold beyond the theorem.
-    summary: its currency and use, in a few words. currency: the names of its amounts; labels: how they are printed, where that differs.
-    ranges: its parameters and the numbers that each may be, both ends included. needs_delta: whether it refuses a ledger at delta = 0.
-    group_power: k such that a group of j changes costs j^k times as much in each amount but delta; None if that is not proved.
+    Attributes:
+        name, source: Its theorem.
+        premises: What must be true for its numbers to hold beyond the theorem.
+        summary: Its currency and use, in a few words.
+        currency: The names of its amounts.
+        labels: How they are printed, where that differs.
+        ranges: Its parameters and the numbers that each may be, both ends included.
+        needs_delta: Whether it refuses a ledger at delta = 0.
+        group_power: k such that a group of j changes costs j^k times as much in each amount but delta; None if that is not proved.
     """
 
     name: ClassVar[str]
@@ -102,7 +111,8 @@ class Filter(Protocol):
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         """Return what one run of `pipeline` costs, described at `delta` where the currency needs one.
 
-        Raises NotRepresentable or CannotCertify if the currency has no number for it.
+        Raises:
+            NotRepresentable, CannotCertify: If the currency has no number for it.
         """
         ...
 
@@ -153,7 +163,8 @@ def steps_of(pipeline: Pipeline) -> Steps:
 def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
     """Return (epsilon, accountant) of one run at `delta`, by the tightest sound accountant; its parameters were fixed in advance.
 
-    Raises CannotCertify if there is none.
+    Raises:
+        CannotCertify: If there is none.
     """
     from dpcli.analysis.account import headline
 

@@ -20,7 +20,13 @@ DAYS, MOST_DAYS = 7, 31  # for which a proposal is open where nothing is stated,
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An open proposal. seq, hash: of its entry. expires: when it can no longer be approved. asks: the entry that it would make."""
+    """An open proposal.
+
+    Attributes:
+        seq, hash: Of its entry.
+        expires: When it can no longer be approved.
+        asks: The entry that it would make.
+    """
 
     seq: int
     hash: str

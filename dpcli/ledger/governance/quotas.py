@@ -25,7 +25,15 @@ class UnknownPeople(LedgerError):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A quota. seq, hash: of its entry. of: person or team. members: who charges it. share: of each cap; alert_at: of that share."""
+    """A quota.
+
+    Attributes:
+        seq, hash: Of its entry.
+        of: Person or team.
+        members: Who charges it.
+        share: Of each cap.
+        alert_at: Of that share.
+    """
 
     seq: int
     hash: str

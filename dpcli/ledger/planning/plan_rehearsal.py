@@ -36,7 +36,12 @@ BEYOND = 1000  # runs that are walked past the end of a schedule
 
 @dataclass(frozen=True, slots=True)
 class PricedRun:
-    """A run of a schedule with its price. reads: the blocks, or how they follow from the day. delta: that it is described at."""
+    """A run of a schedule with its price.
+
+    Attributes:
+        reads: The blocks, or how they follow from the day.
+        delta: Delta that it is described at.
+    """
 
     scheduled: ScheduledRun
     pipeline: Pipeline
@@ -49,8 +54,10 @@ class PricedRun:
 class PlannedRun:
     """A run on its day.
 
-    place: of its table in the schedule. used: the share of the cap that is used after it; with blocks, on the fullest of its window.
-    why: it is denied; "" where it fits.
+    Attributes:
+        place: Place of its table in the schedule.
+        used: The share of the cap that is used after it; with blocks, on the fullest of its window.
+        why: It is denied; "" where it fits.
     """
 
     day: date
@@ -67,7 +74,11 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
-    """The fate of a schedule. before, after: the balance now, and when all runs that fit are made."""
+    """The fate of a schedule.
+
+    Attributes:
+        before, after: The balance now, and when all runs that fit are made.
+    """
 
     schedule: Schedule
     priced: tuple[PricedRun, ...]
@@ -104,7 +115,8 @@ class BudgetPlan:
 def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
     """Price every table of a schedule once, and walk the calendar from the ledger's balance of now.
 
-    Raises InputError if a file or a window is not one for this ledger, CannotCertify or NotRepresentable if a run has no cost.
+    Raises:
+        InputError: If a file or a window is not one for this ledger, CannotCertify or NotRepresentable if a run has no cost.
     """
     from dpcli.file.pipeline.read import load
 
@@ -144,7 +156,11 @@ def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ..
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A plan gone on with past its end. refused: the first run that does not fit, None if none of `walked` runs past the plan's does."""
+    """A plan gone on with past its end.
+
+    Attributes:
+        refused: The first run that does not fit, None if none of `walked` runs past the plan's does.
+    """
 
     refused: PlannedRun | None
     walked: int

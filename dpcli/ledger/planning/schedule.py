@@ -143,7 +143,11 @@ class ScheduledRun:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Everything that is planned. path: the file's, as messages call it."""
+    """Everything that is planned.
+
+    Attributes:
+        path: The file's, as messages call it.
+    """
 
     runs: tuple[ScheduledRun, ...]
     path: str = ""
@@ -236,7 +240,8 @@ def read_schedule(path: str) -> Schedule:
     """Return the schedule in a file, or on standard input ("-"); the files that it names are found from its folder.
 
     Raises:
-        InputError: there is no such file. InvalidFile: with every problem found, at its place.
+        InputError: There is no such file.
+        InvalidFile: With every problem found, at its place.
     """
     return read_schedule_bytes(read_bytes(path), path)
 

@@ -42,7 +42,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A dataset that has moved. at: the end of its chain where it was; repeated: whether all was done before; verified: the copy."""
+    """A dataset that has moved.
+
+    Attributes:
+        at: The end of its chain where it was.
+        repeated: Whether all was done before.
+        verified: The copy.
+    """
 
     dataset: str
     to: str
@@ -63,7 +69,8 @@ class Copying:
     def fill(self, target: Store) -> None:
         """Take all of it in, close it at its origin, and give the copy its name (1 to 4); nothing if that was done.
 
-        Raises LedgerError if the chain is broken, has moved elsewhere, or `target` has another one under its name.
+        Raises:
+            LedgerError: If the chain is broken, has moved elsewhere, or `target` has another one under its name.
         """
         to, dataset = address_of(self.url, target), self.ledger.dataset
         self._refuse(target, to)
@@ -250,7 +257,8 @@ def _move(copying: Copying) -> bool:
 def _telling_where_it_stands(ledger: Ledger, ended: bool = True) -> Iterator[None]:
     """Add to what stops a move that the dataset is closed by then, which its ledger alone would not tell.
 
-    ended: whether a copy that was named is open.
+    Args:
+        ended: Whether a copy that was named is open.
     """
     try:
         yield

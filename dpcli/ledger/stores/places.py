@@ -86,7 +86,9 @@ def _only_dataset(store: Store) -> str:
 def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
     """Open the ledger of a new dataset, in a new file, in a file that holds other datasets, or in a database.
 
-    Raises InputError for terms that make no sense, LedgerError if the dataset or something else is there already.
+    Raises:
+        InputError: For terms that make no sense.
+        LedgerError: If the dataset or something else is there already.
     """
     if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
         raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
@@ -110,7 +112,8 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
 def upgrade(url: str) -> tuple[str, ...]:
     """Make the definitions of a ledger again, and note it in every visible dataset. Return the names of those that needed it.
 
-    Raises LedgerError if the user may not, or the definitions are not those of any version.
+    Raises:
+        LedgerError: If the user may not, or the definitions are not those of any version.
     """
     _refuse_changed(url)
     backend, place = ("postgres", url) if url.startswith(POSTGRES) else ("sqlite", path_of(url))

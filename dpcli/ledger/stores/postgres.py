@@ -67,7 +67,8 @@ class PostgresTail:
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
         """Return up to `most` rows after `seq`.
 
-        Raises LedgerError if the last entries that were written are missing: the spending would be understated.
+        Raises:
+            LedgerError: If the last entries that were written are missing: the spending would be understated.
         """
         head = self.connection.execute(
             HEAD, (self.dataset,)
@@ -97,7 +98,9 @@ class PostgresTail:
 class PostgresStore:
     """A store in the schema dpcli of the database at `url`, which must be there: only `create` makes one.
 
-    seconds: to wait for a lock; work: for a transaction besides. A lost connection is opened again by the next call.
+    Attributes:
+        seconds: Seconds to wait for a lock.
+        work: For a transaction besides. A lost connection is opened again by the next call.
     """
 
     hides = True

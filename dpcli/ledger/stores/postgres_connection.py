@@ -143,7 +143,11 @@ def place_of(settings: dict[str, Any]) -> str:
 
 @contextmanager
 def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
-    """Turn every error of psycopg into a LedgerError. unsure: what somebody knows who has no answer now."""
+    """Turn every error of psycopg into a LedgerError.
+
+    Args:
+        unsure: What somebody knows who has no answer now.
+    """
     psycopg = driver()
     try:
         yield
@@ -182,8 +186,11 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
 def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
     """Open a transaction whose every wait ends, and whose names are the server's own.
 
-    writes: whether it may write something. Raises LedgerError, naming who is in the way, if any; where the server does not answer, it
-    says whether something may have been written, which only a commit does.
+    Raises LedgerError, naming who is in the way, if any; where the server does not answer, it says whether something may have been written,
+    which only a commit does.
+
+    Args:
+        writes: Whether it may write something.
     """
     known = [NOTHING]
     try:

@@ -38,7 +38,8 @@ def install(connection: Any, place: str) -> int:
 
     No lock is asked for that another login could hold: where two make the schema at once, the catalogue lets one of them.
 
-    Raises LedgerError if they cannot be made, Raced where somebody else has.
+    Raises:
+        LedgerError: If they cannot be made, Raced where somebody else has.
     """
     from psycopg import errors
 

@@ -370,7 +370,8 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
 def upgraded(path: str) -> SqliteStore:
     """Return the store with the definitions of this version, made where it has those of an earlier one; entries stay as they are.
 
-    Raises LedgerError if they would still not be those of this version: somebody else had a hand in them.
+    Raises:
+        LedgerError: If they would still not be those of this version: somebody else had a hand in them.
     """
     store = SqliteStore(path)
     try:

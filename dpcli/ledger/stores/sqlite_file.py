@@ -52,8 +52,10 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
     """Return the bytes that `path` says to hold. Raises LedgerError unless it is a regular, private file that can be read as a ledger.
 
     Fewer may be there while another process commits or before a transaction that was cut short is rolled back: SQLite tells.
-    is_open: a connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of it
-    would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
+
+    Args:
+        is_open: A connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of
+            it would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
     """
     if DRAFT.fullmatch(os.path.basename(path)):
         raise LedgerError(

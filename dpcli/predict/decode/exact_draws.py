@@ -19,7 +19,11 @@ HALF = 26  # bits of half a weight: 65,536 weights are added up without overflow
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
-    """Return the number of a token, drawn with probability proportional to e^score. scores: (vocabulary,), finite."""
+    """Return the number of a token, drawn with probability proportional to e^score.
+
+    Args:
+        scores: (vocabulary,), finite.
+    """
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score that is no number: this is a bug in dpcli, and no token")
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))

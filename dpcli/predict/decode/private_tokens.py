@@ -38,7 +38,12 @@ MOST = 8  # times the size of a batch: more contexts than that move a score no f
 
 @dataclass(frozen=True, slots=True)
 class LogitClipping:
-    """The clipping of one entry. clip: the one that is used. size: the public size B of a batch."""
+    """The clipping of one entry.
+
+    Attributes:
+        clip: The one that is used.
+        size: The public size B of a batch.
+    """
 
     clip: float
     size: int
@@ -59,10 +64,11 @@ class LogitClipping:
     def differences(self, private: Array, public: Array) -> Sums:
         """Return the sum of what contexts contribute, by how far each one's logits are from the public ones.
 
-        Args:
-            private: (contexts, vocabulary) log-probabilities. public: (vocabulary,).
-
         Source: Vinod, Pillutla, Thakurta 2025, arXiv:2507.02974 (InvisibleInk).
+
+        Args:
+            private: (contexts, vocabulary) log-probabilities.
+            public: (vocabulary,).
         """
         with np.errstate(invalid="ignore"):  # two that are -inf do not differ
             return self._sum(private - public)
@@ -94,7 +100,12 @@ MOST_REFERENCES = 2**31  # references, and contexts of a batch: sums fit into 64
 
 @dataclass(frozen=True, slots=True)
 class PublicTest:
-    """The test of one entry. size: the public size of a batch. threshold, scale: in parts, as `PrivateDecodingSpec` has them in shares."""
+    """The test of one entry.
+
+    Attributes:
+        size: The public size of a batch.
+        threshold, scale: In parts, as `PrivateDecodingSpec` has them in shares.
+    """
 
     size: int
     temperature: float
@@ -131,7 +142,8 @@ class PublicTest:
         as many.
 
         Args:
-            public: (vocabulary,) log-probabilities. parts: of all private contexts, added up.
+            public: (vocabulary,) log-probabilities.
+            parts: Parts of all private contexts, added up.
         """
         return int(np.abs(parts - self.size * self.parts(public)).sum())
 
@@ -148,8 +160,9 @@ class PublicTest:
 class PrivateTurns:
     """The private tokens of one batch: each is charged before the bar that it is judged by is drawn.
 
-    budget: how many there are, counted durably. A bar is for one private token, in whichever text of the batch it comes: a process that
-    ends loses its bar, and what was charged for it.
+    Attributes:
+        budget: How many there are, counted durably. A bar is for one private token, in whichever text of the batch it comes: a process that
+            ends loses its bar, and what was charged for it.
     """
 
     test: PublicTest

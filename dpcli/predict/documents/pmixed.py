@@ -141,7 +141,11 @@ def _solved(costs: Costs) -> Document:
 
 
 def _costs(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
-    """Return the document of costs. why: they are over the budget, if they are."""
+    """Return the document of costs.
+
+    Args:
+        why: They are over the budget, if they are.
+    """
     code = int(why != "")
     data = {**_data(costs), "exit_code": code}
     return Document(
@@ -155,7 +159,11 @@ def _value(solved: float) -> str:
 
 
 def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
-    """Return a row for each change, a column for each accountant. footnote: of a cell without a number."""
+    """Return a row for each change, a column for each accountant.
+
+    Args:
+        footnote: Of a cell without a number.
+    """
     by = {(row.change, row.accountant): cell for row, cell in zip(costs.rows, cells, strict=True)}
     stated = {row.change: row.stated for row in costs.rows}
     rows = tuple(

@@ -109,9 +109,13 @@ VOCABULARY_MARK = "; vocabulary "  # between a model and the digests of its toke
 def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     """Return log-probabilities after one context, (vocabulary,): a copy, as a model may write its next answer over this one.
 
-    One context at a time, so that no other moves its last bits. place: where messages begin.
+    One context at a time, so that no other moves its last bits.
 
-    Raises InputError if the model fails, or answers something else: another shape, no real numbers, NaN, inf.
+    Args:
+        place: Where messages begin.
+
+    Raises:
+        InputError: If the model fails, or answers something else: another shape, no real numbers, NaN, inf.
     """
     rows = called(place, lambda: np.asarray(model.next_token([context])))
     if rows.shape != (1, model.vocabulary) or rows.dtype.kind not in "iuf":
@@ -170,7 +174,8 @@ def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place
 def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> str:
     """Return the content of a public model, as text.
 
-    Raises InputError if the model fails, or answers the same context twice otherwise: it has no content then.
+    Raises:
+        InputError: If the model fails, or answers the same context twice otherwise: it has no content then.
     """
     context = range(min(SAMPLE_LENGTH, model.context, model.vocabulary))
     require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)

@@ -24,14 +24,15 @@ def language_model(
     """Return the public model that a table of a file names, and its vocabulary.
 
     Args:
-        name: a folder, a name that transformers knows, or module:function of the user's own: it returns a LanguageModel, a torch module
+        name: A folder, a name that transformers knows, or module:function of the user's own: it returns a LanguageModel, a torch module
             that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
-        tokenizer: bytes, a folder, a name, or module:function; None: the model's own.
-        path, table: of the file, and of its table with the keys `model` and `tokenizer`.
-        tuning: how a torch module is fine-tuned, where it is to be.
+        tokenizer: Bytes, a folder, a name, or module:function; None: the model's own.
+        path, table: Path and table of the file, and of its table with the keys `model` and `tokenizer`.
+        tuning: How a torch module is fine-tuned, where it is to be.
 
     Raises:
-        InputError: it cannot be loaded, or is no language model. Unavailable: it needs a package that is not installed.
+        InputError: It cannot be loaded, or is no language model.
+        Unavailable: It needs a package that is not installed.
     """
     from dpcli.train.tasks.user_code import result
 
@@ -192,7 +193,11 @@ def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
 def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
 
-    path, table: of the file, and of its table whose key `tokenizer` this is. Raises InputError if it cannot be loaded.
+    Args:
+        path, table: Path and table of the file, and of its table whose key `tokenizer` this is.
+
+    Raises:
+        InputError: If it cannot be loaded.
     """
     from dpcli.train.tasks.lm_library import library, pretrained
     from dpcli.train.tasks.user_code import result

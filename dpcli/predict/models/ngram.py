@@ -34,7 +34,10 @@ PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
 class NGramCounts:
     """Counts of the tokens that followed each context of one length.
 
-    contexts: (c,) numbers of the contexts that occurred, ascending. starts: (c + 1,) where each one's tokens begin. tokens, counts: (n,).
+    Attributes:
+        contexts: (c,) numbers of the contexts that occurred, ascending.
+        starts: (c + 1,) where each one's tokens begin.
+        tokens, counts: (n,).
     """
 
     length: int

@@ -44,8 +44,10 @@ class Tuning:
 class Transformer:
     """A public model.
 
-    context: most tokens that it looks back on. tuning: how it is fine-tuned, where it is. start: the token before an empty context; None
-    if the model has none, and an empty context is then refused.
+    Attributes:
+        context: Most tokens that it looks back on.
+        tuning: How it is fine-tuned, where it is.
+        start: The token before an empty context; None if the model has none, and an empty context is then refused.
     """
 
     model: nn.Module

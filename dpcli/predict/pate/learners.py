@@ -148,7 +148,13 @@ STUDENT = "student.pickle"
 
 @dataclass(frozen=True, slots=True)
 class StudentOutcome:
-    """The outcome of teaching the student. labelled: by teachers; pseudo: by itself. accuracy: on the public test, None without one."""
+    """The outcome of teaching the student.
+
+    Attributes:
+        labelled: By teachers.
+        pseudo: By itself.
+        accuracy: On the public test, None without one.
+    """
 
     plan: VotingPlan
     transcript: Transcript
@@ -175,7 +181,8 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
 def teach_student(plan: VotingPlan) -> StudentOutcome:
     """Learn from the labels of a session that has been held, then from these and its own of all other queries.
 
-    Raises InputError if there is no session, or no inputs that were asked about.
+    Raises:
+        InputError: If there is no session, or no inputs that were asked about.
     """
     pate = plan.pate
     require_learner(pate.student)

@@ -25,7 +25,8 @@ INPUTS, LABELS = "inputs", "labels"
 def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
     """Return the arrays of a source that the file at `path` mentions: inputs, labels where `with_labels`, and `extra`, by name.
 
-    Raises InputError if they cannot be read, or one is missing.
+    Raises:
+        InputError: If they cannot be read, or one is missing.
     """
     wanted = (INPUTS, *((LABELS,) if with_labels else ()), *extra)
     if source == BUILT_IN:
@@ -144,7 +145,8 @@ def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     Where the file does not say whose a record is, each is a unit of its own. Under add-remove its name is then what stands in it, so that
     the others stay where they are when it goes; where a record changes and stays, its name is its place.
 
-    Raises InputError if they cannot be read, or where the shards that the file names share a unit.
+    Raises:
+        InputError: If they cannot be read, or where the shards that the file names share a unit.
     """
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))

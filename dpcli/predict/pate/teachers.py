@@ -44,7 +44,9 @@ GONE = "a process of teachers was killed, or out of memory: those that were fitt
 class Teachers:
     """Fitted teachers: their votes, how many of them had been fitted before, and how many had nothing to learn.
 
-    empty: shards without a record, whose teachers say the first label; single: shards of one label, which their teachers say. Both private.
+    Attributes:
+        empty: Shards without a record, whose teachers say the first label.
+        single: Shards of one label, which their teachers say. Both private.
     """
 
     votes: VoteCounts
@@ -81,8 +83,9 @@ class Lesson:
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) -> Teachers:
     """Fit every teacher that has not been, in `jobs` processes, and keep their votes; a part of them where torchrun started others.
 
-    Raises InputError if the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a
-    process is gone.
+    Raises:
+        InputError: If the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a process
+            is gone.
     """
     pate = plan.pate
     if pate.data is None:
@@ -172,7 +175,11 @@ def _labels(folder: str, number: int, queries: int) -> Array | None:
 
 @dataclass(frozen=True, slots=True)
 class FittingRanks:
-    """The processes that fit teachers. ranks: None if this one is alone."""
+    """The processes that fit teachers.
+
+    Attributes:
+        ranks: None if this one is alone.
+    """
 
     ranks: TorchrunProcesses | None = None
 
@@ -187,7 +194,8 @@ class FittingRanks:
     def mine(self, numbers: Sequence[int] | None, digest: str) -> list[int]:
         """Return this process' part of the teachers that the first says are to be fitted (`numbers`).
 
-        Raises InputError if it was given other data than the first (`digest`).
+        Raises:
+            InputError: If it was given other data than the first (`digest`).
         """
         if self.ranks is None:
             assert numbers is not None

@@ -30,9 +30,16 @@ SCHEMA = "dpcli/pate-transcript/v3"
 class Transcript:
     """The content of a transcript.
 
-    session: whose it is. private: whether nobody can know the noise. queries: those that were charged, in their order. answered: those
-    whose answer was charged. labels: of those that have one. ended: queries with an outcome. predictions: what the student said about a
-    query before it was asked. reinforced: labels that are the student's own prediction. sanitised: what was released of the cost.
+    Attributes:
+        session: Whose it is.
+        private: Whether nobody can know the noise.
+        queries: Those that were charged, in their order.
+        answered: Those whose answer was charged.
+        labels: Labels of those that have one.
+        ended: Queries with an outcome.
+        predictions: What the student said about a query before it was asked.
+        reinforced: Labels that are the student's own prediction.
+        sanitised: What was released of the cost.
     """
 
     session: Session
@@ -128,7 +135,8 @@ def open_transcript(plan: VotingPlan, session: Session, private: bool) -> Transc
 def read_transcript(plan: VotingPlan) -> Transcript | None:
     """Return the transcript in the folder of a plan, None if there is none.
 
-    Raises InputError if it is another file's, or damaged.
+    Raises:
+        InputError: If it is another file's, or damaged.
     """
     session, path = session_there(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):

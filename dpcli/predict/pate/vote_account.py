@@ -46,7 +46,8 @@ SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
     """Return the cost of every query that was charged, the lost ones too: those whose answer was charged count as answered.
 
-    Raises CannotCertify if what a student predicted for a query is lost.
+    Raises:
+        CannotCertify: If what a student predicted for a query is lost.
     """
     kept.session.require_same({"votes": votes.digest()})
     charged = np.array(kept.queries, dtype=int)
@@ -72,7 +73,11 @@ def compared_numbers(votes: VoteCounts, kept: Transcript) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The parameters of a release, fixed before the votes are seen. order: of the divergence that is released."""
+    """The parameters of a release, fixed before the votes are seen.
+
+    Attributes:
+        order: Order of the divergence that is released.
+    """
 
     order: float
     beta: float
@@ -97,7 +102,8 @@ def release_cost(release: Release) -> float:
 def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
     """Return what is released of a cost with this smooth sensitivity, given a draw from N(0, 1).
 
-    Raises CannotCertify if no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
+    Raises:
+        CannotCertify: If no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or noise that is not finite: this is a bug in dpcli, and no number")
@@ -164,7 +170,8 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
 def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
     """Return what was released of a session; None if nothing was, or it is lost.
 
-    Raises InputError if the file describes another release by now.
+    Raises:
+        InputError: If the file describes another release by now.
     """
     release, kept = _release(plan), transcript.sanitised
     if release is None or kept is None:
@@ -243,7 +250,11 @@ def round_up(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class VoteEpsilon:
-    """An epsilon that depends on the votes, by both conversions; private as it stands. answered: of the queries, or how many on average."""
+    """An epsilon that depends on the votes, by both conversions; private as it stands.
+
+    Attributes:
+        answered: Answered of the queries, or how many on average.
+    """
 
     epsilon: float
     order: float
@@ -254,10 +265,14 @@ class VoteEpsilon:
 
 @dataclass(frozen=True, slots=True)
 class VoteAccount:
-    """plan.account is the guarantee. expected: over the noise of a session; realised: of one that has been held.
+    """plan.account is the guarantee.
 
-    as_planned: the account of a session that had been planned to end where this one did, whatever the votes are; None if none was held,
-    or nothing was answered, which no entry can state. sanitised: what is released of `realised`, where the file says how.
+    Attributes:
+        expected: Over the noise of a session.
+        realised: Of one that has been held.
+        as_planned: The account of a session that had been planned to end where this one did, whatever the votes are; None if none was held,
+            or nothing was answered, which no entry can state.
+        sanitised: What is released of `realised`, where the file says how.
     """
 
     plan: VotingPlan

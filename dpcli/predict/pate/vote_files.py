@@ -119,7 +119,8 @@ VOTES, MADE = "votes.npy", "votes.json"
 def votes_kept(plan: VotingPlan) -> VoteCounts | None:
     """Return the votes of the file that [pate] names, or those that teachers have left; None where these are still to be fitted.
 
-    Raises InputError if they are no votes, or those of other teachers.
+    Raises:
+        InputError: If they are no votes, or those of other teachers.
     """
     if plan.pate.votes is not None:
         return votes_of(plan.pate, plan.path)

@@ -137,14 +137,22 @@ TOKENS = 2_000
 
 
 class Measured(NamedTuple):
-    """The perplexity of a model. relative: over the public model's, of the same resamples."""
+    """The perplexity of a model.
+
+    Attributes:
+        relative: Over the public model's, of the same resamples.
+    """
 
     perplexity: Perplexity
     relative: Perplexity
 
 
 class EnsembleWay(NamedTuple):
-    """A way of mixing the fitted models. epsilon: None if there is no guarantee."""
+    """A way of mixing the fitted models.
+
+    Attributes:
+        epsilon: None if there is no guarantee.
+    """
 
     name: str
     kind: str
@@ -156,8 +164,10 @@ class EnsembleWay(NamedTuple):
 class Way:
     """A way of using the private texts.
 
-    kind: public, sound, paper, dp or all. epsilon: None if there is no guarantee. relative: its perplexity over the public model's, of
-    the same resamples.
+    Attributes:
+        kind: Public, sound, paper, dp or all.
+        epsilon: None if there is no guarantee.
+        relative: Its perplexity over the public model's, of the same resamples.
     """
 
     name: str
@@ -169,7 +179,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class AblationPoint:
-    """The ensemble with another value of one parameter, its radius solved for so that epsilon stays; paper: the published protocol."""
+    """The ensemble with another value of one parameter, its radius solved for so that epsilon stays.
+
+    Attributes:
+        paper: The published protocol.
+    """
 
     value: float
     radius: float
@@ -205,11 +219,13 @@ def evaluate(
     """Measure perplexities. All but the public model's are made from private models without noise, and private.
 
     Args:
-        models: that were fitted; made anew if None. axis, values: an ablation: one of AXES, and what it takes.
-        tokens: of the test text at most.
+        models: Models that were fitted; made anew if None.
+        axis, values: An ablation: one of AXES, and what it takes.
+        tokens: Tokens of the test text at most.
 
     Raises:
-        InputError: no test text, the published protocol, an unknown axis. CannotCertify: no radius meets the file's epsilon.
+        InputError: No test text, the published protocol, an unknown axis.
+        CannotCertify: No radius meets the file's epsilon.
     """
     plan = as_fitted(plan)
     if plan.account is None or plan.pmixed.test is None:
@@ -250,7 +266,13 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSetup:
-    """The common part of all ways. records: of the test text. known: the public model's losses on them. epsilon, delta: of the file."""
+    """The common part of all ways.
+
+    Attributes:
+        records: Records of the test text.
+        known: The public model's losses on them.
+        epsilon, delta: Epsilon and delta of the file.
+    """
 
     plan: PmixedPlan
     side: PublicSide
@@ -342,7 +364,11 @@ class EvaluationSetup:
         return AblationCase(plan, value, radius, tuple((mode, plan.spec.model_rate) for mode in modes))
 
     def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
-        """Return one point. measured: the perplexities of all cases' modes in order; None if the case has models of its own."""
+        """Return one point.
+
+        Args:
+            measured: The perplexities of all cases' modes in order; None if the case has models of its own.
+        """
         if measured is None:
             measured = iter(self.ensembles(_fit_anew(case.plan, self.side, self.processes), case.modes))
         figures = [next(measured).perplexity for _ in case.modes]
@@ -351,7 +377,11 @@ class EvaluationSetup:
 
 @dataclass(frozen=True, slots=True)
 class AblationCase:
-    """A point of an ablation before it is measured. modes: the sound one, and the published one where it claims anything."""
+    """A point of an ablation before it is measured.
+
+    Attributes:
+        modes: The sound one, and the published one where it claims anything.
+    """
 
     plan: PmixedPlan
     value: float

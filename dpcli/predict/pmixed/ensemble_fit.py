@@ -40,7 +40,11 @@ FITTED = "fitted.json"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The fit in a folder. models: SHA-256 of each model's file."""
+    """The fit in a folder.
+
+    Attributes:
+        models: SHA-256 of each model's file.
+    """
 
     session: Session
     models: tuple[str, ...]
@@ -53,7 +57,12 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class FitOutcome:
-    """The outcome of a fit. folder: of the models. resumed: how many of them were made before."""
+    """The outcome of a fit.
+
+    Attributes:
+        folder: Folder of the models.
+        resumed: How many of them were made before.
+    """
 
     plan: PmixedPlan
     fit: Fit
@@ -67,12 +76,13 @@ def fit(
     """Fine-tune the models of a plan, and begin to count their tokens.
 
     Args:
-        ledger: charged with all tokens before the first model.
-        resume: go on with a fit that did not end.
+        ledger: Charged with all tokens before the first model.
+        resume: Go on with a fit that did not end.
 
     Raises:
-        InputError: the folder holds a fit, or none to resume; data or models cannot be had. Denied: the file's own budget, or the ledger,
-            says no. LedgerError: the ledger or the count of tokens cannot be written.
+        InputError: The folder holds a fit, or none to resume; data or models cannot be had.
+        Denied: The file's own budget, or the ledger, says no.
+        LedgerError: The ledger or the count of tokens cannot be written.
     """
     if ledger is not None and plan.account is None:
         raise InputError('--ledger: expected no ledger with pmixed.mode = "paper": what is no guarantee has no cost to charge')

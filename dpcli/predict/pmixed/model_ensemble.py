@@ -150,7 +150,14 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleAnswer:
-    """An answer. text: as far as it came. tokens: how many. why: what ended it. taken: tokens granted up to now, of `total`."""
+    """An answer.
+
+    Attributes:
+        text: As far as it came.
+        tokens: How many.
+        why: What ended it.
+        taken: Tokens granted up to now, of `total`.
+    """
 
     prompt: str
     text: str
@@ -179,7 +186,8 @@ def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int
     """Return text after a prompt: at most `most` tokens, up to the token that closes a text.
 
     Raises:
-        InputError: a prompt that is too long, or no text of the vocabulary. LedgerError: the count cannot be written: no token is drawn.
+        InputError: A prompt that is too long, or no text of the vocabulary.
+        LedgerError: The count cannot be written: no token is drawn.
     """
     ids = token_ids(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
     require_fits(models.public, ids, most)

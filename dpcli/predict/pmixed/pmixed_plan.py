@@ -179,9 +179,11 @@ def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> 
 class PmixedPlan(PredictionPlan):
     """The plan of one ensemble.
 
-    free: what may change after a fit, as it is public, and what is paid for does not depend on it. entry: the mechanism that a token
-    performs. account: what all tokens cost; None under the published protocol, which certifies nothing. published: what that is run with,
-    and claims; None in a sound file.
+    Attributes:
+        free: What may change after a fit, as it is public, and what is paid for does not depend on it.
+        entry: The mechanism that a token performs.
+        account: What all tokens cost; None under the published protocol, which certifies nothing.
+        published: What that is run with, and claims; None in a sound file.
     """
 
     section: ClassVar[str] = "pmixed"
@@ -222,7 +224,8 @@ def plan_of(path: str) -> PmixedPlan:
     """Return the plan of a file.
 
     Raises:
-        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: nobody can say what it costs.
+        InputError: The file cannot be read, or asks for what cannot be honoured.
+        CannotCertify: Nobody can say what it costs.
     """
     data = read_bytes(path)
     table, pipeline = _read(data, path)

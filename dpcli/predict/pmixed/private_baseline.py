@@ -40,10 +40,12 @@ def private_bigrams(
     """Return noisy counts of pairs of tokens.
 
     Args:
-        units: the records of each unit. norm: of one unit's counts at most, public. multiplier: noise over that norm.
+        units: The records of each unit.
+        norm: Of one unit's counts at most, public.
+        multiplier: Noise over that norm.
 
     Raises:
-        InputError: a vocabulary of too many pairs.
+        InputError: A vocabulary of too many pairs.
     """
     if vocabulary**2 > MOST:
         raise InputError(f"expected at most {int(MOST**0.5)} tokens for counts under differential privacy, found {vocabulary}")
@@ -93,9 +95,11 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
     """Return what a transformer has learnt, as `Transformer.tuned` takes it.
 
     Args:
-        count: of texts. per_unit: most texts of one unit that are used.
+        count: Count of texts.
+        per_unit: Most texts of one unit that are used.
 
-    Raises InputError if dpcli train cannot do it.
+    Raises:
+        InputError: If dpcli train cannot do it.
     """
     from safetensors.torch import load_file, save
 

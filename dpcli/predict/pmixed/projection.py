@@ -32,8 +32,10 @@ WIDEST = 600.0  # of a radius: e^WIDEST is a number with room above it, and a sm
 class Ball:
     """All distributions within `radius` of a public one.
 
-    public: its probabilities. inverse: 1 / public, 0 where public is 0. low, high: e^-radius and e^radius, rounded inwards, not beyond 1:
-    the public model itself is within every radius.
+    Attributes:
+        public: Its probabilities.
+        inverse: 1 / public, 0 where public is 0.
+        low, high: e^-radius and e^radius, rounded inwards, not beyond 1: the public model itself is within every radius.
     """
 
     public: Array
@@ -173,8 +175,10 @@ WORD = 2**64
 class WholeBall:
     """Bounds on the multiples of 2^-50 of each token, (vocabulary,) whole numbers in float64.
 
-    public: of the public model; they add up to 2^50. low, high: of every projected model, e^-radius and e^radius times the public ones,
-    rounded inwards; the public ones lie between.
+    Attributes:
+        public: Public of the public model; they add up to 2^50.
+        low, high: Low and high of every projected model, e^-radius and e^radius times the public ones, rounded inwards; the public ones lie
+            between.
     """
 
     public: Array

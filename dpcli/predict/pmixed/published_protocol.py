@@ -23,7 +23,10 @@ CLOSE_BETA = 1e-13  # relative, of beta
 class Published:
     """The parameters of the protocol.
 
-    order: a whole number >= 2. rate: with which each model is drawn. epsilon, delta: claimed for all queries together.
+    Attributes:
+        order: A whole number >= 2.
+        rate: With which each model is drawn.
+        epsilon, delta: Claimed for all queries together.
     """
 
     order: int

@@ -47,7 +47,12 @@ TUNING_GONE = "a process that fine-tunes a model was killed, or out of memory: m
 
 @dataclass(frozen=True, slots=True)
 class PublicSide:
-    """The public model and its vocabulary. length: of a record. content: of the model."""
+    """The public model and its vocabulary.
+
+    Attributes:
+        length: Of a record.
+        content: Content of the model.
+    """
 
     model: Tunable
     vocabulary: Vocabulary
@@ -57,7 +62,8 @@ class PublicSide:
     def records(self, texts: Sequence[str]) -> Records:
         """Return each text with the token that closes it, in pieces of at most `length` tokens.
 
-        Raises InputError if the tokenizer has tokens that the model does not know.
+        Raises:
+            InputError: If the tokenizer has tokens that the model does not know.
         """
         records = records_of(self.vocabulary, texts, self.length)
         require_ids((token for record in records for token in record), self.model.vocabulary)
@@ -74,7 +80,8 @@ class PublicSide:
     def taught(self, records: Records) -> bytes:
         """Return what a model learns from private records, called in a process of its own, as the public model may change with it.
 
-        Raises InputError if it fails, without its words.
+        Raises:
+            InputError: If it fails, without its words.
         """
         learnt = on_private(TUNE, self.model.tune, records)
         if not isinstance(learnt, bytes):
@@ -184,7 +191,11 @@ class ShardTuning:
 def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProcesses]:
     """Start the processes in which models learn.
 
-    side: what is public, by which nothing private is asked. Raises InputError if the public model is another one when it is built again.
+    Args:
+        side: What is public, by which nothing private is asked.
+
+    Raises:
+        InputError: If the public model is another one when it is built again.
     """
     with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_GONE, threads=cores()) as processes:
         require_same_content(side.content, processes.content)
@@ -226,7 +237,11 @@ class FittedModel:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A model that computes its answer about one context in another process. begun: False if that process is gone."""
+    """A model that computes its answer about one context in another process.
+
+    Attributes:
+        begun: False if that process is gone.
+    """
 
     vocabulary: int
     context: int
@@ -256,7 +271,8 @@ def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -
     Those of dpcli itself and of transformers, without code of the user's, answer in this process: they keep nothing of what they are asked,
     and an adapter is put in place whole for each answer.
 
-    Raises InputError if one of them fails, or the public model is another one when it is built again.
+    Raises:
+        InputError: If one of them fails, or the public model is another one when it is built again.
     """
     if ":" not in plan.pmixed.model:
         return tuple(map(side.tuned, learnt))

@@ -125,7 +125,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan(PredictionPlan, PricedSession):
-    """The plan of `dpcli prompt`. free: what is asked, and what is done with the answers."""
+    """The plan of `dpcli prompt`.
+
+    Attributes:
+        free: What is asked, and what is done with the answers.
+    """
 
     section: ClassVar[str] = "prompt"
     free: ClassVar[tuple[str, ...]] = ("queries", "candidates", "student_demonstrations", "public", "count", "output")
@@ -150,7 +154,9 @@ class PromptPlan(PredictionPlan, PricedSession):
 def plan_of(path: str) -> PromptPlan:
     """Return the plan of a file with [prompt].
 
-    Raises InputError if it cannot be read or asks for what cannot be done, CannotCertify if nobody can say what it costs.
+    Raises:
+        InputError: If it cannot be read or asks for what cannot be done.
+        CannotCertify: If nobody can say what it costs.
     """
     data = read_bytes(path)
     prompt = table_of(data, path, Prompt, "prompt")

@@ -55,7 +55,12 @@ class Labeller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelLabeller:
-    """A language model that labels. words: the token of each label. place: where messages begin."""
+    """A language model that labels.
+
+    Attributes:
+        words: The token of each label.
+        place: Where messages begin.
+    """
 
     model: LanguageModel
     vocabulary: Vocabulary
@@ -152,10 +157,12 @@ def labelled_texts(
     """Return the labelled texts of a file, or of module:function.
 
     Args:
-        path, key: of the file with [prompt], and of the key that names the source. rows: of a file, those that may be read; all if None.
+        path, key: Path and key of the file with [prompt], and of the key that names the source.
+        rows: Of a file, those that may be read; all if None.
 
     Raises:
-        InputError: they cannot be read, are none, or some have no label or owner. Unavailable: a package that reads them is missing.
+        InputError: They cannot be read, are none, or some have no label or owner.
+        Unavailable: A package that reads them is missing.
     """
     place = TextSource(source, path, f"prompt.{key}", rows=rows)
     columns = read_columns(place, [prompt.text, prompt.label, *([units] if units else [])], tuple(READERS))
@@ -231,7 +238,8 @@ def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Ad
 class Student:
     """The prompt of public texts with noisy labels that agrees best with the other noisy labels: made of what was released, for free.
 
-    agreement: share of the other noisy labels that the prompt gives; None if there are no others.
+    Attributes:
+        agreement: Share of the other noisy labels that the prompt gives; None if there are no others.
     """
 
     demonstrations: tuple[Demonstration, ...]
@@ -283,7 +291,11 @@ class Voting:
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The work of one teacher. alone: for each text, the label that the text without any demonstration gets."""
+    """The work of one teacher.
+
+    Attributes:
+        alone: For each text, the label that the text without any demonstration gets.
+    """
 
     shown: tuple[Demonstration, ...]
     texts: tuple[str, ...]
@@ -307,7 +319,11 @@ class Ballot:
 
 @dataclass(frozen=True, slots=True)
 class PromptTeachers:
-    """All teachers. labeller: of public texts, in this process."""
+    """All teachers.
+
+    Attributes:
+        labeller: Labeller of public texts, in this process.
+    """
 
     processes: ShardProcesses
     labeller: Labeller

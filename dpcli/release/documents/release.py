@@ -33,7 +33,8 @@ CHOSEN = "chosen"  # the column of values that are words
 def parquet_of(sheet: Sheet) -> bytes:
     """Return the rows of a sheet as parquet: numbers in the column `value`, words in `chosen`.
 
-    Raises Unavailable if DuckDB is not installed.
+    Raises:
+        Unavailable: If DuckDB is not installed.
     """
     require("duckdb")
     import os

@@ -15,8 +15,11 @@ LARGEST, SMALLEST = 1.79e308, 1e-300
 class Dialect:
     """SQL that no value of a row can make fail. Arguments are SQL that may be written more than once, unless said otherwise.
 
-    once, again: hints of a WITH that is computed once, or at each use. types: the engine's names. widest: its integer type, of 128 bits or
-    38 digits.
+    once, again: hints of a WITH that is computed once, or at each use.
+
+    Attributes:
+        types: The engine's names.
+        widest: Its integer type, of 128 bits or 38 digits.
     """
 
     once, again = "MATERIALIZED", "NOT MATERIALIZED"

@@ -47,9 +47,11 @@ FAMILIES: dict[str, Family] = {
 
 @dataclass(slots=True)
 class DuckDB(SqlEngine):
-    """An open table. spill: the folder of what does not fit in memory.
+    """An open table.
 
-    split: the header of a csv that is read from several places at once.
+    Attributes:
+        spill: The folder of what does not fit in memory.
+        split: The header of a csv that is read from several places at once.
     """
 
     dialect: ClassVar[Dialect] = DuckDBSql()
@@ -236,7 +238,11 @@ def _harden(connection: Any, files: Files) -> None:
 
 
 def _read_csv(files: Files, header: Header, in_order: bool) -> str:
-    """Read every column as text; an empty cell is null where it has no quotes. in_order: from its start on, by one thread."""
+    """Read every column as text; an empty cell is null where it has no quotes.
+
+    Args:
+        in_order: From its start on, by one thread.
+    """
     sql = DuckDBSql()
     columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
     return (
@@ -273,7 +279,11 @@ def _top(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
 
 @dataclass(frozen=True, slots=True)
 class SpillFolder:
-    """A folder that no other user can read. lock: a locked descriptor of it, which the system releases when the process ends."""
+    """A folder that no other user can read.
+
+    Attributes:
+        lock: A locked descriptor of it, which the system releases when the process ends.
+    """
 
     path: str
     lock: int

@@ -18,7 +18,9 @@ from dpcli.release.engines.sql_engine import SqlEngine
 def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterator[SqlEngine]:
     """Open the table of a file's [source], or the rows of a window; paths in it start at the file's folder.
 
-    Raises InputError if it cannot be opened; Unavailable if what it needs is not installed.
+    Raises:
+        InputError: If it cannot be opened.
+        Unavailable: If what it needs is not installed.
     """
     with _ended_in_order():
         engine = _engine(source_table(source, path, window))

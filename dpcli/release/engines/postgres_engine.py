@@ -47,7 +47,11 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class Postgres(SqlEngine):
-    """An open snapshot. place: of the server, without its password."""
+    """An open snapshot.
+
+    Attributes:
+        place: Place of the server, without its password.
+    """
 
     dialect: ClassVar[Dialect] = PostgresSql()
     families: ClassVar = FAMILIES

@@ -35,7 +35,11 @@ UNDECODABLE = "surrogateescape"  # handler of bytes that are no UTF-8
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Regular files of one kind. place: the path or pattern as the user wrote it, for messages."""
+    """Regular files of one kind.
+
+    Attributes:
+        place: The path or pattern as the user wrote it, for messages.
+    """
 
     kind: Kind
     paths: tuple[str, ...]
@@ -44,7 +48,11 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a csv. names: of all its columns, in order."""
+    """The header of a csv.
+
+    Attributes:
+        names: Names of all its columns, in order.
+    """
 
     names: tuple[str, ...]
     delimiter: str

@@ -19,8 +19,12 @@ from dpcli.release.expressions.scalars import Layers, Term, literal
 class SourceTable:
     """A declared table: its place, and the columns that may be used.
 
-    columns: by name, with the one that decides a row's block. path: files, relative to folder. url: of a PostgreSQL server. table: of the
-    url, or of a DuckDB file. window: the rows that may be read, all if None.
+    Attributes:
+        columns: By name, with the one that decides a row's block.
+        path: Files, relative to folder.
+        url: Of a PostgreSQL server.
+        table: Table of the url, or of a DuckDB file.
+        window: The rows that may be read, all if None.
     """
 
     columns: Mapping[str, Column]
@@ -41,8 +45,10 @@ class SourceTable:
 class ActualColumn:
     """A column as the engine reports it.
 
-    sql: its name, or an expression for its bytes. kind: the engine's name of its type, for messages. bytewise: whether the engine takes two
-    texts for equal only where their bytes are.
+    Attributes:
+        sql: Its name, or an expression for its bytes.
+        kind: The engine's name of its type, for messages.
+        bytewise: Whether the engine takes two texts for equal only where their bytes are.
     """
 
     sql: str
@@ -55,7 +61,12 @@ class ActualColumn:
 class ActualTable:
     """A table as the engine reports it.
 
-    item: for FROM. fields: columns by name. place: for messages. named: whether a schema names its columns. others: columns not declared.
+    Attributes:
+        item: For FROM.
+        fields: Columns by name.
+        place: For messages.
+        named: Whether a schema names its columns.
+        others: Columns not declared.
     """
 
     item: str

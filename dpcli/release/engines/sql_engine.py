@@ -16,7 +16,12 @@ from dpcli.release.engines.sql_statement import statement
 
 @dataclass(slots=True)
 class SqlEngine:
-    """An open table. table: as [source] declares it. actual: as the engine reports it, None before the first statement."""
+    """An open table.
+
+    Attributes:
+        table: As [source] declares it.
+        actual: As the engine reports it, None before the first statement.
+    """
 
     dialect: ClassVar[Dialect]
     families: ClassVar[Mapping[str, Family]]  # of the engine's types, by their names without what stands in parentheses
@@ -31,10 +36,10 @@ class SqlEngine:
         """Return the exact answer, by key; every declared key is in it, with zeros where it has no row.
 
         Args:
-            secret: key of the hash by which contributions are chosen: fresh for each release.
+            secret: Key of the hash by which contributions are chosen: fresh for each release.
 
         Raises:
-            InputError: an expression is refused, or the data cannot be read. The message tells nothing of the data.
+            InputError: An expression is refused, or the data cannot be read. The message tells nothing of the data.
         """
         return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
 

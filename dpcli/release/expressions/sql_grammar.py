@@ -44,7 +44,11 @@ MOST_LISTED = 10_000  # values of in (...)
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """The columns that expressions may name. within: computed columns that are being read, outermost first."""
+    """The columns that expressions may name.
+
+    Attributes:
+        within: Computed columns that are being read, outermost first.
+    """
 
     columns: Mapping[str, Column]
     within: tuple[str, ...] = ()
@@ -53,10 +57,10 @@ class Expressions:
         """Return the meaning of an SQL expression.
 
         Args:
-            key: where it stands, for messages.
+            key: Where it stands, for messages.
 
         Raises:
-            InputError: it is not SQL, or uses what is not allowed, or types that do not go together.
+            InputError: It is not SQL, or uses what is not allowed, or types that do not go together.
         """
         return SqlReader(self, key).scalar(parsed(text, key))
 

@@ -112,8 +112,8 @@ def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
     and the highest all above. The target is a n. As each rank is held, the best score is 0, whatever the data are.
 
     Args:
-        counts: rows at each candidate of the declared grid, in its order; every row is at one of them.
-        share: of the rows that shall be below, in [0, 1].
+        counts: Rows at each candidate of the declared grid, in its order; every row is at one of them.
+        share: Share of the rows that shall be below, in [0, 1].
     """
     part, parts = share.numerator, share.denominator
     target, last = part * sum(counts), len(counts) - 1

@@ -67,8 +67,8 @@ def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> Stab
     there are: any value that is not counted may win a tie.
 
     Args:
-        counts: rows or units of each value.
-        rows: that one unit adds to one count at most; to how many counts does not matter.
+        counts: Rows or units of each value.
+        rows: That one unit adds to one count at most; to how many counts does not matter.
     """
     if not any(counts.values()):
         return StableAnswer(None, 0)

@@ -20,8 +20,10 @@ LARGEST_PROPOSAL = 2**1000  # steps: below it a double holds the quotient by any
 class CountedNumbers:
     """Whole numbers with the count of each, and what one unit may change.
 
-    rows: that one unit has at most. always_one: whether every unit has exactly one row in every dataset, so that a replacement leaves their
-    number as it is. low, high: declared bounds of the numbers, infinite where there are none.
+    Attributes:
+        rows: That one unit has at most.
+        always_one: Whether every unit has exactly one row in every dataset, so that a replacement leaves their number as it is.
+        low, high: Declared bounds of the numbers, infinite if there are none.
     """
 
     counts: Mapping[int, int]
@@ -83,7 +85,8 @@ def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, e
 def noise_scale(most: int, epsilon: float) -> float:
     """Return most / epsilon, rounded up, and then the next double, as in fingerprints of stored releases.
 
-    Raises InputError if that is more than a double holds.
+    Raises:
+        InputError: If that is more than a double holds.
     """
     least = scale_of(most, epsilon)
     return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < LARGEST_PROPOSAL else least
@@ -200,12 +203,13 @@ def released_mean(
 ) -> float | None:
     """Return the mean of the numbers, each clamped to three bins around the fullest one; None if that does not pass the test.
 
-    Args:
-        width: of a bin, in whole numbers. sigma: of the noise on the sum, in the same.
-        count: the number of rows where it is public; otherwise it gets noise, too, and is at least 1.
-
     Priced by: propose-test-release, and beside it discrete-gaussian of this sigma with `sum_sensitivity` for one number, or with
     `squared_sensitivity` for two where the count is not public.
+
+    Args:
+        width: Of a bin, in whole numbers.
+        sigma: Sigma of the noise on the sum, in the same.
+        count: The number of rows where it is public; otherwise it gets noise, too, and is at least 1.
     """
     around = fullest_bin(numbers, width, test, draw)
     if around is None:

@@ -33,7 +33,10 @@ OVER = "over budget: nothing would be done"
 def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequence[str]) -> Document:
     """Return the document, with exit code 1 if the file's budget would deny the command itself.
 
-    schema: of the machine form. data: what it holds besides result, fingerprint and exit_code. details: what would be done, a line each.
+    Args:
+        schema: Schema of the machine form.
+        data: What it holds besides result, fingerprint and exit_code.
+        details: What would be done, a line each.
     """
     over, result = plan.over_budget, plan.account
     lines = (*details, OVER) if over else tuple(details)

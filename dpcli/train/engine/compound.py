@@ -25,7 +25,11 @@ Forward = Callable[..., Any]  # (run, *args, **kwargs) -> the result of the modu
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """A module that runs layer by layer. parameters: trainable ones, local name -> name in the model."""
+    """A module that runs layer by layer.
+
+    Attributes:
+        parameters: Trainable ones, local name -> name in the model.
+    """
 
     name: str
     module: nn.Module
@@ -48,7 +52,7 @@ class WrittenOut:
         """Return a parameter's value, which no gradient reaches; None if there is none of that name.
 
         Raises:
-            Unsuitable: something else stands in its place, made of other parameters perhaps.
+            Unsuitable: Something else stands in its place, made of other parameters perhaps.
         """
         path, _, name = local.rpartition(".")
         parameter = self.compound.module.get_submodule(path)._parameters.get(name)
@@ -128,7 +132,7 @@ def attend(
     """Run nn.MultiheadAttention layer by layer, argument for argument.
 
     Raises:
-        Unsuitable: sequences without a dimension of examples, or nested ones.
+        Unsuitable: Sequences without a dimension of examples, or nested ones.
     """
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if not all(one.dim() == 3 and not one.is_nested for one in (query, key, value)):

@@ -63,12 +63,12 @@ def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
 def keyed(keys: Sequence[int], seed: int) -> Iterator[None]:
     """Random operators draw each record's numbers from (seed, its key, how many operators drew before).
 
-    Args:
-        keys: of the batch's records, in its order; a record keeps its key in whatever batch it is.
-        seed: of the step.
-
     Edge cases: what has no dimension of records is drawn from the seed alone. A tensor whose dimensions happen to be as long as the
     batch may be cut along a wrong one: two runs then differ where they need not.
+
+    Args:
+        keys: Keys of the batch's records, in its order; a record keeps its key in whatever batch it is.
+        seed: Seed of the step.
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Keyed(keys, seed):
         yield
@@ -86,7 +86,11 @@ def alike(size: int, seed: int) -> Iterator[None]:
 
 
 class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `keyed` and `alike`. repeats: how many draws at first get the same numbers."""
+    """See `keyed` and `alike`.
+
+    Attributes:
+        repeats: How many draws at first get the same numbers.
+    """
 
     def __init__(self, keys: Sequence[int | None], seed: int, repeats: int = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -106,7 +106,7 @@ def patches(layer: _ConvNd, around: Tensor, places: tuple[int, ...] | None = Non
     """Return the patches that the kernel saw, (B, channels * kernel, places): by one strided copy, 2 to 8 times as fast as unfold.
 
     Args:
-        places: how many in each dimension; without, all that there are.
+        places: How many in each dimension; without, all that there are.
     """
     kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
     sides = zip(around.shape[2:], kernel, dilation, stride, strict=True)
@@ -171,7 +171,7 @@ def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of batch norm with constant statistics, a scale and a shift of each channel.
 
     Raises:
-        Unsuitable: it takes statistics of the batch.
+        Unsuitable: It takes statistics of the batch.
     """
     layer, upper = cast("nn.BatchNorm2d", module), wide(gradient)
     mean, variance = layer.running_mean, layer.running_var

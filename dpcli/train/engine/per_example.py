@@ -174,7 +174,7 @@ class ClippedGradients:
         """Check that the program keeps examples apart, and choose a method for the model's mode, training or evaluation.
 
         Args:
-            draw: examples that nobody owns.
+            draw: Examples that nobody owns.
         """
         self.chosen(draw, CANDIDATES)
 
@@ -195,7 +195,7 @@ class ClippedGradients:
         """Return the sums, after one example's gradient was computed alone as well.
 
         Raises:
-            InputError: it has another length alone.
+            InputError: It has another length alone.
         """
         if not size(batch):
             return self(batch)

@@ -138,11 +138,11 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
     """Run nn.LSTM or nn.GRU layer by layer, argument for argument.
 
     Args:
-        direction: one pass over time.
-        count: of the tensors of a state.
+        direction: One pass over time.
+        count: Count of the tensors of a state.
 
     Raises:
-        Unsuitable: packed sequences, one without a dimension of examples, or states of another form.
+        Unsuitable: Packed sequences, one without a dimension of examples, or states of another form.
     """
     layer = cast("nn.RNNBase", run.compound.module)
     if not torch.is_tensor(input) or input.dim() != 3:

@@ -32,7 +32,11 @@ DRAWS = "random numbers"
 
 @dataclass(slots=True)
 class ReachableState:
-    """Values by the path that leads to them. copies: tensors are kept with their numbers, else by identity."""
+    """Values by the path that leads to them.
+
+    Attributes:
+        copies: Tensors are kept with their numbers, else by identity.
+    """
 
     copies: bool
     values: dict[str, object] = field(default_factory=dict)
@@ -209,7 +213,7 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
     """Name the tensors that a program reads besides parameters, buffers and records, which may be made of data; not single numbers.
 
     Args:
-        batch: records that nobody owns.
+        batch: Records that nobody owns.
     """
     reading = Reading((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), reading:  # a loss may ask for gradients itself
@@ -224,7 +228,8 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
 class Reading(TorchDispatchMode):
     """Finds operands that are neither known beforehand nor made by an operator before, with the line that reads them.
 
-    known: by where they are in memory. What an operator made may be gone when something else lies there; constants were there before.
+    Attributes:
+        known: By where they are in memory. What an operator made may be gone when something else lies there; constants were there before.
     """
 
     def __init__(self, known: tuple[Tensor, ...]) -> None:

@@ -23,7 +23,8 @@ class Shared:
 class AlongRecords:
     """Each number is of one record alone: along `dim`, of length outer * B * inner, place (o * B + b) * inner + i is record b's.
 
-    alike: every record has the same numbers, which then are nobody's.
+    Attributes:
+        alike: Every record has the same numbers, which then are nobody's.
     """
 
     dim: int
@@ -45,7 +46,11 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Numbers made of several records, or of how many there are. how: the operator, and its line."""
+    """Numbers made of several records, or of how many there are.
+
+    Attributes:
+        how: The operator, and its line.
+    """
 
     how: str
 
@@ -87,7 +92,11 @@ def following(lengths: Sequence[Any], dim: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of an aten operator. values: arguments by their schema's names, defaults included."""
+    """A call of an aten operator.
+
+    Attributes:
+        values: Arguments by their schema's names, defaults included.
+    """
 
     name: str
     values: Mapping[str, Any]
@@ -166,7 +175,7 @@ def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
     """Return the layout that all share.
 
     Raises:
-        Mixed: they have their records along different dimensions, so that each meets each.
+        Mixed: They have their records along different dimensions, so that each meets each.
     """
     first = along_records[0]
     if any(other.dim != first.dim for other in along_records):

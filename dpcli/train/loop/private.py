@@ -44,7 +44,11 @@ MOST_ENDS = 1_000
 
 
 class PrivateBatch(Displayed):
-    """A sample, drawn as the file declares. number: of its step, from 1. Neither its records nor their number are shown."""
+    """A sample, drawn as the file declares.
+
+    Attributes:
+        number: Number of its step, from 1. Neither its records nor their number are shown.
+    """
 
     __slots__ = ("number",)
 
@@ -59,8 +63,12 @@ class PrivateBatch(Displayed):
 class PrivateResult(Displayed):
     """The guarantee of a finished run, and where it is.
 
-    folder: of the model, its description and its statement, as `dpcli train` leaves it. steps: how many were taken. epsilon: an upper
-    bound for all planned steps, at `delta`. private: False if the noise came from a seed. statement: Markdown, the file's content.
+    Attributes:
+        folder: Folder of the model, its description and its statement, as `dpcli train` leaves it.
+        steps: How many were taken.
+        epsilon: An upper bound for all planned steps, at `delta`.
+        private: False if the noise came from a seed.
+        statement: Markdown, the file's content.
     """
 
     folder: str
@@ -168,7 +176,7 @@ class Private(Displayed):
         """Take the step of the batch that was drawn last: clip, add noise, call the optimizer.
 
         Raises:
-            InputError: it is another batch, or was stepped before; something changed since the last step; the model or the loss does not
+            InputError: It is another batch, or was stepped before; something changed since the last step; the model or the loss does not
                 keep records apart, and then no noise was added.
         """
         self.backward(batch)
@@ -189,7 +197,7 @@ class Private(Displayed):
         A run that is finished before its planned steps is stated, and stays charged, for all of them.
 
         Raises:
-            InputError: a gradient with noise was not used, something changed since the last step, or the run broke off.
+            InputError: A gradient with noise was not used, something changed since the last step, or the run broke off.
         """
         outcome = self._steps.end(UNCHECKED)
         self._release()

@@ -150,8 +150,11 @@ def _samples(run: ChargedRun) -> Iterator[Sample]:
 class LoopSteps:
     """The steps of a run, taken one by one in the order that `phase` allows.
 
-    samples: of the steps to come. gradients: of the trained parameters, with their noise. known_epsilon: of so many steps, computed last.
-    process: the one that began the run, which alone may go on: a copy of it would take the same steps a second time.
+    Attributes:
+        samples: Samples of the steps to come.
+        gradients: Gradients of the trained parameters, with their noise.
+        known_epsilon: Known epsilon of so many steps, computed last.
+        process: The one that began the run, which alone may go on: a copy of it would take the same steps a second time.
     """
 
     run: ChargedRun
@@ -185,7 +188,11 @@ class LoopSteps:
         return self.taken + 1
 
     def backward(self, number: int | None) -> None:
-        """Put the noisy mean gradient of the drawn sample into the parameters. number: of the batch, None for anything else."""
+        """Put the noisy mean gradient of the drawn sample into the parameters.
+
+        Args:
+            number: Number of the batch, None for anything else.
+        """
         self._require(LoopPhase.DRAWN)
         if number != self.taken + 1:
             raise InputError(

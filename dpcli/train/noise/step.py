@@ -36,7 +36,7 @@ class Independent:
     """Fresh Gaussian noise in every step. Keeps nothing from one step to the next, so a resumed run simply goes on.
 
     Args:
-        std: noise_multiplier times the bound on one example's clipped gradient; for the sum of a batch, not its mean.
+        std: Noise_multiplier times the bound on one example's clipped gradient; for the sum of a batch, not its mean.
     """
 
     __slots__ = ("_std", "_stream")
@@ -63,7 +63,7 @@ class Correlated(ABC):
     process: it is never saved, pickled, copied or used after a fork. So a run that is cut short cannot go on, and counts as a whole one.
 
     Args:
-        iterations: steps of the run.
+        iterations: Steps of the run.
     """
 
     __slots__ = ("_iterations", "_process", "_std", "_step", "_stream")

@@ -223,7 +223,7 @@ def read_train(data: bytes, path: str) -> Train:
     """Return the [train] table of a file's content, the rest of which is read as strictly.
 
     Raises:
-        InvalidFile: with every problem found, at its place; a file without [train] is one.
+        InvalidFile: With every problem found, at its place; a file without [train] is one.
     """
     train = section(data, path, "train")
     if not isinstance(train, Train):

@@ -40,7 +40,11 @@ class RecordRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchKeys:
-    """A key for each record of a batch. mapped: whether vmap puts the records first in every drawn tensor."""
+    """A key for each record of a batch.
+
+    Attributes:
+        mapped: Whether vmap puts the records first in every drawn tensor.
+    """
 
     keys: tuple[bytes, ...]
     mapped: bool

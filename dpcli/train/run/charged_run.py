@@ -35,7 +35,8 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
     """Return the state that the run begins with: a fresh one, or under --resume the one that was saved.
 
     Raises:
-        Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is of another run.
+        Denied: The file's own budget does not allow the run.
+        InputError: There is no such state, or it is of another run.
     """
     state = os.path.join(folder, STATE)
     plan.require_budget()
@@ -115,8 +116,10 @@ class RunCharge:
     only before the first noise: a charge that is given back after a look at a record would tell something about it, in a ledger that
     others read. Until then, whether the run stops depends on the file, the program and made-up records.
 
-    key: of the run, or of the steps that may be repeated; None if there is nothing to charge. cost: what the key is charged.
-    repeats: whether it is for repeated steps.
+    Attributes:
+        key: Key of the run, or of the steps that may be repeated; None if there is nothing to charge.
+        cost: What the key is charged.
+        repeats: Whether it is for repeated steps.
     """
 
     ledger: Ledger | None
@@ -224,7 +227,11 @@ def tell_of_a_loop(prepared: Prepared, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChargedRun:
-    """A run that is prepared and reserved. before: the state that it began with."""
+    """A run that is prepared and reserved.
+
+    Attributes:
+        before: The state that it began with.
+    """
 
     plan: TrainingPlan
     prepared: Prepared
@@ -294,7 +301,11 @@ class ChargedRun:
         save(os.path.join(self.folder, STATE), state)
 
     def end(self, unchecked: tuple[str, ...] = ()) -> Outcome:
-        """Write the model and the statement, and commit the run. unchecked: as in `Outcome`."""
+        """Write the model and the statement, and commit the run.
+
+        Args:
+            unchecked: As in `Outcome`.
+        """
         self.start()
         if self.prepared.trainer.step < self.plan.steps:
             self.save(clean=True)

@@ -40,9 +40,13 @@ LARGEST_HEADER = 100_000_000  # bytes of the header of a safetensors file, as sa
 class Description:
     """The description of a run in `folder`.
 
-    model: facts that, with [train], are enough to build the model again. files: SHA-256 by name. guarantee: in words and numbers;
-    `epsilon` None if the run was not private. repeated: portions of steps that are counted twice. ledger: its head when the run was
-    charged; None without a ledger. origin: folder of the training file, relative to this one.
+    Attributes:
+        model: Facts that, with [train], are enough to build the model again.
+        files: SHA-256 by name.
+        guarantee: In words and numbers; `epsilon` None if the run was not private.
+        repeated: Portions of steps that are counted twice.
+        ledger: Its head when the run was charged; None without a ledger.
+        origin: Folder of the training file, relative to this one.
     """
 
     folder: str
@@ -117,7 +121,7 @@ def description_in(folder: str) -> Description:
     """Return the description of the run in a folder.
 
     Raises:
-        InputError: there is no such folder, it holds no run that has ended or one without a description, or something else is in its place.
+        InputError: There is no such folder, it holds no run that has ended or one without a description, or something else is in its place.
     """
     path = os.path.join(folder, DESCRIPTION)
     if not os.path.isdir(folder):
@@ -197,7 +201,8 @@ def _undescribed(folder: str) -> InputError:
 def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) -> dict[str, Any]:
     """Return the guarantee of a run that has ended. Its epsilon is an upper bound, unrounded; None if the run was not private.
 
-    repeated: portions of steps that may have been taken twice, and are counted twice.
+    Args:
+        repeated: Portions of steps that may have been taken twice, and are counted twice.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
     assert account.winner is not None  # no plan is made of a file without an accountant

@@ -20,9 +20,16 @@ from dpcli.sessions.folder import replaced
 class Checkpoint:
     """The state of a run after some of its steps.
 
-    step: how many were taken. parts: digests of the plan's parts, by name. run: the ledger's key. resumed: the steps at which the run was
-    resumed so far. bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run. clean: no step was begun
-    after this state was saved, as after Ctrl-C. private: no noise so far came from a seed. average: of the weights, where the file asks.
+    Attributes:
+        step: How many were taken.
+        parts: Digests of the plan's parts, by name.
+        run: The ledger's key.
+        resumed: The steps at which the run was resumed so far.
+        bound: C, which adaptive clipping moves.
+        charged: Whether a ledger was charged for the run.
+        clean: No step was begun after this state was saved, as after Ctrl-C.
+        private: No noise so far came from a seed.
+        average: Average of the weights, where the file asks.
     """
 
     step: int

@@ -48,8 +48,10 @@ ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus":
 class Prepared:
     """A plan with its trainer and its data.
 
-    canaries: of an audit; those that are records are among the problem's records where their coin says so. buffers: values at the start.
-    constants: what the user's own program reads besides its parameters, its buffers and the records, by name; after the rehearsal.
+    Attributes:
+        canaries: Canaries of an audit; those that are records are among the problem's records where their coin says so.
+        buffers: Values at the start.
+        constants: What the user's own program reads besides its parameters, its buffers and the records, by name; after the rehearsal.
     """
 
     plan: TrainingPlan
@@ -168,8 +170,9 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
 class Optimization:
     """The use of the noisy gradient.
 
-    make: the optimizer of a model's trained parameters. rate: the learning rate of step 0, 1, ... over the first one; None if the
-    caller's program sets it.
+    Attributes:
+        make: The optimizer of a model's trained parameters.
+        rate: The learning rate of step 0, 1, ... over the first one; None if the caller's program sets it.
     """
 
     make: Callable[[nn.Module], torch.optim.Optimizer]

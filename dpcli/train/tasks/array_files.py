@@ -70,8 +70,9 @@ def _content_offset(place: str, member: zipfile.ZipInfo) -> int:
 class RawRecords(NamedTuple):
     """Inputs, labels and units as a file or a function has them, not checked yet.
 
-    names: of the columns that are inputs, where they are taken in their order. blocks: of each record, where a unit is bounded in each
-    block by itself.
+    Attributes:
+        names: Names of the columns that are inputs, where they are taken in their order.
+        blocks: Of each record, where a unit is bounded in each block by itself.
     """
 
     inputs: Any
@@ -107,7 +108,8 @@ def _columns(
 ) -> RawRecords:
     """Return the label from its column or the last one, the unit from its column, and the inputs from declared or all other columns.
 
-    block_column: by which the ledger's blocks are cut; no input, unless it is declared as one.
+    Args:
+        block_column: By which the ledger's blocks are cut; no input, unless it is declared as one.
     """
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     label = train.label or next((name for name in reversed(names) if name not in (train.units, block_column)), "label")
@@ -176,7 +178,11 @@ def _digit_rows(path: str) -> NDArray[np.float64]:
 class ArrayTable:
     """Checked records.
 
-    inputs: (n, ...) float32. labels: (n,) int64. units: (n,) the owner of each record, where the file asks. names: as of `RawRecords`.
+    Attributes:
+        inputs: (n, ...) float32.
+        labels: (n,) int64.
+        units: (n,) the owner of each record, where the file asks.
+        names: As of `RawRecords`.
     """
 
     inputs: Array
@@ -189,7 +195,11 @@ class ArrayTable:
 class Arrays:
     """Private records, and those that the file declares public (none where `public` is None).
 
-    inputs: (n, ...) float32. labels: (n,) int64. classes: how many labels there are, as declared. units: (n,) the owner of each record.
+    Attributes:
+        inputs: (n, ...) float32.
+        labels: (n,) int64.
+        classes: How many labels there are, as declared.
+        units: (n,) the owner of each record.
     """
 
     inputs: Array
@@ -203,7 +213,8 @@ class Arrays:
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
     """Return the data of a [train] table, restricted to `rows` where they are given.
 
-    Raises InputError if they cannot be read, or hold something that is not finite.
+    Raises:
+        InputError: If they cannot be read, or hold something that is not finite.
     """
     classes = _classes(train, path)
     table = _loaded(train.data, "data", train, classes, path, rows)
@@ -235,7 +246,8 @@ def _classes(train: Classification, path: str) -> int:
 def table_in(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> ArrayTable:
     """Return labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError.
 
-    rows: those that the model was trained on.
+    Args:
+        rows: Those that the model was trained on.
     """
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
     return _table(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
@@ -300,7 +312,12 @@ def _shape(array: Array) -> str:
 
 
 def _read(source: str, key: str, train: Classification, path: str, stated: str, rows: RowWindow | None) -> RawRecords:
-    """Read a source. stated: where the file states it, for messages. rows: of the private data; public data are read whole."""
+    """Read a source.
+
+    Args:
+        stated: Where the file states it, for messages.
+        rows: Rows of the private data; public data are read whole.
+    """
     ending = os.path.splitext(source)[1]
     if source == "digits":
         return digits(path)

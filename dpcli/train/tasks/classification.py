@@ -115,7 +115,11 @@ def loss_of(train: Classification) -> Loss:
 
 
 def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Return each record's loss times the weight of its label, shape (B,). weights: (classes,)."""
+    """Return each record's loss times the weight of its label, shape (B,).
+
+    Args:
+        weights: (classes,).
+    """
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
     return nn.functional.cross_entropy(model(inputs), labels, weight=weights.to(inputs.device), reduction="none")

@@ -38,7 +38,11 @@ UNLIMITED = 10**9  # tokens: texts are cut afterwards, so the tokenizer need not
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """n texts with their labels and owners, where there are any. blocks: of each text, where a unit is bounded in each block by itself."""
+    """n texts with their labels and owners, where there are any.
+
+    Attributes:
+        blocks: Of each text, where a unit is bounded in each block by itself.
+    """
 
     texts: list[Text]
     labels: list[Any] | None = None
@@ -50,7 +54,7 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
     """Return the texts of a file, only of `rows` where they are given, or of module:function.
 
     Raises:
-        InputError: they cannot be read, or are none.
+        InputError: They cannot be read, or are none.
     """
     ending = os.path.splitext(source)[1]
     place = relative_to_file(source, path)
@@ -196,7 +200,7 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
     """Return the tokenizer that [train] names, else the model's own; None for a model of the user's own without one.
 
     Raises:
-        InputError: it cannot be had.
+        InputError: It cannot be had.
     """
     source = train.tokenizer or (None if ":" in train.model else train.model)
     if source is None:

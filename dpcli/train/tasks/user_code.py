@@ -85,8 +85,8 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
     """Call a function on records.
 
     Raises:
-        Raised: for its errors, without their words, which may quote a record.
-        Unsuitable: as the engine's hooks raise it.
+        Raised: For its errors, without their words, which may quote a record.
+        Unsuitable: As the engine's hooks raise it.
     """
     from dpcli.train.engine.method import Unsuitable  # imports torch, which a function of texts does not need
 

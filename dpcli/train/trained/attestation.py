@@ -31,8 +31,9 @@ def attestation(folder: str) -> dict[str, Any]:
     The epsilon is computed anew from the run's copy of its file; a claim of less is refused.
 
     Raises:
-        InputError: the folder holds no run that describes itself, or one that is NOT PRIVATE; a file has changed since the run; two places
-            disagree about its privacy; its file costs more than it claims. CannotCertify: nobody can say what the file costs.
+        InputError: The folder holds no run that describes itself, or one that is NOT PRIVATE; a file has changed since the run; two places
+            disagree about its privacy; its file costs more than it claims.
+        CannotCertify: Nobody can say what the file costs.
     """
     description = description_in(folder)
     require_private(description, description.guarantee["private"] is True)
@@ -129,8 +130,10 @@ ENVELOPE_NAMES = frozenset({"payload", "payloadType"})
 class Verification:
     """The comparison of an attestation with a run.
 
-    problems: differences, none if the attestation is of this run. signed: whether it came with signatures, which are not checked here.
-    claimed: its guarantee.
+    Attributes:
+        problems: Differences, none if the attestation is of this run.
+        signed: Whether it came with signatures, which are not checked here.
+        claimed: Its guarantee.
     """
 
     folder: str
@@ -143,7 +146,8 @@ class Verification:
 def verify(folder: str, file: str) -> Verification:
     """Compare the attestation in a file, a statement or a DSSE envelope with one, with the run in a folder.
 
-    Raises InputError if the file is no attestation of this kind, or the folder holds no run that describes itself.
+    Raises:
+        InputError: If the file is no attestation of this kind, or the folder holds no run that describes itself.
     """
     stated, signed = _read(file)
     description_in(folder)

@@ -30,7 +30,10 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
     """Return records (n, ...): the array `inputs` of a .npz file, or the columns of a .csv or .parquet file.
 
     Columns are taken by the names that [train.columns] declares. Where it declares none, all columns are taken in the order of the training
-    data, without the label, the unit and the column of the ledger's blocks. Raises InputError if they cannot be read.
+    data, without the label, the unit and the column of the ledger's blocks.
+
+    Raises:
+        InputError: If they cannot be read.
     """
     ending = os.path.splitext(source)[1]
     if source == DIGITS:
@@ -90,7 +93,12 @@ READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Classifier(TrainedModel):
-    """A trained classifier. shape: of one record's inputs. classes: how many labels there are."""
+    """A trained classifier.
+
+    Attributes:
+        shape: Of one record's inputs.
+        classes: How many labels there are.
+    """
 
     train: Classification
     shape: tuple[int, ...]
@@ -101,11 +109,11 @@ class Classifier(TrainedModel):
 
         Args:
             inputs: (n, ...), of which the run's shift is taken off here; or, where the run declares columns, a table of raw values by
-                column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame, which is encoded here as in training. An array
-                is then what such a table becomes: the inputs that the run's description names, within [-1, 1].
+                column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame, which is encoded here as in training. An array is
+                then what such a table becomes: the inputs that the run's description names, within [-1, 1].
 
         Raises:
-            InputError: inputs of another shape, with a number that is not finite, or with a value that has no declared meaning.
+            InputError: Inputs of another shape, with a number that is not finite, or with a value that has no declared meaning.
         """
         if hasattr(inputs, "keys"):
             inputs = self._encoded(inputs, place)

@@ -47,7 +47,12 @@ def _absolute(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainedLanguageModel(TrainedModel):
-    """A trained language model. tokens: its tokenizer; None if the file names none. vocabulary: how many tokens the model knows."""
+    """A trained language model.
+
+    Attributes:
+        tokens: Its tokenizer; None if the file names none.
+        vocabulary: How many tokens the model knows.
+    """
 
     train: CausalLm
     tokens: Tokens | None
@@ -57,10 +62,12 @@ class TrainedLanguageModel(TrainedModel):
         """Return the model's continuation of a prompt.
 
         Args:
-            tokens: at most; fewer where the model ends the text. temperature: 0 takes the likeliest token each time. seed: to draw the same
-                text again, which costs no privacy, as only the model is read.
+            tokens: At most; fewer where the model ends the text.
+            temperature: 0 takes the likeliest token each time.
+            seed: Seed to draw the same text again, which costs no privacy, as only the model is read.
 
-        Raises InputError for a prompt without a token, or with one that the model does not know.
+        Raises:
+            InputError: For a prompt without a token, or with one that the model does not know.
         """
         known = required_tokens(self.tokens, self.description.folder)
         ids = encoded(prompt, known, "--prompt").tolist()
@@ -110,7 +117,12 @@ def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextClassifier(TrainedModel):
-    """A frozen language model behind a trained prompt. vocabulary: how many tokens it knows. spoken: the token of each label, (labels,)."""
+    """A frozen language model behind a trained prompt.
+
+    Attributes:
+        vocabulary: How many tokens it knows.
+        spoken: The token of each label, (labels,).
+    """
 
     train: SoftPrompt
     tokens: Tokens

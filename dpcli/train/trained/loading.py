@@ -94,7 +94,11 @@ def _from_source() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ModelEvaluation:
-    """The metrics of a model on a source of data. declared: whether the training file declares these data public."""
+    """The metrics of a model on a source of data.
+
+    Attributes:
+        declared: Whether the training file declares these data public.
+    """
 
     description: Description
     metrics: Metrics
@@ -106,9 +110,10 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """Return the task's metric of a run's model, the headline first.
 
     Args:
-        source: labelled data: digits, a file, or module:function; None for those that the training file declares public.
+        source: Labelled data: digits, a file, or module:function; None for those that the training file declares public.
 
-    Raises InputError if there are none, or they cannot be read.
+    Raises:
+        InputError: If there are none, or they cannot be read.
     """
     model = load_model(run)
     if source is not None:

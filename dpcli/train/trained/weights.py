@@ -36,7 +36,7 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | N
     """Put the weights of a run into a model that was built as the run's was.
 
     Raises:
-        InputError: the model differs in names, shapes, types or frozen weights.
+        InputError: The model differs in names, shapes, types or frozen weights.
     """
     own = trained(model)
     if own.keys() != weights.keys():

@@ -53,8 +53,10 @@ def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
 class MeasuredNoise:
     """The noise that Opacus added to its clipped sums, over the declared noise: each tensor by itself, over all steps.
 
-    noise_multiplier, norm: as the file declares. squares: sum by tensor, in units of the declared variance. heads: a few numbers of each
-    step's noise.
+    Attributes:
+        noise_multiplier, norm: As the file declares.
+        squares: Sum by tensor, in units of the declared variance.
+        heads: A few numbers of each step's noise.
     """
 
     engine: Any

@@ -106,8 +106,12 @@ ALARM = 1e-9  # chance that a right sampler, or right noise, is refused
 class DrawnBatches(ABC):
     """The batches of a loader so far, tested against a scheme.
 
-    records: how many the loader has. rate: as declared. seen: number of batches. times: how often each record was drawn. may_be_passes:
-    no record was ever drawn two times more often than another.
+    Attributes:
+        records: How many the loader has.
+        rate: As declared.
+        seen: Number of batches.
+        times: How often each record was drawn.
+        may_be_passes: No record was ever drawn two times more often than another.
     """
 
     records: int
