@@ -127,7 +127,7 @@ def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
     tests = [*_statistics(pairs, declared), *_batch_sizes(pairs, declared), *_draw_counts(pairs, declared)]
-    return (*exact, *_noise_checks(pairs, declared), *(_as_check(one, declared.significance / len(tests)) for one in tests))
+    return (*exact, *_noise_checks(pairs, declared), *(_as_check(test, declared.significance / len(tests)) for test in tests))
 
 
 def _as_check(one: Statistic, level: float) -> ReplayCheck:

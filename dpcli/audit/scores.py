@@ -291,7 +291,7 @@ def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ..
         steps = tuple(SampledSteps(int(one["steps"]), float(one["rate"]), float(one["noise"])) for one in document["gradients"])
     except (TypeError, KeyError, ValueError, OverflowError):
         steps = (SampledSteps(0, 0.0, 0.0),)
-    if not all(0 < one.steps <= 10**7 and 0.0 < one.rate <= 1.0 and 0.0 < one.noise < math.inf for one in steps):
+    if not all(0 < step.steps <= 10**7 and 0.0 < step.rate <= 1.0 and 0.0 < step.noise < math.inf for step in steps):
         raise InputError(
             f"{path}: gradients: expected steps, rate and noise of each part of the run, found {str(document['gradients'])[:60]}"
         )

@@ -50,7 +50,7 @@ class Facts:
     @property
     def unsound(self) -> tuple[Diagnostic, ...]:
         """The diagnostics of rules that refuse the file."""
-        return tuple(one for one in self.diagnostics if one.severity == "error")
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
 
 def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Diagnostic, ...] = ()) -> Facts:

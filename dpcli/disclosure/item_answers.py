@@ -161,7 +161,7 @@ def window(facts: Facts) -> str:
 
 def charged(facts: Facts) -> list[str]:
     """List what costs something, and how often it runs."""
-    return [f"{one.name} ({runs(one)})" for one in facts.account.charges if any(map(touches, one.entries))]
+    return [f"{charge.name} ({runs(charge)})" for charge in facts.account.charges if any(map(touches, charge.entries))]
 
 
 def mechanisms(facts: Facts) -> str:
@@ -238,8 +238,12 @@ def accountant(facts: Facts) -> str:
 
 
 def assumptions(facts: Facts) -> str:
-    entries = [one for one in facts.pipeline.mechanisms if touches(one) and (one.sampling is not None or not named(one.spec))]
-    return _grouped((describe_sampling(one, facts) + _shared(one, facts), one.name) for one in entries)
+    entries = [
+        mechanism
+        for mechanism in facts.pipeline.mechanisms
+        if touches(mechanism) and (mechanism.sampling is not None or not named(mechanism.spec))
+    ]
+    return _grouped((describe_sampling(entry, facts) + _shared(entry, facts), entry.name) for entry in entries)
 
 
 def _shared(entry: Entry, facts: Facts) -> str:
@@ -264,7 +268,7 @@ def _relies_on_sampling(facts: Facts) -> bool:
 def checks(facts: Facts) -> str:
     if not facts.diagnostics:
         return "none that dpcli lint knows"
-    return listing([f"{one.severity} {one.rule}: {one.message}" for one in facts.diagnostics], "; ")
+    return listing([f"{diagnostic.severity} {diagnostic.rule}: {diagnostic.message}" for diagnostic in facts.diagnostics], "; ")
 
 
 def source_file(facts: Facts) -> str:

@@ -204,7 +204,7 @@ def _other_releases(facts: Facts) -> str:
 def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
     """Return the items that the file does not state, and the warnings of the rules."""
     silent = [answer.item.question for answer in answers if not answer.stated]
-    warnings = [f"{one.rule}: {one.message}" for one in facts.diagnostics if one.severity != "error"]
+    warnings = [f"{diagnostic.rule}: {diagnostic.message}" for diagnostic in facts.diagnostics if diagnostic.severity != "error"]
     if not silent and not warnings:
         return ()
     silence = f"The file is silent on {len(silent)} of {len(answers)} items" if silent else "The file states every item"

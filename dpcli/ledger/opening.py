@@ -245,7 +245,7 @@ def quota_from_flags(person: str | None, team: str | None, members: Sequence[str
     name = person if team is None else team
     if name is None:
         raise InputError("--person, --team: state one of the two")
-    for flag, each in (("--person" if team is None else "--team", name), *(("--member", one) for one in members)):
+    for flag, each in (("--person" if team is None else "--team", name), *(("--member", member) for member in members)):
         if not is_a("name", each):
             raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
     of = "person" if team is None else "team"

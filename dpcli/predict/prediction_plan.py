@@ -69,7 +69,9 @@ class PredictionPlan(FilePlan):
 
 def with_entry(pipeline: Pipeline, entry: Entry) -> Pipeline:
     """Return the pipeline with an entry in place of the one of its name."""
-    return replace(pipeline, mechanisms=tuple(entry if one.name == entry.name else one for one in pipeline.mechanisms))
+    return replace(
+        pipeline, mechanisms=tuple(entry if mechanism.name == entry.name else mechanism for mechanism in pipeline.mechanisms)
+    )
 
 
 def table_of(data: bytes, path: str, kind: type[Table], name: str) -> Table:

@@ -45,8 +45,8 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
     if len(findings) > before:
         return ()
     try:
-        queries = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
-        priced = tuple((index, entry) for index, query in enumerate(queries) for entry in _entries(query))
+        performed = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
+        priced = tuple((index, entry) for index, query in enumerate(performed) for entry in _entries(query))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
         return ()

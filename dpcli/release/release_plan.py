@@ -82,7 +82,7 @@ class ReleasePlan(PricedFile):
             for name, column in self.source.columns.items()
             if column.domain_file
         }
-        questions: list[Any] = [plain(one.query) for one in self.queries]
+        questions: list[Any] = [plain(priced.query) for priced in self.queries]
         source = {name: value for name, value in plain(self.source).items() if name != "output"}
         rows = {} if self.window is None else {"window": {"blocks": list(self.window.blocks), **self.window.family}}
         return fingerprint(
@@ -139,10 +139,10 @@ def require_expressions(source: Source, queries: Sequence[PricedQuery], path: st
         for name, column in columns.items():
             if column.expression is not None:
                 Expressions(columns).column(name, name)
-        for one in queries:
-            if one.query.where is not None:
-                place = f'{path}: query "{one.query.name}"'
-                Expressions(columns).condition(one.query.where, "where")
+        for priced in queries:
+            if priced.query.where is not None:
+                place = f'{path}: query "{priced.query.name}"'
+                Expressions(columns).condition(priced.query.where, "where")
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 

@@ -208,11 +208,11 @@ def require_ready(plan: ReleasePlan) -> None:
 
     require_samplers()
     require_expressions(plan.source, plan.queries, plan.path)
-    questions = [one.query.aggregation(one.setting) for one in plan.queries]
+    questions = [priced.query.aggregation(priced.setting) for priced in plan.queries]
     require_source(plan.source, plan.path, questions, plan.window)
-    for one, question in zip(plan.queries, questions, strict=True):  # whatever fails without data fails here, before the charge
-        one.query.answer(one.setting, totals_of((), question))
-        one.query.expected_error(one.setting)
+    for priced, question in zip(plan.queries, questions, strict=True):  # errors that need no data must come before the charge
+        priced.query.answer(priced.setting, totals_of((), question))
+        priced.query.expected_error(priced.setting)
 
 
 def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:

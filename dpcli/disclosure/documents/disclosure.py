@@ -61,7 +61,7 @@ def document(
 def _items(statement: Statement) -> Iterable[Table]:
     last = len(statement.chapters) - 1
     for i, (title, answers) in enumerate(statement.chapters):
-        rows = tuple((one.item.question, one.item.asked_by, one.line) for one in answers)
+        rows = tuple((answer.item.question, answer.item.asked_by, answer.line) for answer in answers)
         silent = frozenset(row for row, one in enumerate(answers) if not one.stated)
         yield Table(title, COLUMNS, rows, footnotes=statement.asked_by if i == last else (), flagged=silent)
 
@@ -85,7 +85,9 @@ def _data(statement: Statement, code: int, date: str | None, name: str) -> Mappi
         "parameters": tables_of(facts.pipeline)["mechanism"],
         "items": [_record(answer) for answer in statement.answers],
         "not_stated": [answer.item.id for answer in statement.silent],
-        "plain": [{"title": one.title, "paragraphs": one.paragraphs, "points": one.points} for one in statement.passages],
+        "plain": [
+            {"title": passage.title, "paragraphs": passage.paragraphs, "points": passage.points} for passage in statement.passages
+        ],
         "without_amplification": None if without is None else account_report.data(without)["result"],
         "meaning": meaning_report.data(facts.account, facts.meaning, (), code)["meaning"],
         **{key: report[key] for key in ("accountants", "mechanisms", "budget", "diagnostics")},

@@ -61,7 +61,7 @@ def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
     What it costs alone is then more than what is added up for it.
     """
     shared = entry.partition is not None or len(together(entry, pipeline.mechanisms)) > 1
-    return shared or any(entry.name in named(one.spec) for one in pipeline.mechanisms)
+    return shared or any(entry.name in named(mechanism.spec) for mechanism in pipeline.mechanisms)
 
 
 def schemes(pipeline: Pipeline) -> str:

@@ -107,8 +107,10 @@ def render(diagnostic: Diagnostic) -> str:
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:
     """Return all diagnostics as text; a message about several entries in one place is given once, with their number."""
     same: dict[Any, list[Diagnostic]] = {}
-    for one in diagnostics:
-        same.setdefault((one.rule, one.severity, one.message, one.path, one.line, one.column), []).append(one)
+    for diagnostic in diagnostics:
+        same.setdefault(
+            (diagnostic.rule, diagnostic.severity, diagnostic.message, diagnostic.path, diagnostic.line, diagnostic.column), []
+        ).append(diagnostic)
     return "\n".join(
         render(replace(one, key=f"{one.key} and {len(more):,} more") if more and one.key else one) for one, *more in same.values()
     )

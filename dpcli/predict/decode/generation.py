@@ -146,7 +146,7 @@ class WritingSession:
 
     def _write_next(self) -> list[tuple[WrittenText, str]]:
         """Write the next text; none if its batch has no private token left. Raises Denied if no batch has, or no text is left."""
-        if self.turns and all(one.spent for one in self.turns):
+        if self.turns and all(turn.spent for turn in self.turns):
             raise Denied(f"{self.plan.path}: all private tokens are spent: more of them are a new fit and a new charge")
         stream = self.stream or SystemStream()
         number = self.budget.take().first

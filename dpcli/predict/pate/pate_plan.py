@@ -288,9 +288,9 @@ def plan_of(path: str) -> VotingPlan:
     pate = table_of(data, path, Pate, "pate")
     pipeline = solved(data, path)
     diagnostics = judge(pipeline, data)
-    for one in diagnostics:  # what DP111 says of epsilons that depend on the votes is no warning in [pate]
-        if one.rule == "DP111" and one.key.startswith("pate."):
-            raise InputError(f"{path}: {one.key}: {one.message}")
+    for diagnostic in diagnostics:  # what DP111 says of epsilons that depend on the votes is no warning in [pate]
+        if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):
+            raise InputError(f"{path}: {diagnostic.key}: {diagnostic.message}")
     _require_units(pipeline, pate, path)
     entry = one_entry(path, pipeline, AGGREGATORS, "pate", pate.mechanism)
     require_one_session(entry, path)

@@ -106,7 +106,9 @@ class TranscriptFile:
 
     def ask(self, first: int, stop: int, predictions: Iterable[Iterable[float]] | None) -> None:
         """Charge queries, before noise is drawn for any of them."""
-        stated = {} if predictions is None else {"predictions": [[float(value) for value in one] for one in predictions]}
+        stated = (
+            {} if predictions is None else {"predictions": [[float(value) for value in prediction] for prediction in predictions]}
+        )
         self.add({"what": "ask", "queries": [first, stop], **stated})
 
     def answer(self, queries: Sequence[int]) -> None:

@@ -197,7 +197,7 @@ def _digest(transcript: Transcript, release: Release) -> str:
 def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
     """Require that an entry pays for the release: whatever is published with it, the file's epsilon counts it."""
     name = plan.pate.sanitise.mechanism if plan.pate.sanitise is not None else ""
-    entry = next((one for one in plan.pipeline.mechanisms if one.name == name), None)
+    entry = next((mechanism for mechanism in plan.pipeline.mechanisms if mechanism.name == name), None)
     wrong = _payment_problem(entry, plan.pipeline, release)
     if wrong:
         stated = f"orders = [{release.order:g}], values = [{cost * (1.0 + SLACK):.12g}]"

@@ -76,7 +76,7 @@ class Paper:
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
         models = [self.projected(public, one, len(private)) for one in private] or [public]
-        return sum((multiples(one) for one in models), np.zeros(len(public), np.int64)), len(models)
+        return sum((multiples(model) for model in models), np.zeros(len(public), np.int64)), len(models)
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
         return renyi_ball(public, float(self.published.order), self._radius(drawn)).mixed(private)

@@ -68,7 +68,7 @@ SHOWN = 1_000  # answers in a table; csv and json have all of them
 
 def planned(plan: ReleasePlan) -> Document:
     """Return the plan as a document: mechanisms, cost and expected errors. No data are touched."""
-    rows = tuple(row for one in plan.queries for row in _planned_rows(one))
+    rows = tuple(row for priced in plan.queries for row in _planned_rows(priced))
     table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
     unread = () if reads_expressions() else (UNREAD,)
     account, over = plan.account, plan.over_budget
@@ -82,12 +82,14 @@ def planned(plan: ReleasePlan) -> Document:
     notes = ("no data were touched", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *kept)
     data = {
         "schema": "dpcli/release-plan/v1",
-        "queries": [_planned_data(one) for one in plan.queries],
+        "queries": [_planned_data(priced) for priced in plan.queries],
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "fingerprint": plan.fingerprint(),
         "exit_code": int(over),
     }
-    details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.queries)
+    details = tuple(
+        f"{priced.query.name} ({priced.query.measure}): {priced.query.expected_error(priced.setting)}" for priced in plan.queries
+    )
     return Document(
         headline(account),
         data,
@@ -200,11 +202,11 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
         "clipping": f"at most max_groups keys and max_rows rows of {whose} count, chosen by a hash with a fresh key, in the engine",
-        "utility": "; ".join(f"{one.query.name}: {one.query.expected_error(one.setting)}" for one in plan.queries),
+        "utility": "; ".join(f"{priced.query.name}: {priced.query.expected_error(priced.setting)}" for priced in plan.queries),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
     stated = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
-    lines = "".join(f"* {_markdown_line(one)}\n" for one in plan.queries)
+    lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
     title = format_markdown.escape(plan.pipeline.name or plan.folder)
     spent = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
     rows = "" if plan.window is None else plan.window.words
@@ -217,23 +219,25 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
 
 def explained(plan: ReleasePlan) -> Document:
     """Explain how the sensitivity and the noise of each query come about."""
-    tables = tuple(_why_table(one) for one in plan.queries)
-    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(one) for one in plan.queries], "exit_code": 0}
-    details = tuple(f"{one.name_of(release)}: {line}" for one in plan.queries for release in one.releases for line in release.why)
+    tables = tuple(_why_table(priced) for priced in plan.queries)
+    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(priced) for priced in plan.queries], "exit_code": 0}
+    details = tuple(
+        f"{priced.name_of(release)}: {line}" for priced in plan.queries for release in priced.releases for line in release.why
+    )
     notes = _unit_note(plan)
     return Document(
         headline(plan.account), data, "pass", tables=tables, notes=notes, details=(*details, *notes), total=repr(plan.account.upper)
     )
 
 
-def _why_table(one: PricedQuery) -> Table:
+def _why_table(priced: PricedQuery) -> Table:
     """Explain the noise under the file's adjacency, and under another one at the same cost."""
-    stated = one.setting.adjacency
+    stated = priced.setting.adjacency
     other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
-    alternative = one.query.releases(replace(one.setting, adjacency=other))
-    rows = [row for release in one.releases for row in _why_rows(release, stated.value)]
+    alternative = priced.query.releases(replace(priced.setting, adjacency=other))
+    rows = [row for release in priced.releases for row in _why_rows(release, stated.value)]
     rows += [row for release in alternative for row in _why_rows(release, f"were it {other.value}")]
-    return Table(f"{one.query.name} ({one.query.measure})", ("", "mechanism", "why"), tuple(rows))
+    return Table(f"{priced.query.name} ({priced.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
 def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
@@ -241,29 +245,29 @@ def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str,
         yield (adjacency, release.suffix or release.type, line) if number == 0 else ("", "", line)
 
 
-def _markdown_line(one: PricedQuery) -> str:
+def _markdown_line(priced: PricedQuery) -> str:
     """Return a query with its mechanisms as a line of Markdown."""
     from dpcli.document.formats.markdown import escape
 
-    query = one.query
+    query = priced.query
     where = f" where `{query.where}`" if query.where else ""
     keys: tuple[str, ...] = query.by
     by = f" by {escape(', '.join(keys))}" if keys else ""
     column: str | None = getattr(query, "column", None)
     of = f" of {escape(column)}" if column else ""
-    mechanisms = " and ".join(_mechanism(one, position) for position in range(len(one.releases)))
+    mechanisms = " and ".join(_mechanism(priced, position) for position in range(len(priced.releases)))
     return f"**{escape(query.name)}**: {query.measure}{of}{by}{where}; {mechanisms}"
 
 
-def _planned_rows(one: PricedQuery) -> Iterator[tuple[str, ...]]:
-    for position, _release in enumerate(one.releases):
+def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
+    for position, _release in enumerate(priced.releases):
         first = position == 0
-        error = one.query.expected_error(one.setting) if first else ""
-        yield (one.query.name if first else "", one.query.measure if first else "", _mechanism(one, position), error)
+        error = priced.query.expected_error(priced.setting) if first else ""
+        yield (priced.query.name if first else "", priced.query.measure if first else "", _mechanism(priced, position), error)
 
 
-def _mechanism(one: PricedQuery, position: int) -> str:
-    release = one.releases[position]
+def _mechanism(priced: PricedQuery, position: int) -> str:
+    release = priced.releases[position]
     keys = ", ".join(
         f"{name} {parameter(name, value)}" if isinstance(value, float) else f"{name} {value}"
         for name, value in release.keys.items()
@@ -271,15 +275,21 @@ def _mechanism(one: PricedQuery, position: int) -> str:
     return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
 
 
-def _planned_data(one: PricedQuery) -> dict[str, Any]:
+def _planned_data(priced: PricedQuery) -> dict[str, Any]:
     return {
-        "name": one.query.name,
-        "measure": one.query.measure,
+        "name": priced.query.name,
+        "measure": priced.query.measure,
         "mechanisms": [
-            {"name": one.name_of(release), "type": release.type, "steps": release.steps, **release.keys, "why": list(release.why)}
-            for release in one.releases
+            {
+                "name": priced.name_of(release),
+                "type": release.type,
+                "steps": release.steps,
+                **release.keys,
+                "why": list(release.why),
+            }
+            for release in priced.releases
         ],
-        "expected_error": one.query.expected_error(one.setting),
+        "expected_error": priced.query.expected_error(priced.setting),
     }
 
 
@@ -317,7 +327,7 @@ def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
     """Say what keeps weights from filling the budget, where they do not."""
-    if all(one.query.weight is None for one in plan.queries):
+    if all(priced.query.weight is None for priced in plan.queries):
         return ()
     return (
         "weights share the budget in rho, and a query with a delta has none: beside one, Gaussian noise on what a unit may move in several "

@@ -106,7 +106,7 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.done += 1
         seed_all(self.mixed(None))
         drawn = func(*args, **kwargs)
-        if self.repeats and not any(place(one.shape, len(self.keys)) for one in tensors(drawn)):
+        if self.repeats and not any(place(tensor.shape, len(self.keys)) for tensor in tensors(drawn)):
             return drawn  # one for all
         for row, key in enumerate(self.keys):
             seed_all(self.mixed(key))

@@ -157,7 +157,7 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
         outputs = []
         for side in range(sides):
             place = level * sides + side
-            passed = direction(run, f"l{level}{'_reverse' * side}", turned(values, side), [one[place] for one in states])
+            passed = direction(run, f"l{level}{'_reverse' * side}", turned(values, side), [state[place] for state in states])
             outputs.append(turned(passed[0][1:], side))
             last.append((passed[0][-1], *passed[1:]))
         values = torch.cat(outputs, 2) if sides > 1 else outputs[0]

@@ -239,14 +239,14 @@ class Reading(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         given = dict(kwargs or {})
-        for one in tree_leaves((args, given)):
-            if isinstance(one, Tensor) and (func is MADE_ON_THE_WAY or address(one) not in self.known):
-                self.known.add(address(one))
+        for tree_leave in tree_leaves((args, given)):
+            if isinstance(tree_leave, Tensor) and (func is MADE_ON_THE_WAY or address(tree_leave) not in self.known):
+                self.known.add(address(tree_leave))
                 line = own_line()
-                if one.numel() > 1 and (line or func is not MADE_ON_THE_WAY):
-                    self.operands.append((one, f"a tensor read at {line}" if line else "a tensor of a library"))
+                if tree_leave.numel() > 1 and (line or func is not MADE_ON_THE_WAY):
+                    self.operands.append((tree_leave, f"a tensor read at {line}" if line else "a tensor of a library"))
         made = func(*args, **given)
-        self.known.update(address(one) for one in tree_leaves(made) if isinstance(one, Tensor))
+        self.known.update(address(tree_leave) for tree_leave in tree_leaves(made) if isinstance(tree_leave, Tensor))
         return made
 
 

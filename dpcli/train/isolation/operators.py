@@ -151,7 +151,7 @@ def batch_norm(call: Call) -> Kinds:
     ]
     if weights and (layout.dim != 1 or any(kind != along for kind in weights)):
         return Unknown(call.name)
-    return [fitting(first, layout), *(fitting(one, along) for one in statistics)]
+    return [fitting(first, layout), *(fitting(statistic, along) for statistic in statistics)]
 
 
 def batch_norm_back(call: Call) -> Kinds:

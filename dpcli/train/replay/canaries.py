@@ -160,7 +160,7 @@ class GradientCanaries(Ranks):
         by_stage = (_log_likelihood_ratios(self.plan, stage, products[stage.start : stage.stop]) for stage in self.plan.stages)
         scores = sum(by_stage, np.zeros(1))
         rows = [{"member": bool(m), "score": float(score)} for m, score in zip(self.member, scores, strict=True)]
-        steps = [asdict(one) for one in sampled_steps(self.plan)]
+        steps = [asdict(sampled_step) for sampled_step in sampled_steps(self.plan)]
         content = {"schema": SCHEMA, "neighbours": "add-remove", "gradients": steps, "canaries": rows}
         replaced(os.path.join(folder, RUN_FILE), json.dumps(content).encode())
 

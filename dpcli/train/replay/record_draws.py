@@ -88,7 +88,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.batch is None or torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **options)
         if options.get("generator") is not None:  # its state would depend on the draws before
-            options["generator"] = next(one for one in generators() if one.device == options["generator"].device)
+            options["generator"] = next(generator for generator in generators() if generator.device == options["generator"].device)
         self.keys = self.keys or batch_keys(self.batch)
         self.draw_count += 1
         rows = self.record_rows(drawn_shape(args), self.keys)

@@ -164,7 +164,7 @@ def _well_formed(content: Mapping[str, Any]) -> bool:
     if (
         not files.keys() >= set(RUN_FILES)
         or not all(map(is_run_file, files))
-        or any(type(one) is not str for one in files.values())
+        or any(type(file) is not str for file in files.values())
     ):
         return False
     return type(content["ledger"]) in (dict, type(None)) and _is_guarantee(content["guarantee"])

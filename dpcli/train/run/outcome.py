@@ -86,4 +86,4 @@ def left_by_run(folder: str, path: str) -> bool:
     files = [os.path.join(folder, name) for name in (*LEFT_BEHIND, LOCK)]
     if os.path.isdir(adapter):
         files += [os.path.join(adapter, name) for name in os.listdir(adapter)]
-    return any(os.path.exists(one) and os.path.samefile(path, one) for one in files)
+    return any(os.path.exists(file) and os.path.samefile(path, file) for file in files)

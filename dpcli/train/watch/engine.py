@@ -24,7 +24,7 @@ def layers_of(optimizer: Any) -> list[Any]:
     layers = [optimizer]
     while True:
         inner = next((vars(layers[-1])[name] for name in INNER if name in vars(layers[-1])), None)
-        if inner is None or any(inner is one for one in layers):
+        if inner is None or any(inner is layer for layer in layers):
             return layers
         layers.append(inner)
 
@@ -37,7 +37,7 @@ def steps_of(optimizer: Any) -> int:
 def opacus_in(layers: list[Any]) -> Any:
     """Return the Opacus optimizer among them; None if there is none."""
     module = sys.modules.get("opacus.optimizers.optimizer")
-    return None if module is None else next((one for one in layers if isinstance(one, module.DPOptimizer)), None)
+    return None if module is None else next((layer for layer in layers if isinstance(layer, module.DPOptimizer)), None)
 
 
 def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
