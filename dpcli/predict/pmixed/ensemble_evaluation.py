@@ -81,10 +81,10 @@ def ensemble_losses(
     stream: Stream,
     report: Report = lambda done, total: None,
 ) -> list[list[Array]]:
-    """Return - log p of each token but the first of each record, for each mode at its rate.
+    """Return the loss -log p of every token but the first of each record, for each mode at its sampling rate.
 
-    The models that take part are drawn for each token, the same ones for all modes of a rate, so that modes that are alike have the same
-    losses. A model is asked once for a record, whatever the number of modes, and its answers are kept no longer than that.
+    The participating models are drawn for each token, once for all modes with the same rate, so that their losses are comparable. Each
+    model is evaluated once for a record, whatever the number of modes, and its answers are then discarded.
     """
     by_mode: list[list[Array]] = [[] for _ in modes]
     for number, record in enumerate(records):
@@ -96,13 +96,13 @@ def ensemble_losses(
         taking = [drawn_at[rate] for _, rate in modes]
         base = probabilities(next_token_rows(public, record, places), temperature)
         sums = np.zeros((len(modes), len(places)))
-        for one, wanted in _by_member(taking).items():
-            at_places = sorted(wanted)
+        for member, modes_at in _by_member(taking).items():
+            at_places = sorted(modes_at)
             rows = probabilities(
-                on_private("a fitted model", next_token_rows, members[one], record, [at + 1 for at in at_places]), temperature
+                on_private("a fitted model", next_token_rows, members[member], record, [at + 1 for at in at_places]), temperature
             )
             for at, row in zip(at_places, rows, strict=True):
-                for which in wanted[at]:
+                for which in modes_at[at]:
                     sums[which, at] += modes[which][0].projected(base[at], row, len(taking[which][at]))[record[at + 1]]
         alone = base[np.arange(len(places)), np.array(record[1:])]
         for which, drawn in enumerate(taking):
@@ -113,27 +113,27 @@ def ensemble_losses(
 
 
 def _by_member(taking: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
-    """Return, for each model that takes part, for each place where it does, the modes that have drawn it."""
+    """Return, for each participating model and each place, the modes that have drawn it."""
     drawn_by: dict[int, dict[int, list[int]]] = {}
     for which, drawn in enumerate(taking):
         for at, chosen in enumerate(drawn):
-            for one in chosen:
-                drawn_by.setdefault(one, {}).setdefault(at, []).append(which)
+            for member in chosen:
+                drawn_by.setdefault(member, {}).setdefault(at, []).append(which)
     return drawn_by
 
 
 def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
-    """Return the perplexity, with the interval of a bootstrap over records."""
+    """Return the perplexity with a bootstrap interval over records."""
     sums, counts = np.array([loss.sum() for loss in per_record]), np.array([float(len(loss)) for loss in per_record])
     drawn = below(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
-    again = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
-    ends = again[int(TAIL * RESAMPLES)], again[-int(TAIL * RESAMPLES) - 1]
+    resampled = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
+    ends = resampled[int(TAIL * RESAMPLES)], resampled[-int(TAIL * RESAMPLES) - 1]
     low, high = (math.exp(min(end, 700.0)) for end in ends)
     return Perplexity(math.exp(min(sums.sum() / counts.sum(), 700.0)), low, high)
 
 
 AXES = ("epsilon", "steps", "shards", "rate")
-TOKENS = 2_000
+DEFAULT_TOKENS = 2_000
 
 
 class Measured(NamedTuple):
@@ -193,7 +193,16 @@ class AblationPoint:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """tokens: of the test text. epsilon, delta: of the file."""
+    """The perplexities of all ways.
+
+    Attributes:
+        plan: Plan of the file.
+        epsilon, delta: Guarantee of the file.
+        tokens: Number of tokens of the test text.
+        ways: Ways of using the private texts, with their perplexities.
+        axis: Parameter of the ablation, if there is one.
+        points: Points of the ablation.
+    """
 
     plan: PmixedPlan
     epsilon: float
@@ -212,11 +221,11 @@ def evaluate(
     models: Ensemble | None = None,
     axis: str | None = None,
     values: Sequence[float] = (),
-    tokens: int = TOKENS,
+    tokens: int = DEFAULT_TOKENS,
     stream: Stream | None = None,
     report: Report = lambda done, total: None,
 ) -> Evaluation:
-    """Measure perplexities. All but the public model's are made from private models without noise, and private.
+    """Measure perplexities. All but the public model's are computed from private models without noise, and must stay private.
 
     Args:
         models: Models that were fitted; made anew if None.
@@ -251,12 +260,12 @@ def _fit_anew(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> 
 
 
 def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
-    """Return the records of the test text, up to `tokens`; the first token of a record is not measured."""
+    """Return the records of the test text, up to `tokens` tokens, not counting the first of each record."""
     assert plan.pmixed.test is not None
     records = side.records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
     tested: list[tuple[int, ...]] = []
     for record in records:
-        left = tokens - sum(len(one) - 1 for one in tested)
+        left = tokens - sum(len(previous) - 1 for previous in tested)
         if len(record) > 1 and left > 0:
             tested.append(tuple(record[: left + 1]))
     if not tested:
@@ -285,7 +294,7 @@ class EvaluationSetup:
     report: Report
 
     def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
-        """Measure all ways and points, those of the fitted models in one pass over the text."""
+        """Measure all ways and points. The fitted models are evaluated in one pass over the text."""
         ensembles_of_file = self.ensemble_ways()
         cases = [] if axis is None else [self.case(*_varied_plan(self.plan, axis, value), value) for value in values]
         shared = [] if axis == "shards" else cases
@@ -339,9 +348,9 @@ class EvaluationSetup:
     def alone(self, texts: OwnedTexts) -> LanguageModel | None:
         """Return one model under differential privacy, on all texts; None if nobody knows how: of a model of the user's own."""
         plan, model, grouped = self.plan, self.side.model, by_unit(texts.texts, texts.units)
-        each = len(texts.texts) / len(grouped)
+        texts_per_unit = len(texts.texts) / len(grouped)
         if isinstance(model, NGram) and model.order > 1:
-            norm = typical_norm(self.records, model.vocabulary, each)
+            norm = typical_norm(self.records, model.vocabulary, texts_per_unit)
             units = [self.side.private_records(own) for own in grouped.values()]
             noise = noise_multiplier(self.epsilon, self.delta, plan.pipeline.privacy.adjacency)
             return model.with_counts((private_bigrams(units, model.vocabulary, norm, noise, self.stream),))
@@ -351,13 +360,13 @@ class EvaluationSetup:
 
         if not isinstance(model, Transformer):
             return None
-        per_unit = math.ceil(each) if plan.pmixed.units is not None else 1
+        per_unit = math.ceil(texts_per_unit) if plan.pmixed.units is not None else 1
         learnt = privately_trained(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
         (private,) = fitted_models(plan, self.side, [learnt])
         return private
 
     def case(self, plan: PmixedPlan, epsilon: float, value: float) -> AblationCase:
-        """Solve for the radius that meets the epsilon at a value."""
+        """Return a point of the ablation, with the radius that meets the epsilon."""
         radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),), ["rdp", "pld"]).value
         published = _published(plan, epsilon, self.delta)
         modes = [Sound(radius, PROJECTIONS[plan.pmixed.projection]), *([] if published is None else [published])]
@@ -402,13 +411,13 @@ def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
 
 
 def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan, float]:
-    """Return the plan with another value, and the epsilon to meet."""
+    """Return the plan with another value of a parameter, and the epsilon to meet."""
     assert plan.account is not None
     if axis == "epsilon":
         return plan, value
-    count = axis in ("steps", "shards")
-    if value <= 0 or (count and value != int(value)) or (axis == "rate" and value > 1):
-        raise InputError(f"--values: expected {'whole numbers' if count else 'rates'} that {axis} may take, found {value:g}")
+    is_count = axis in ("steps", "shards")
+    if value <= 0 or (is_count and value != int(value)) or (axis == "rate" and value > 1):
+        raise InputError(f"--values: expected {'whole numbers' if is_count else 'rates'} that {axis} may take, found {value:g}")
     entry = {
         "steps": lambda: replace(plan.entry, steps=int(value)),
         "shards": lambda: replace(plan.entry, spec=replace(plan.spec, shards=int(value))),
