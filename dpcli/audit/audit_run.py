@@ -27,7 +27,7 @@ from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
-TRIALS, REPLAYS = 1000, 5  # runs on each dataset, and pairs of runs, where none are stated
+TRIALS, REPLAYS = 1000, 5  # runs on each dataset, and pairs of runs, if none are stated
 
 
 @dataclass(frozen=True, slots=True)

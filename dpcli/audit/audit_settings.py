@@ -123,7 +123,7 @@ PLAIN = AuditSettings()
 
 
 def read_settings(data: bytes, path: str) -> AuditSettings:
-    """Return the [audit] table of a file; defaults where it has none.
+    """Return the [audit] table of a file; defaults if it has none.
 
     Raises:
         InvalidFile: With every problem found in the file, at its place.

@@ -69,7 +69,7 @@ def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's type, and its message where it has one."""
+    """Return an error's type, and its message if it has one."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -81,7 +81,7 @@ def raised_at(error: BaseException) -> str:
 
 
 def own_line() -> str:
-    """Return the innermost line of the user's own code that runs now; "" where there is none."""
+    """Return the innermost line of the user's own code that runs now; "" if there is none."""
     frame = sys._getframe(1)
     while frame is not None and not is_own_code(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]

@@ -108,7 +108,7 @@ def least_count(most: int, holds: Callable[[int], bool]) -> int:
 
 
 def least_noise_factor(detects: Callable[[float], bool]) -> float:
-    """Return the least factor in [1, LARGEST_FACTOR] that `detects`, within 1 % from above; inf where none is detected."""
+    """Return the least factor in [1, LARGEST_FACTOR] that `detects`, within 1 % from above; inf if none is detected."""
     if not detects(LARGEST_FACTOR):
         return math.inf
     low, high = 1.0, LARGEST_FACTOR
@@ -133,7 +133,7 @@ def power_sentences(
 
     Args:
         most: Epsilon that would have been proven, had `everything` (in words) happened.
-        factor: Factor of the noise, inf where no loss is found.
+        factor: Factor of the noise, inf if no loss is found.
     """
     best = f"had {everything}, it would have proven epsilon >= {down(most)}"
     if math.isinf(factor):
@@ -184,7 +184,7 @@ def _simulated_factor(steps: Sequence[SampledSteps], canaries: int, rules: Seque
 
 
 def simulated_noise_factor(steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule]) -> float:
-    """Return the least noise factor that one of the rules finds in 90 % of audits; inf where none does."""
+    """Return the least noise factor that one of the rules finds in 90 % of audits; inf if none does."""
     if all(rule.needed > rule.guesses for rule in rules):
         return math.inf
     return _simulated_factor(steps, canaries, rules, JUDGING_SEED)

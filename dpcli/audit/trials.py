@@ -60,7 +60,7 @@ class TrialPlan:
 
 
 def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
-    """Return the plan of the file of kept trials, where it is the same audit; else a new one.
+    """Return the plan of the file of kept trials, if it is the same audit; else a new one.
 
     Raises:
         InputError: If the file is another audit's: more trials after a look at the first would be another test.
@@ -150,7 +150,7 @@ def _missing_parts(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], floa
 
 
 def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Iterator[tuple[TrialPart, list[float]]]:
-    worker = Worker(plan)  # also where there are others, to fail early and in one voice
+    worker = Worker(plan)  # even if there are other workers, to fail early with one message
     if jobs == 1 or len(parts) < 2:
         yield from ((part, worker.run(part)) for part in parts)
         return

@@ -20,7 +20,7 @@ class Facts:
         meaning: None if no finite epsilon is certified.
         unamplified: The account if batches came in shuffled or fixed order; None if none are drawn at random, or where that cannot be
             accounted.
-        rows: The rows of the window that dpcli has read itself, "" where the file states them.
+        rows: The rows of the window that dpcli has read itself, "" if the file states them.
     """
 
     account: Account

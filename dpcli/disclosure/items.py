@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def line(self) -> str:
-        """The answer as it is shown: NOT STATED, with the key that would state it, where the file is silent."""
+        """The answer as it is shown: NOT STATED, with the key that would state it, if the file is silent."""
         return self.text if self.text is not None else f"{NOT_STATED} ({' or '.join(self.item.keys)})"
 
 

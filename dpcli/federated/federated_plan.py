@@ -31,7 +31,7 @@ class FederatedPlan(FilePlan):
         entry: What a round performs.
         rounds: Rounds of the whole plan.
         portion: Rounds that one charge pays for at least.
-        paid_by: After so many charged rounds all others are free; `rounds` where none is.
+        paid_by: After so many charged rounds all others are free; `rounds` if none is.
         rate: The share of the clients in a round.
     """
 
@@ -49,7 +49,7 @@ class FederatedPlan(FilePlan):
 
     @property
     def per_step(self) -> int:
-        """Return the rounds of one step of the entry: many, where that is a run of correlated noise."""
+        """Return the rounds of one step of the entry: many, if that is a run of correlated noise."""
         return self.portion if isinstance(self.entry.spec, CorrelatedSpec) else 1
 
     @property

@@ -31,7 +31,7 @@ from dpcli.train.plan.stages import performed
 
 
 def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
-    """Yield a problem where the entry charges for more noise than there is, or for noise over another norm than a client's."""
+    """Yield a problem if the entry charges for more noise than there is, or for noise over another norm than a client's."""
     charged: float | None = entry.spec.noise_multiplier  # type: ignore[attr-defined]
     if charged is None:
         yield (
@@ -86,7 +86,7 @@ def scheme_of(table: Federated) -> type[Scheme]:
 
 
 def participation(table: Federated, rounds: int, rate: Fraction | None, first: bool) -> Participation:
-    """Return how often one client may take part in `rounds` consecutive rounds: in all of them where nothing prevents it.
+    """Return how often one client may take part in `rounds` consecutive rounds: in all of them if nothing prevents it.
 
     Args:
         rate: The share of the clients in one round, None if unknown. A pass takes floor(1 / rate) rounds at least.

@@ -141,7 +141,7 @@ class Round(Displayed):
     ) -> None:
         self.number, self.key = number, key
         self._plan, self._clients, self._process, self._kept = plan, clients, this_process(), kept
-        self._claim = threading.Lock()  # taken by the one release that draws the noise; freed only where none was drawn
+        self._claim = threading.Lock()  # taken by the one release that draws the noise; freed only if none was drawn
 
     def _line(self) -> str:
         return f"{self.number}, key={self.key!r}"
@@ -276,7 +276,7 @@ class CountedClients:
 
 
 def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> CountedClients | None:
-    """Return a counter of participations; None where only the draws of the server limit how often a client takes part.
+    """Return a counter of participations; None if only the draws of the server limit how often a client takes part.
 
     Args:
         paid: Returns the rounds that are paid for. One pass over the clients, or one round without passes, pays for one participation of

@@ -288,7 +288,7 @@ def rounds(
         ledger: A path, sqlite:///path or postgresql://...
         dataset: Its name there; the only one if None.
         key: Names the run. A later process that goes on with it under the same key pays for every round that it does again.
-        chunk: Rounds of one charge: a multiple of a pass, or of a run of correlated noise, where the entry has one; the least if None.
+        chunk: Rounds of one charge: a multiple of a pass, or of a run of correlated noise, if the entry has one; the least if None.
         done: Rounds of the plan that earlier processes brought to their end.
         clients: How many there really are; the declared number if None. Private under add-remove.
 

@@ -25,7 +25,7 @@ class Remaining:
         spent, reserved, left: Shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
             epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound.
         planned: In declared mode the epsilon of the whole plan, which was fixed in advance; else None.
-        like_last: Further runs like the last one that fit, None where none was made.
+        like_last: Further runs like the last one that fit, None if none was made.
         pure: A pure epsilon that certainly fits in one run. Both are 0 if the dataset has moved, or is a copy that is not open: nothing is
             taken there, whatever is left of the cap.
     """

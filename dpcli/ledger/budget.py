@@ -111,7 +111,7 @@ class DatasetBudget(Displayed):
             delta: That the run is described at, where the filter needs one; the file's if None.
             expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for again
                 with another one it keeps the first, and a UserWarning says so.
-            window: The blocks that it reads, where the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
+            window: The blocks that it reads, if the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
                 Each is charged in full, all or none. The pipeline's own (privacy.window) where empty; another one than that is refused.
                 That the run reads no other records is the caller's word, and not checked.
 
@@ -141,7 +141,7 @@ class DatasetBudget(Displayed):
     ) -> None:
         """Charge a run that is made at once; when this returns, and not before, its noise may be drawn.
 
-        Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may
+        Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError if the key was charged before: its noise may
         have been drawn.
         """
         request = _request(pipeline, key, delta, why)

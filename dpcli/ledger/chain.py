@@ -51,7 +51,7 @@ class LedgerEntry:
 
     @property
     def key(self) -> str:
-        """The name of the run that it is about; "" where there is none."""
+        """The name of the run that it is about; "" if there is none."""
         return str(self.content.get("key", ""))
 
 
@@ -97,7 +97,7 @@ def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
 
 
 def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
-    """Return the entry in a row, unchecked. Raises LedgerError, which begins with `place`, where there is none."""
+    """Return the entry in a row, unchecked. Raises LedgerError, which begins with `place`, if there is none."""
     try:
         content = json.loads(row.body)
     except (ValueError, RecursionError):

@@ -2,7 +2,7 @@
 
 A checkpoint is a cache. It is written in the transaction of the entry that it is about, from a state that was itself read and checked; it
 names that entry and the opening by their hashes, holds every sum as the exact decimal that the fold has there, and has a digest. A reader
-uses it where the digest is right, it is of this dataset and of a format that he knows; then both entries must be there with those hashes,
+uses it if the digest is right, it is of this dataset and of a format that he knows; then both entries must be there with those hashes,
 and what comes after is checked against the chain as ever. One that is damaged, foreign or of a later format is not used: everything is
 read, as without one. One that names an entry which is not there, or another, says that entries were lost: that is an error. One that an
 earlier version of dpcli left behind, which appends without it, is as good as new.
@@ -41,7 +41,7 @@ LARGEST = 500  # digits before the point of an amount; no sum of entries comes n
 def is_due(state: LedgerState, noted: int) -> bool:
     """Check whether one should be written at the end of `state`.
 
-    Never where the dataset has moved: whoever reads on from a checkpoint has to find that entry.
+    Never if the dataset has moved: whoever reads on from a checkpoint has to find that entry.
 
     Args:
         noted: The entry of the last one, 0 if there is none.

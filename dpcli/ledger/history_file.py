@@ -2,7 +2,7 @@
 
 One line is one run: when it was made (`date`) and its `key`; a pipeline `file`, or the guarantee that somebody stated for one unit
 (`epsilon` with or without `delta`, or `rho`, and the `unit` and `adjacency` that it was stated for); by `who`, and a `note`; a `window`
-where the dataset has blocks (BLOCKS;BLOCKS). delta beside a file or a rho is where the run is described.
+if the dataset has blocks (BLOCKS;BLOCKS). delta beside a file or a rho is where the run is described.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class Ledger:
         """Charge a run that is made at once. Noise may be drawn only after this returns, when the charge is durable.
 
         Args:
-            window: The blocks that it reads (names, FIRST..LAST), where the dataset has any; those of the pipeline if absent.
+            window: The blocks that it reads (names, FIRST..LAST), if the dataset has any; those of the pipeline if absent.
 
         Raises:
             Denied: If it does not fit: nothing is written then.
@@ -280,7 +280,7 @@ class Ledger:
         Args:
             unseen: The approver states that nobody who decides on the cap has seen an output. The new cap is then the guarantee.
             acknowledged: Required to raise the cap without `unseen`, which ends the guarantee, and to lower it, which stops further runs
-                guarantees nothing more about earlier ones.
+                but adds no guarantee for earlier ones.
             expires: Until when another person may approve it (a time, 7d, 36h); a week if None.
         """
         return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), self.who, unseen, acknowledged), expires), "")

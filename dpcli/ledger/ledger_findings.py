@@ -17,7 +17,7 @@ HOUR = 3600.0  # seconds
 
 
 class LedgerFinding(NamedTuple):
-    """A finding of a rule (`code`) about an entry, by its number; about the terms where that is 0."""
+    """A finding of a rule (`code`) about an entry, by its number; about the terms if that is 0."""
 
     code: str
     message: str

@@ -224,7 +224,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Close a dataset, as it moves to the ledger at `to`. Asked for again, it is granted where it is the same place."""
+    """Close a dataset, as it moves to the ledger at `to`. Asked for again, it is granted if it is the same place."""
 
     to: str
     why: str = ""
@@ -241,7 +241,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Name the copy that is durable where the dataset has moved to: `copy` is the hash of its own first entry."""
+    """Name the copy, which is durable, at the place that the dataset has moved to: `copy` is the hash of its own first entry."""
 
     copy: str
 
@@ -278,7 +278,7 @@ class Prepare:
 class Open:
     """Open the copy that was named: `name` is the hash of its own first entry, `origin` the place that it comes from.
 
-    schema and version are of the definitions that guard it at its new place. Nothing is written where it is open.
+    schema and version are of the definitions that guard it at its new place. Nothing is written if it is open.
     """
 
     name: str

@@ -95,7 +95,7 @@ class LedgerTerms:
         return self.the_filter.cost(pipeline, delta)
 
     def filter_advice(self, pipeline: Pipeline, delta: float) -> str:
-        """Return "; the filter of this ledger is zcdp, and one with --filter rdp takes this run"; "" where no filter does."""
+        """Return "; the filter of this ledger is zcdp, and one with --filter rdp takes this run"; "" if no filter does."""
         if self.mode == "declared":
             return ""
         for name in FILTERS:
@@ -111,7 +111,7 @@ class LedgerTerms:
         return True
 
     def refuse_other_privacy(self, pipeline: Pipeline) -> None:
-        """Raise InputError (DP103) where a run is stated for another unit, adjacency or dataset_size than the ledger."""
+        """Raise InputError (DP103) if a run is stated for another unit, adjacency or dataset_size than the ledger."""
         privacy, place = pipeline.privacy, pipeline.path or "<pipeline>"
         for name, value in (("unit", privacy.unit), ("adjacency", privacy.adjacency.value)):
             expected = getattr(self, name)

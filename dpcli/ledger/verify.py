@@ -243,7 +243,7 @@ class Prices:
 
     def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
         """Return what a run is charged. Raises CannotCertify or NotRepresentable if it has no cost; that is tried each time."""
-        if self.terms.mode != "declared":  # where a run is looked up by all that it states
+        if self.terms.mode != "declared":  # a declared run is looked up by all that it states
             pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
         key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
         if key not in self.known:

@@ -123,7 +123,7 @@ class _Raced(Exception):
 
 
 def split_name(url: str) -> tuple[str, str]:
-    """Return a URL without its name, and the name. Raises InputError, which quotes nothing of it, where it has none."""
+    """Return a URL without its name, and the name. Raises InputError, which quotes nothing of it, if it has none."""
     address, _, name = url.rpartition("#")
     if not address or NAME.fullmatch(name) is None:
         raise InputError(

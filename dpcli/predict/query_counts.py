@@ -15,7 +15,7 @@ from dpcli.ledger.ledger import Ledger
 
 MOST = 2**62  # fits into the integers of every store
 BUSY_SECONDS = 30.0
-ANSWERS = "answers"  # what is counted, where nobody says
+ANSWERS = "answers"  # what is counted, if nobody says
 WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and it may be counted or not: ask again, which counts anew"
 LOST = "what was answered is not known: no more answers of this system; fit another one, which is charged for"

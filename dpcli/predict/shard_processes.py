@@ -126,7 +126,7 @@ class ShardProcesses:
         return StartedWork(line, own)
 
     def receive(self, line: Connection) -> Any:
-        """Return the next result of a process. Raises the error that it sent, and InputError where it is gone."""
+        """Return the next result of a process. Raises the error that it sent, and InputError if it is gone."""
         try:
             succeeded, result = line.recv()
         except (EOFError, OSError):

@@ -1,6 +1,6 @@
 """Disjoint shards of private data, by unit of privacy.
 
-Which shard a unit is in depends on that unit alone: whoever comes, goes or changes, all others stay where they are, so that one change
+Which shard a unit is in depends on that unit alone: whoever comes, goes or changes, all others stay if they are, so that one change
 retrains one model. Shards that are cut to equal sizes would all move when one record comes or goes.
 """
 
@@ -91,7 +91,7 @@ def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[l
 
 
 def spread_names(units: Sequence[str | int], names_owners: bool, adjacency: Adjacency) -> Sequence[str | int]:
-    """Return the names by which texts are spread over shards: their owners, where the file names them (`names_owners`).
+    """Return the names by which texts are spread over shards: their owners, if the file names them (`names_owners`).
 
     Else by their places under replace-one, as what changes stays in its place; elsewhere by what they say (`units` then), as places move
     when others come and go, or are blanked: a blank text is none, and whoever spreads texts leaves it out.

@@ -91,7 +91,7 @@ def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
     """Return upper bounds on D_a of one release each, (n, k).
 
     Args:
-        log_q: (n,) at most 0; -inf where the outcome is certain, which costs nothing.
+        log_q: (n,) at most 0; -inf if the outcome is certain, which costs nothing.
         sigma: Standard deviation of the noise, for a release of sensitivity sqrt 2; `sqrt 2 sigma` for one of sensitivity 1.
         orders: (k,) real numbers > 1.
     """
@@ -139,7 +139,7 @@ def _terms(log_q: Array, sigma: float) -> _Terms:
         mu1 = mu2 + 1.0
         inverse = 1.0 / sigma  # squares of sigma itself may be no number
         e2 = root * inverse
-        # q e^e2 to the power 1 - 1/mu2 is q e^d: taken so, nothing cancels where it is close to q.
+        # q e^e2 to the power 1 - 1/mu2 is q e^d: taken so, nothing cancels if it is close to q.
         d = 2.0 * root * inverse - inverse * inverse
         log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)
         log_a = -np.log1p(-np.exp(log_ratio))
@@ -178,7 +178,7 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
 def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_one: float) -> Array:
     """Return log[(1 - q) A^z + q B^z] / z for A, B >= 1 at z = order - 1, elementwise; 0 where q is.
 
-    As log1p of (1 - q)(A^z - 1) + q (B^z - 1): both are positive, and nothing cancels where the order is close to 1 or q to 0.
+    As log1p of (1 - q)(A^z - 1) + q (B^z - 1): both are positive, and nothing cancels if the order is close to 1 or q to 0.
     """
     with np.errstate(all="ignore"):
         likely, unlikely = above_one * log_a, log_q + log_expm1_array(above_one * log_b)
@@ -269,7 +269,7 @@ class AnswerSensitivity:
         """Return the largest local sensitivity of each query's cost where at most d votes are others, (n, teachers); d = 0, 1, ...
 
         At most, and not exactly: where the sensitivities of queries are added up, d teachers may move one query and leave another. Votes
-        are walked towards where the sensitivity is largest: to the winner from the second, or from it.
+        are walked towards if the sensitivity is largest: to the winner from the second, or from it.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)

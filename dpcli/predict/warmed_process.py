@@ -146,7 +146,7 @@ def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
             _end_group(worker, folder)
 
     signal.signal(signal.SIGCHLD, look)
-    look()  # where it has ended by now
+    look()  # if it has ended by now
     gone = select.poll()
     gone.register(line, 0)  # which says that the other end is closed, and no more
     gone.poll()
@@ -167,7 +167,7 @@ def _run_worker(folder: str, work: Callable[[], None]) -> NoReturn:
 
 def _end_group(group: int, folder: str) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter on macOS, where all have ended
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter on macOS, if all have ended
         os.killpg(group, signal.SIGTERM)
         for _ in range(GRACE_LOOKS):
             with contextlib.suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""The [source] table: where the data are, which column names the unit of a row, and what columns may hold."""
+"""The [source] table: if the data are, which column names the unit of a row, and what columns may hold."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def folder_of(path: str) -> str:
 
 
 def stepped(source: Source, name: str) -> Stepped:
-    """Return the range of a column without number_problems; 2^53 steps either way where none is declared."""
+    """Return the range of a column without number_problems; 2^53 steps either way if none is declared."""
     column = source.columns[name]
     step = column.unit_step
     assert step is not None

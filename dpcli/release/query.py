@@ -46,7 +46,7 @@ class QuerySetting:
     Attributes:
         cost: From epsilon, rho or weight; None where error decides.
         folder: Folder of the file.
-        dataset_size: Number of rows, where it is public.
+        dataset_size: Number of rows, if it is public.
     """
 
     source: Source
@@ -61,7 +61,7 @@ class QueryRelease:
     """A mechanism of a query.
 
     Attributes:
-        suffix: Appended to the query's name; "" where it has one mechanism.
+        suffix: Appended to the query's name; "" if it has one mechanism.
         type, keys: Type and keys of the [[mechanism]] table that prices it.
         steps: How often it runs.
         why: The steps of reasoning that give its sensitivity.
@@ -90,7 +90,7 @@ class Query:
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     keyed: ClassVar[bool] = False  # the answer has keys even without `by`: bins, or the values of a column
     counts_rows: ClassVar[bool] = True  # a unit's rows add up, so that their number matters
-    undeclared: ClassVar[str] = ""  # how it is asked about values that nobody declares, for messages; "" where it cannot be
+    undeclared: ClassVar[str] = ""  # how it is asked about values that nobody declares, for messages; "" if it cannot be
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
     measure: Annotated[str, MEASURE]

@@ -24,7 +24,7 @@ class AnswerRow:
 
     Attributes:
         key: The values of the columns in `by`.
-        lower, upper: Lower and upper of its interval; None if it has none, infinite where nothing bounds it.
+        lower, upper: Lower and upper of its interval; None if it has none, infinite if nothing bounds it.
     """
 
     key: tuple[KeyValue, ...]

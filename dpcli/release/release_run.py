@@ -76,7 +76,7 @@ def release(
 
 
 def charged_before(plan: ReleasePlan) -> str:
-    """Return the run under which this release was begun in its folder, "" where it was not."""
+    """Return the run under which this release was begun in its folder, "" if it was not."""
     session = session_there(plan.folder)
     return session.run if session is not None and session.fingerprint == plan.fingerprint() else ""
 

@@ -54,7 +54,7 @@ class Sensitivity:
 
     @property
     def l2(self) -> float:
-        """L2 sensitivity, rounded up; exact where it is whole."""
+        """L2 sensitivity, rounded up; exact if it is whole."""
         root = math.isqrt(self.squared_l2)
         exact = root * root == self.squared_l2 and root < 2**53
         return float(root) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)

@@ -1,4 +1,4 @@
-"""The plan of a session and its price: the whole file, and the one entry in it that is performed."""
+"""The plan of a session with its privacy cost: that of the whole file, and of the one entry in it that is performed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FilePlan:
 
     @property
     def private_file(self) -> str | None:
-        """The file of private data, as `path` names it, where it is of a kind that is read as a table; None for whatever else they are."""
+        """The file of private data, as `path` names it, if it is of a kind that is read as a table; None for whatever else they are."""
         return None
 
     @property
@@ -45,14 +45,16 @@ class FilePlan:
         return None
 
     def on_rows(self, rows: RowWindow | None) -> Self:
-        """Return the plan on these rows of its private data alone."""
+        """Return the plan restricted to these rows of its private data."""
         return replace(self, rows=rows)
 
     def over(self, window: tuple[str, ...]) -> Self:
-        """Return the plan on some blocks of its dataset, which changes no cost."""
+        """Return the plan restricted to some blocks of its dataset. The cost does not change."""
         stated = {name: getattr(self, name) for name in self.accounts}
         accounts = {
-            name: replace(one, pipeline=_over_window(one.pipeline, window)) for name, one in stated.items() if one is not None
+            name: replace(account, pipeline=_over_window(account.pipeline, window))
+            for name, account in stated.items()
+            if account is not None
         }
         return replace(self, pipeline=_over_window(self.pipeline, window), **accounts)
 
@@ -65,7 +67,7 @@ class FilePlan:
         return os.path.join(os.getcwd(), self.stated_folder(output))
 
     def fingerprint_with(self, name: str, table: Any, free: Container[str]) -> str:
-        """Return the SHA-256 of everything that a session which goes on must not have changed.
+        """Return the SHA-256 of everything that must be unchanged when a session is resumed.
 
         Args:
             name, table: Name and table of the file, a dataclass that says what is done.
@@ -76,7 +78,7 @@ class FilePlan:
 
     @property
     def row_data(self) -> dict[str, Any]:
-        """The rows that are read, as JSON values; nothing if all are."""
+        """The rows that are read, as JSON values; empty if all rows are."""
         return {} if self.rows is None else {"rows": self.rows.content()}
 
 
@@ -98,11 +100,11 @@ class PricedFile(FilePlan):
 
     @property
     def over_budget(self) -> bool:
-        """True if the file's own budget does not pay for all of it; it does not pay for what cannot be certified."""
+        """True if the plan exceeds the file's own budget, or its cost cannot be certified."""
         return self.account.budget is not None and self.account.budget.over
 
     def require_budget(self) -> None:
-        """Raise Denied if the file's own budget does not pay for all of it."""
+        """Check that the plan is within the file's own budget. Raises Denied if not."""
         require_budget(self.account.budget, self.path)
 
 
@@ -114,7 +116,7 @@ class PricedSession(PricedFile):
 
 
 def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
-    """Return the account of a pipeline, before anything of it is done. Raises CannotCertify if nobody can say what it costs."""
+    """Return the account of a pipeline before it is performed. Raises CannotCertify if no finite cost can be certified."""
     from dpcli.analysis.account import account
 
     result = account(pipeline)
@@ -129,7 +131,7 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
     """Return the account of a file, its noise solved for where it says "calibrate", and its entry of one of these types.
 
-    Raise as `one_entry` and `priced_file` do, and InputError where the file cannot be read.
+    Raise as `one_entry` and `priced_file` do, and InputError if the file cannot be read.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -165,6 +167,6 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
 
 
 def require_budget(budget: BudgetVerdict | None, place: str) -> None:
-    """Raise Denied if a file is over its own cap; what cannot be certified is over it."""
+    """Check that a file is within its own budget. Raises Denied if it is not, or if its cost cannot be certified."""
     if budget is not None and budget.over:
         raise Denied(f"{place}: budget: {budget.wanted()}")

@@ -135,7 +135,7 @@ def _settings_with_each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting
 
 
 def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> list[tuple[KeyChange, ...]]:
-    """Return the changes that each key of a grid makes; none, with a finding, where there are too many combinations."""
+    """Return the changes that each key of a grid makes; none, with a finding, if there are too many combinations."""
     axes = [_axis(dotted, place, values, tables, findings) for dotted, place, values in dotted_keys(grid, ("sweep", "grid"))]
     combinations = math.prod(map(len, axes))
     if combinations <= MOST_SETTINGS:
@@ -203,7 +203,7 @@ def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Fin
 
 
 def _mechanism_path(rest: str, tables: Mapping[str, Any]) -> Path:
-    """Return the path in the entry with the longest name that fits, as names may hold dots; () where none fits."""
+    """Return the path in the entry with the longest name that fits, as names may hold dots; () if none fits."""
     indices = {entry["name"]: index for index, entry in enumerate(tables["mechanism"])}
     name = max((name for name in indices if rest.startswith(f"{name}.")), key=len, default=None)
     return () if name is None else ("mechanism", indices[name], *rest[len(name) + 1 :].split("."))
@@ -272,7 +272,7 @@ def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: F
             place = _cause(setting, fault)
             if (place, fault.message) not in reported:
                 reported.add((place, fault.message))
-                # The place names the key only where a change is about it.
+                # The place names the key only if a change is about it.
                 expected = f"{key_text(fault.key)}: {fault.expected}" if place == setting.place else fault.expected
                 findings.add(fault.rule, place, expected, fault.actual, fault.hint)
 

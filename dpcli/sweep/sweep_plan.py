@@ -34,7 +34,7 @@ Better = Literal["higher", "lower"]
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
-    """Return which value of the metric is the better one; None, with a finding, where that is not stated or wrongly stated."""
+    """Return which value of the metric is the better one; None, with a finding, if that is not stated or wrongly stated."""
     metric, known = train.measures or ("", sweep.better)
     if known is None:
         expected = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
@@ -63,7 +63,7 @@ class Variant:
         text: Text of its pipeline file, with every number solved for.
         plan: Plan of that file, as dpcli train reads it.
         fingerprint: SHA-256 of all that a run depends on.
-        window: The blocks that it reads, where the text does not say so.
+        window: The blocks that it reads, if the text does not say so.
     """
 
     epsilon: float
@@ -126,7 +126,7 @@ class SweepPlan:
 
     @property
     def private_file(self) -> str | None:
-        """Return the file of private data that all runs read, where it is of a kind that is read as a table."""
+        """Return the file of private data that all runs read, if it is of a kind that is read as a table."""
         files = {one.plan.private_file for one in self.variants}
         return files.pop() if len(files) == 1 else None
 
@@ -251,7 +251,7 @@ class Cell:
 
     @property
     def median(self) -> float:
-        """Return the median of the runs that ended; NaN where there are none."""
+        """Return the median of the runs that ended; NaN if there are none."""
         return statistics.median(self.values) if self.values else math.nan
 
     @property
@@ -264,7 +264,7 @@ class MeasuredSweep:
     """The result of a sweep.
 
     Attributes:
-        metric: What every value is; "" where no run has ended.
+        metric: What every value is; "" if no run has ended.
     """
 
     plan: SweepPlan

@@ -70,7 +70,7 @@ class Books:
         if charge is not None and self.ledger is None:
             raise InputError(f"{folder}: its runs were charged to a ledger: name it with --ledger, or name a new folder")
         if charge is not None and self.ledger is not None:
-            self.ledger.state().run(charge)  # raises where it has no such run
+            self.ledger.state().run(charge)  # raises if it has no such run
 
 
 class Pool:

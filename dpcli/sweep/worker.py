@@ -31,7 +31,7 @@ class Job:
         path, text: Path and text of its pipeline file.
         folder: For its results.
         charge: Its key in the ledger.
-        window: The blocks that it was charged on, where the file does not name them.
+        window: The blocks that it was charged on, if the file does not name them.
         rows: Rows of the private table that may be read; all if None.
     """
 

@@ -120,7 +120,7 @@ class SelectedTable:
 
     Attributes:
         members_of: As in KeyTable.
-        default: The word where the key is absent.
+        default: The word if the key is absent.
         doc: What the table is, whichever the word.
     """
 

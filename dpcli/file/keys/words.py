@@ -26,7 +26,7 @@ def has_words(text: str) -> bool:
 
 
 def is_silent(text: str) -> bool:
-    """Return whether a text begins as a report does where nothing is stated."""
+    """Return whether a text begins as a report does if nothing is stated."""
     return tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())[: len(SILENT)]) == SILENT
 
 

@@ -30,7 +30,7 @@ class MechanismTable:
     takes: str = "table"
 
     def members(self, name: str | None) -> Members:
-        """Return the keys of an entry of type `name`, or of any type where that is None."""
+        """Return the keys of an entry of type `name`, or of any type if that is None."""
         selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
         own = MECHANISMS.any() if name is None else MECHANISMS.own(name)
         return {**members_of(Entry), "type": selector, **own}

@@ -80,7 +80,7 @@ UNCHECKED = "that records lie in the window is stated, not checked"
 
 
 def window_words(privacy: Privacy) -> str:
-    """`2026-01-01..2026-01-28 of "visits"`; "" where no window is stated."""
+    """`2026-01-01..2026-01-28 of "visits"`; "" if no window is stated."""
     of = "" if privacy.dataset is None else f' of "{privacy.dataset}"'
     return "" if privacy.window is None else f"{blocks_words(privacy.window)}{of}"
 

@@ -46,7 +46,7 @@ def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
 def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
     """Return the pipeline, None unless only sections such as [train] have problems, and a diagnostic for each problem.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more.
 
     Raises:
         InvalidFile: If the bytes are not TOML.
@@ -62,7 +62,7 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
     """Return the text of the bytes of a file, its tables with plain entries, and its problems by keys of these.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more.
 
     Raises:
         InvalidFile: If the bytes are not TOML.
@@ -76,7 +76,7 @@ def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]
 def section(text: bytes, path: str, name: str) -> Any:
     """Return the value of the section `name`, None if the file has none; the whole file is checked as by `parse`.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile as `load` does.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more. Raises InvalidFile as `load` does.
     """
     content, tables = _stood_in(text, path)
     findings = Findings()

@@ -109,7 +109,7 @@ def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str
 def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
     """Return both files' plain tables so that entries have one name where a list came in the place of one value, or went.
 
-    The entries train[1], train[2], ... of one file are folded into one table with lists where the other has an entry train.
+    The entries train[1], train[2], ... of one file are folded into one table with lists if the other has an entry train.
     """
     before, after = _named_in(old), _named_in(new)
     return _folded(old, after - before), _folded(new, before - after)

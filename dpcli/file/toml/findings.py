@@ -50,7 +50,7 @@ class Findings:
     """A list that refuses to grow past `MAX_FINDINGS`: then it raises TooMany.
 
     Attributes:
-        advice: What to do about an unknown key, where the file is of another format than the pipeline's.
+        advice: What to do about an unknown key, if the file is of another format than the pipeline's.
     """
 
     items: list[Fault] = field(default_factory=list)
@@ -96,7 +96,7 @@ _INDENT = "    "
 
 
 def render(diagnostic: Diagnostic) -> str:
-    """Return `path:line:column: error DP004: key: message`, then the source line and a caret where the place is known."""
+    """Return `path:line:column: error DP004: key: message`, then the source line and a caret if the place is known."""
     place = escaped_path(diagnostic.path) + (f":{diagnostic.line}:{diagnostic.column}" if diagnostic.line else "")
     key = f"{diagnostic.key}: " if diagnostic.key else ""
     message = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")  # may quote what others wrote
@@ -121,7 +121,7 @@ def _excerpt(source: str, column: int) -> tuple[str, ...]:
     if column < 1 or not source.strip():
         return ()
     length = public_length(source)
-    source = source[:length] + "*" * (len(source) - length)  # as long as it was: the caret stays where it is
+    source = source[:length] + "*" * (len(source) - length)  # as long as it was: the caret stays in its place
     start = max(0, column - 1 - WIDTH // 2) if len(source) > WIDTH else 0
     cut = source[start : start + WIDTH]
     before, after = ("..." if start else ""), ("..." if start + WIDTH < len(source) else "")

@@ -48,7 +48,7 @@ def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
 
 
 def read_again(path: str) -> bytes:
-    """Return the bytes of a file, or those read from standard input before. Raises InputError also where none were."""
+    """Return the bytes of a file, or those read from standard input before. Raises InputError also if none were."""
     if path == "-" and (sys.stdin is None or sys.stdin not in _read):
         raise InputError("<stdin>: nothing was read from it before")
     return read_bytes(path)

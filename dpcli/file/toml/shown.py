@@ -45,7 +45,7 @@ def quoted(word: str) -> str:
 
 
 def first_names(names: Iterable[str], none: str = "none") -> str:
-    """Return `a, b, c` and how many more there are beyond the first eight; `none` where there are no names."""
+    """Return `a, b, c` and how many more there are beyond the first eight; `none` if there are no names."""
     every = list(names)
     more = f" and {len(every) - NAMED:,} more" if len(every) > NAMED else ""
     return ", ".join(every[:NAMED]) + more or none

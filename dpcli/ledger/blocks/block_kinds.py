@@ -46,12 +46,12 @@ class BlockKind(ABC):
     """A way to cut a dataset, with the names or the count of its blocks.
 
     Attributes:
-        needs: The term that says which blocks there are, "" where the calendar does.
+        needs: The term that says which blocks there are, "" if the calendar does.
         within: Whether a unit's records all lie in one.
         ordered: Whether one block follows another.
         weekly: Whether a week of blocks fills a line.
         word: A block as messages call it.
-        told_by: What the column holds from which a record's block follows; None where dpcli cannot tell the block from a column.
+        told_by: What the column holds from which a record's block follows; None if dpcli cannot tell the block from a column.
         shared: What of the column's values is the same for all records of a block, and differs between blocks.
         premises: What must be true for the numbers of its blocks to hold.
     """
@@ -85,7 +85,7 @@ class BlockKind(ABC):
 
     @abstractmethod
     def rank(self, name: str) -> int:
-        """Return the place of a block; where they are ordered, the next one's is one more."""
+        """Return the place of a block; if they are ordered, the next one's is one more."""
 
     @abstractmethod
     def between(self, first: str, last: str) -> Sequence[str]:

@@ -51,8 +51,8 @@ class BlockFamily:
         by: Day, week, region or hash.
         column: What decides a record's block.
         max_blocks: In how many blocks one unit's records may lie.
-        names: Names of the blocks, where they are listed.
-        count: Count of the blocks, where they are parts of a hash.
+        names: Names of the blocks, if they are listed.
+        count: Count of the blocks, if they are parts of a hash.
     """
 
     by: str
@@ -113,7 +113,7 @@ class BlockFamily:
         return {name: divide_down(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
 
     def unproved(self, rule: Filter, adjacency: str, delta: float) -> str | None:
-        """Return why no guarantee is known for such a family, as "expected ..."; None where one is proved."""
+        """Return why no guarantee is known for such a family, as "expected ..."; None if one is proved."""
         given = {term for term in ("names", "count") if getattr(self, term)}
         if given != {self.kind.needs} - {""}:
             needed = self.kind.needs or "neither names nor count"
@@ -133,7 +133,7 @@ class BlockFamily:
 
 
 def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the blocks of each stretch without a gap, in order; each block by itself where they have no order."""
+    """Return the blocks of each stretch without a gap, in order; each block by itself if they have no order."""
     kind = family.kind
     ranked = sorted(set(blocks), key=kind.rank)
     gaps = groupby(enumerate(ranked), key=lambda item: kind.rank(item[1]) - item[0] if kind.ordered else item[0])

@@ -39,7 +39,7 @@ class BlockRoom:
         stretches: Stretches of those that take it, in order.
         cost: Of one run, on each of its blocks.
         share: Of a block's cap.
-        before, after: The first or the last of `within`, where no block on its other side was ever charged or retired and none was looked
+        before, after: The first or the last of `within`, if no block on its other side was ever charged or retired and none was looked
             at; None else.
         unused_takes: Whether a block that was never charged takes the run.
     """

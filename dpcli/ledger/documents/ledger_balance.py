@@ -91,7 +91,7 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
 
 
 def guarantee_words(state: LedgerState) -> str:
-    """Return what everything together is guaranteed, and on whose word, where it is not just the cap of today."""
+    """Return what everything together is guaranteed, and on whose word, if it is not just the cap of today."""
     if state.guarantee == "none":
         return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
     if state.guarantee == "stated":
@@ -143,7 +143,7 @@ def composition_words(state: LedgerState) -> str:
 
 
 def blocks_words(state: LedgerState) -> str:
-    """Return what the dataset is cut into; "" where it is one."""
+    """Return what the dataset is cut into; "" if it is one."""
     family = state.open_terms().family
     if family is None:
         return ""
@@ -206,7 +206,7 @@ def _bar(remaining: Remaining, of: str) -> str:
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
-    """Return the table of runs, with why where it is stated of any: a key that a command made up tells nobody which run it is."""
+    """Return the table of runs, with why if it is stated of any: a key that a command made up tells nobody which run it is."""
     reasons = [_short(str(run.content.get("why", ""))) for run in last]
     stated = any(reasons)
     rows = [

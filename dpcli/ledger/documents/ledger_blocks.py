@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEGEND = "blocks by share used: 0 under 10 % ... 9 from 90 %, # used up, x retired, . never charged"
 SHOWN = 53  # lines of a calendar
-EACH = 14  # blocks in a line of it, where they are no days
+EACH = 14  # blocks in a line of it, if they are no days
 
 
 def calendar(state: LedgerState) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
 
 
 def _notes_on_unused(fits: BlockRoom) -> tuple[str, ...]:
-    """Return what is known of the blocks that were not looked at, where that is anything."""
+    """Return what is known of the blocks that were not looked at, if that is anything."""
     places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
     if not places:
         return ()

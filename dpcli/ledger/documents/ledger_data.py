@@ -138,7 +138,7 @@ def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
 
 
 def block_data(state: LedgerState) -> dict[str, Any]:
-    """Return what is spent on each block, where there are any."""
+    """Return what is spent on each block, if there are any."""
     if state.open_terms().family is None:
         return {}
     spent, none = spent_by_block(state.spent, state.caps), dict.fromkeys(state.caps, ZERO)

@@ -110,7 +110,7 @@ class SetQuota:
 
 @dataclass(frozen=True, slots=True)
 class Proposable:
-    """A request that takes two persons where the ledger does, and is granted at once where it does not.
+    """A request that takes two persons if the ledger does, and is granted at once if it does not.
 
     Attributes:
         expires: Until when it may be approved (a time, 7d, 36h); a week if None.

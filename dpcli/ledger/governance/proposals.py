@@ -15,7 +15,7 @@ from dpcli.base.errors import LedgerError
 from dpcli.file.toml.looks import looks
 from dpcli.ledger.chain import LedgerEntry, is_stamp
 
-DAYS, MOST_DAYS = 7, 31  # for which a proposal is open where nothing is stated, and at most
+DAYS, MOST_DAYS = 7, 31  # for which a proposal is open if nothing is stated, and at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ Proposals = Mapping[str, Proposal]  # by subject
 
 
 def subject_of(content: Mapping[str, Any]) -> str:
-    """Return the subject of an entry, "" where no proposal is about that."""
+    """Return the subject of an entry, "" if no proposal is about that."""
     kind = content["kind"]
     if kind == "propose":
         return subject_of(content["asks"])

@@ -145,7 +145,7 @@ def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, .
 
 
 def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
-    """Return how many runs a schedule has where all of them fit, 0 where one does not."""
+    """Return how many runs a schedule has if all of them fit, 0 where one does not."""
     runs = 0
     for run in _walk(_spendable_copy(before), schedule.days(), priced):
         if not run.fits:

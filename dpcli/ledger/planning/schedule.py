@@ -137,7 +137,7 @@ class ScheduledRun:
 
     @property
     def endless(self) -> ScheduledRun:
-        """The run with no end where it is repeated."""
+        """The run with no end if it is repeated."""
         return replace(self, last=None, count=None)
 
 
@@ -177,7 +177,7 @@ _TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")
 class Trailing:
     """The days up to the one before a run.
 
-    Weeks are counted back from the day of the run where blocks are days, and from its Monday where they are weeks. A block of which some
+    Weeks are counted back from the day of the run where blocks are days, and from its Monday if they are weeks. A block of which some
     day is read is read, and charged, as a whole.
     """
 

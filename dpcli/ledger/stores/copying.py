@@ -14,7 +14,7 @@ The order, in which a death at any moment errs toward charging too much or not a
 
 After a death before 3 nothing has happened. After one between 3 and 6 nobody can charge it anywhere, and after 6 only at the target: the
 same command goes on. What the target has already must be a beginning of the same chain. A copy that was taken away from where it was made
-can be charged where it was opened before, and else nowhere; so can a draft that somebody renames.
+can be charged if it was opened before, and else nowhere; so can a draft that somebody renames.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Copied:
     """A dataset that has moved.
 
     Attributes:
-        at: The end of its chain where it was.
+        at: The end of its chain at the old place.
         repeated: Whether all was done before.
         verified: The copy.
     """
@@ -88,7 +88,7 @@ class Copying:
             self._prepare(target, tail, state)
 
     def name(self, copy: str) -> None:
-        """Name it where it was, under the writer's lock (5). Raises LedgerError if another was named meanwhile."""
+        """Name the copy at the old place, under the writer's lock (5). Raises LedgerError if another was named meanwhile."""
         departure = self.ledger.state().departure
         assert departure is not None
         if departure.copy != copy:
@@ -121,7 +121,7 @@ class Copying:
             state.refuse_moved()
 
     def _refuse_one(self, target: Store, to: str) -> None:
-        """In a two-person ledger, propose the move where nobody has. Raises LedgerError until another person has approved it."""
+        """In a two-person ledger, propose the move if nobody has. Raises LedgerError until another person has approved it."""
         state = self.ledger.state()
         if not state.open_terms().two_person or state.departure is not None:
             return
@@ -222,7 +222,7 @@ def _second_copy_message(dataset: str) -> str:
 
 
 def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
-    """Move one dataset from the ledger at `source` to the one at `target`, made where there is none; done before, nothing is written.
+    """Move one dataset from the ledger at `source` to the one at `target`, made if there is none; done before, nothing is written.
 
     Raises LedgerError as `Copying.fill`, and where the copy is not sound.
     """
@@ -270,7 +270,7 @@ def _telling_where_it_stands(ledger: Ledger, ended: bool = True) -> Iterator[Non
 
 
 def _what_completes_it(ledger: Ledger, ended: bool) -> str:
-    """Return what to do about a dataset that was closed, and whose copy may not be open yet; "" where it was not closed or has arrived."""
+    """Return what to do about a dataset that was closed, and whose copy may not be open yet; "" if it was not closed or has arrived."""
     with suppress(LedgerError):
         departure = ledger.state().departure
         if departure is not None and not (departure.copy and ended):

@@ -155,13 +155,13 @@ def address_of(url: str, store: Store) -> str:
 
 
 def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
-    """Make a store at a path or URL where there is none, and let `fill` write to it; in a database within `seconds`."""
+    """Make a store at a path or URL if there is none, and let `fill` write to it; in a database within `seconds`."""
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)
         return
     path = path_of(url)
     if os.path.lexists(path):
-        store = open_store(url)  # says what is wrong with it, where something is
+        store = open_store(url)  # says what is wrong with it, if something is
         try:
             fill(store)
         finally:

@@ -234,7 +234,7 @@ class PostgresStore:
         return connection
 
     def _read_version(self) -> None:
-        """Note the version of the definitions. Raises LedgerError, and close, where there are none or a later dpcli made them."""
+        """Note the version of the definitions. Raises LedgerError, and close, if there are none or a later dpcli made them."""
         try:
             with self._transaction() as connection:
                 version = installed_version(connection)
@@ -249,7 +249,7 @@ class PostgresStore:
 
 
 def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK) -> None:
-    """Make the schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
+    """Make the schema if the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
 
     Where another login makes the schema at the same moment, its schema is used.
     """

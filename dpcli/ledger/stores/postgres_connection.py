@@ -121,7 +121,7 @@ def driver() -> Any:
 
 
 def settings_of(url: str) -> dict[str, Any]:
-    """Return the parameters in a URL. Raises InputError, which quotes nothing of it, where it cannot be read."""
+    """Return the parameters in a URL. Raises InputError, which quotes nothing of it, if it cannot be read."""
     expected = "expected postgresql://user@host:port/database (a password belongs in PGPASSWORD or ~/.pgpass)"
     try:
         settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
@@ -186,7 +186,7 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
 def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
     """Open a transaction whose every wait ends, and whose names are the server's own.
 
-    Raises LedgerError, naming who is in the way, if any; where the server does not answer, it says whether something may have been written,
+    Raises LedgerError, naming who is in the way, if any; if the server does not answer, it says whether something may have been written,
     which only a commit does.
 
     Args:
@@ -266,7 +266,7 @@ def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[
 
 
 def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> str:
-    """Return who holds the rows, for a message; "" where nobody does any more, or nobody says."""
+    """Return who holds the rows, for a message; "" if nobody does any more, or nobody says."""
     with suppress(Exception):
         with _with_deadline(connection, place, limits.answer), connection.transaction():
             connection.execute(OWN_NAMES)

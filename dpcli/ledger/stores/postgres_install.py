@@ -34,12 +34,12 @@ class Raced(Exception):
 
 
 def install(connection: Any, place: str) -> int:
-    """Make schema and roles, inside the caller's transaction, where they are missing; return the version of what is there.
+    """Make schema and roles, inside the caller's transaction, if they are missing; return the version of what is there.
 
     No lock is asked for that another login could hold: where two make the schema at once, the catalogue lets one of them.
 
     Raises:
-        LedgerError: If they cannot be made, Raced where somebody else has.
+        LedgerError: If they cannot be made, Raced if somebody else has.
     """
     from psycopg import errors
 

@@ -200,7 +200,7 @@ def key_in_entry(key: str) -> str:
 
 
 def version_of(connection: Any) -> int:
-    """Return the version of the definitions in a file: 2 where all of them are there, else 1, which is read as a whole."""
+    """Return the version of the definitions in a file: 2 if all of them are there, else 1, which is read as a whole."""
     marks = ", ".join("?" * len(ADDED))
     (count,) = connection.execute(f"SELECT count(*) FROM sqlite_master WHERE name IN ({marks})", tuple(ADDED)).fetchone()
     return LATEST if count == len(ADDED) else 1

@@ -55,12 +55,12 @@ class Tail(Protocol):
         ...
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """Keep a checkpoint in place of the last one, where the store takes any (`takes_notes`)."""
+        """Keep a checkpoint in place of the last one, if the store takes any (`takes_notes`)."""
         ...
 
 
 class Store(Protocol):
-    """A place where chains are kept. Every method raises LedgerError where the place is missing, locked or damaged."""
+    """A place where chains are kept. Every method raises LedgerError if the place is missing, locked or damaged."""
 
     wrote: bool
     """True once something was written by it: what fails later says so."""
@@ -135,11 +135,11 @@ class Store(Protocol):
 
     @property
     def outdated(self) -> str:
-        """A sentence where a later version has better definitions, which dpcli budget upgrade would make; "" where it has not."""
+        """A sentence where a later version has better definitions, which dpcli budget upgrade would make; "" if it has not."""
         ...
 
     def now(self) -> str:
-        """Return the time that an entry is given (STAMP): the server's where there is one, else this machine's."""
+        """Return the time that an entry is given (STAMP): the server's if there is one, else this machine's."""
         ...
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
 
 
 def uniform_below(limit: int, stream: Stream) -> int:
-    """Return a uniform whole number from 0 to limit - 1, of any size: as many bits as it has, drawn again where they are too large."""
+    """Return a uniform whole number from 0 to limit - 1, of any size: as many bits as it has, drawn again if they are too large."""
     bits = limit.bit_length()
     words = -(-bits // 64)
     while True:

@@ -41,7 +41,7 @@ class GenerationOutcome:
     Attributes:
         written: Texts of this call.
         taken: Texts that are charged up to now, of plan.texts.
-        private: Private tokens that are charged up to now, where they are counted.
+        private: Private tokens that are charged up to now, if they are counted.
         cut: Texts of this call that end for want of them.
     """
 
@@ -117,7 +117,7 @@ class WritingSession:
 
     Attributes:
         private: Contexts of each batch.
-        turns: Private tokens of each batch; [] where all are.
+        turns: Private tokens of each batch; [] if all are.
         kept: The file of texts.
         stream: Draws the tokens; the system's if None.
     """
@@ -188,7 +188,7 @@ def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
 
 
 def _private_share(outcome: GenerationOutcome) -> str:
-    """Say which tokens are private, where not all are."""
+    """Say which tokens are private, if not all are."""
     test, spec = outcome.plan.test, outcome.plan.entry.spec
     if test is None:
         return ""

@@ -171,7 +171,7 @@ class PrivateTurns:
     spent: bool = False
 
     def open_bar(self, stream: Stream) -> bool:
-        """Charge and draw a bar where none is open, and return whether one is. Raises LedgerError if the count cannot be relied on."""
+        """Charge and draw a bar if none is open, and return whether one is. Raises LedgerError if the count cannot be relied on."""
         if self.bar is None and not self.spent:
             try:
                 self.budget.take()

@@ -47,7 +47,7 @@ class WrittenText:
 
 @dataclass(frozen=True, slots=True)
 class NextToken:
-    """The next token: drawn by scores where it is private, by public where not.
+    """The next token: drawn by scores if it is private, by public if not.
 
     Attributes:
         distance: What decides that, 0 if nothing does.

@@ -280,7 +280,7 @@ def evaluated(evaluation: Evaluation) -> Document:
 
 
 def _gained(evaluation: Evaluation) -> tuple[str, ...]:
-    """Say where the ensemble is no better than the public model."""
+    """Say if the ensemble is no better than the public model."""
     idle = [way.name for way in evaluation.ways if way.kind == "sound" and way.relative.value >= 1.0]
     return (f"the private texts gained nothing: {' and '.join(idle)} is no better than the public model",) if idle else ()
 

@@ -24,7 +24,7 @@ def statement(priced: PricedSession, disclosed: Mapping[str, str]) -> str:
     """Return Markdown: what was done, then the disclosure statement of the file.
 
     Args:
-        disclosed: `done`, the first paragraph, and answers of [disclosure] that are given where the file has none.
+        disclosed: `done`, the first paragraph, and answers of [disclosure] that are given if the file has none.
     """
     account = priced.account
     answers = {name: text for name, text in disclosed.items() if name != "done"}
@@ -35,7 +35,7 @@ def file_statement(priced: PricedSession, answers: Mapping[str, str]) -> str:
     """Return the disclosure statement of a file as Markdown.
 
     Args:
-        answers: Answers of [disclosure], given where the file has none.
+        answers: Answers of [disclosure], given if the file has none.
     """
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report

@@ -4,7 +4,7 @@ About a private context they are asked with `default_on_error`: an error would t
 an error or warning on private values is shown: it may quote a record.
 
 What is learnt on top of one public model is nothing on top of another. The content of weights and counts is the SHA-256 of their numbers;
-of a model of the user's own, which has neither, what it says after some contexts; and the tokens of a vocabulary, where one is given.
+of a model of the user's own, which has neither, what it says after some contexts; and the tokens of a vocabulary, if one is given.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def language_model(
             that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
         tokenizer: Bytes, a folder, a name, or module:function; None: the model's own.
         path, table: Path and table of the file, and of its table with the keys `model` and `tokenizer`.
-        tuning: How a torch module is fine-tuned, where it is to be.
+        tuning: How a torch module is fine-tuned, if it is to be.
 
     Raises:
         InputError: It cannot be loaded, or is no language model.

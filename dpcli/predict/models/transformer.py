@@ -46,7 +46,7 @@ class Transformer:
 
     Attributes:
         context: Most tokens that it looks back on.
-        tuning: How it is fine-tuned, where it is.
+        tuning: How it is fine-tuned, if it is.
         start: The token before an empty context; None if the model has none, and an empty context is then refused.
     """
 

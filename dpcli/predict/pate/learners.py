@@ -46,7 +46,7 @@ class Constant:
 
 
 class Fitted:
-    """A model with predict(inputs), of labels, and predict_proba and classes_ where it has them."""
+    """A model with predict(inputs), of labels, and predict_proba and classes_ if it has them."""
 
     def __init__(self, model: Any, classes: int, target: str) -> None:
         self.model, self.classes, self.target = model, classes, target
@@ -165,7 +165,7 @@ class StudentOutcome:
 
 
 def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
-    """Return what predicts labels of queries from those that were released before; all labels alike where there is none yet."""
+    """Return what predicts labels of queries from those that were released before; all labels alike if there is none yet."""
     require_learner(plan.pate.student)
     inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
 

@@ -62,7 +62,7 @@ def hold_session(
     Args:
         ledger: Charged in full before the first noise.
         insecure_seed: Reproducible noise: NOT PRIVATE, and refused with a ledger.
-        student: Makes what predicts a query's label from the answers so far, where the threshold is compared with that.
+        student: Makes what predicts a query's label from the answers so far, if the threshold is compared with that.
         moved: The folder was moved here, and its first place is gone.
 
     Raises:
@@ -197,7 +197,7 @@ class QueryRounds:
         self.file.outcome(first, stop, labels, self._reinforced(predictions, first, labels))
 
     def _reinforced(self, predictions: Array | None, first: int, labels: dict[int, int]) -> dict[int, int]:
-        """Return the student's own label of queries without an answer, where it is sure: nothing private is read for them."""
+        """Return the student's own label of queries without an answer, if it is sure: nothing private is read for them."""
         if predictions is None:
             return {}
         sure = {first + k: int(one.argmax()) for k, one in enumerate(predictions) if one.max() >= self.plan.pate.confidence}

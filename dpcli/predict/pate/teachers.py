@@ -234,7 +234,7 @@ def fitting_ranks() -> Iterator[FittingRanks]:
 
 @contextmanager
 def torch_errors() -> Iterator[None]:
-    """Turn what torch raises where a connection is lost into words."""
+    """Turn what torch raises if a connection is lost into words."""
     try:
         yield
     except RuntimeError:

@@ -127,7 +127,7 @@ def path_of(plan: VotingPlan) -> str:
 
 
 def open_transcript(plan: VotingPlan, session: Session, private: bool) -> TranscriptFile:
-    """Open the transcript of a session, without a last line that a crash cut off; a new one where there is none."""
+    """Open the transcript of a session, without a last line that a crash cut off; a new one if there is none."""
     path = path_of(plan)
     if not whole_lines(path):
         add_line(path, {"schema": SCHEMA, "run": session.run, "private": private})

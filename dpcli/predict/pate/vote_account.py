@@ -206,7 +206,7 @@ def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
 
 
 def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
-    """Return why an entry does not pay for the release; "" where it does.
+    """Return why an entry does not pay for the release; "" if it does.
 
     An account may use any of the orders that are stated, so that none may be stated at less than the release costs there.
     """
@@ -284,7 +284,7 @@ class VoteAccount:
 
 
 def vote_account(plan: VotingPlan) -> VoteAccount:
-    """Account for the votes that the file names or that `fit` has left, and the transcript, where there is one."""
+    """Account for the votes that the file names or that `fit` has left, and the transcript, if there is one."""
     from dpcli.analysis.account import account
     from dpcli.predict.pate.transcript import read_transcript
     from dpcli.predict.pate.vote_files import votes_kept

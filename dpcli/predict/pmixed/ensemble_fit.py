@@ -180,7 +180,7 @@ def _require_budget(plan: PmixedPlan) -> None:
 
 
 def _where(plan: PmixedPlan) -> str:
-    """Say that a folder is relative to the current one, where it is."""
+    """Say that a folder is relative to the current one, if it is."""
     stated = plan.stated_folder(plan.pmixed.output)
     return "" if os.path.isabs(stated) else f"{stated} is relative to the current folder; go to where it was fitted, or "
 

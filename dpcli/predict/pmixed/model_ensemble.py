@@ -41,7 +41,7 @@ class Mode(Protocol):
     """A way to project models. All arrays are (vocabulary,); `public` adds up to 1."""
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
-        """Return the sum of the projected models as multiples of 2^-50, and how many they are: the public one alone where there is none."""
+        """Return the sum of the projected models as multiples of 2^-50, and how many they are: the public one alone if there is none."""
         ...
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:

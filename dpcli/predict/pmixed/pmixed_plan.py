@@ -206,7 +206,7 @@ class PmixedPlan(PredictionPlan):
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """Return the key of units where a unit is a shard that comes or goes; elsewhere whatever one adds is in one shard."""
+        """Return the key of units if a unit is a shard that comes or goes; elsewhere whatever one adds is in one shard."""
         units = self.pmixed.units
         return None if units is None or self.spec.change != "remove-shard" else ("pmixed.units", units)
 

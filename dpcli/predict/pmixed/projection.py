@@ -47,7 +47,7 @@ class Ball:
     def ratios(self, private: Array) -> Array:
         """Return a model's probabilities over the public ones, 0 if the public one is 0.
 
-        1 everywhere where they are no probabilities (NaN, negative, or none if the public model has some): an error, or a message,
+        1 everywhere if they are no probabilities (NaN, negative, or none if the public model has some): an error, or a message,
         would tell of the private data, so such a model counts as the public one.
         """
         with np.errstate(all="ignore"):  # a warning would tell as much
@@ -157,7 +157,7 @@ def _find_scale(total: _Total) -> bool:
 
 
 def _secant(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return the step from `other` to where the line through both is 0, infinite where that is flat."""
+    """Return the step from `other` to where the line through both is 0, infinite if that is flat."""
     slope = (other[1] - one[1]) / (other[0] - one[0])
     return -other[1] / slope if slope > 0.0 else math.copysign(math.inf, -other[1])
 

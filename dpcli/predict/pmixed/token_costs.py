@@ -1,4 +1,4 @@
-"""The costs of a file's tokens where a shard is replaced and where one is removed; and the radius or the tokens that a target allows."""
+"""The costs of a file's tokens if a shard is replaced and where one is removed; and the radius or the tokens that a target allows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChangeCost:
     """A cost, by one accountant.
 
     Attributes:
-        epsilon: An upper bound; of the solution where something was solved for.
+        epsilon: An upper bound; of the solution if something was solved for.
         stated: Whether it is the file's own change.
         solved: The solution; None if nothing is solved for, or nothing meets the target.
     """
@@ -37,7 +37,7 @@ class ChangeCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """rows: by change and accountant; none for a file under the published protocol. target: epsilon, where something was solved for."""
+    """rows: by change and accountant; none for a file under the published protocol. target: epsilon, if something was solved for."""
 
     plan: PmixedPlan
     delta: float

@@ -265,7 +265,7 @@ class VotingSession:
 
     Attributes:
         budget: Budget of queries.
-        answers: Answers of those that are answered, where the entry bounds them.
+        answers: Answers of those that are answered, if the entry bounds them.
     """
 
     aggregator: Aggregator

@@ -39,7 +39,7 @@ from dpcli.train.tasks.user_code import user
 
 
 class Labeller(Protocol):
-    """A way of labelling prompts. content: of the model, where it is one; empty of a function, which may ask a service."""
+    """A way of labelling prompts. content: of the model, if it is one; empty of a function, which may ask a service."""
 
     @property
     def content(self) -> str: ...
@@ -249,7 +249,7 @@ class Student:
 def best_student(
     answered: Sequence[Demonstration], shape: Shape, labeller: Labeller, candidates: int, size: int, labels: int
 ) -> Student:
-    """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt where nothing was answered."""
+    """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt if nothing was answered."""
     best = Student((), None)
     for chosen in _candidates(answered, candidates, size, labels):
         others = [one for one in answered if one not in chosen]

@@ -32,7 +32,7 @@ class ConfidenceInterval:
 def accepted(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
     """Return the ends of an interval within [low, high] that holds the values which a test accepts, searched from `start`.
 
-    Each end is rounded outwards. An end of the range is returned where it is accepted itself, where one of LOOKS values beyond the end of
+    Each end is rounded outwards. An end of the range is returned if it is accepted itself, where one of LOOKS values beyond the end of
     the search is, and where `start` is refused, as then the accepted values may lie anywhere.
     """
     if not accepts(start):

@@ -1,4 +1,4 @@
-"""Documents of a release: its plan with costs and expected errors, its answers, its statement, and why it needs its noise."""
+"""Documents of a release: its plan with costs and expected errors, its answers, its statement, and reasons for its noise."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
 
 
 def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the column name of each key: its own, prefixed where another column has that name in any case."""
+    """Return the column name of each key: its own, prefixed if another column has that name in any case."""
     columns = dict.fromkeys((*OF_QUERY, *OF_VALUE, CHOSEN))
     named = {}
     for name in names:
@@ -164,7 +164,7 @@ def _key_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def answer_table(answer: QueryAnswer) -> Table:
-    """Show the answers to a query with their intervals."""
+    """Return the answers to a query with their intervals as a table."""
     has_intervals = any(row.lower is not None for row in answer.rows)
     columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if has_intervals else ()))
     rows = tuple(
@@ -178,7 +178,7 @@ def answer_table(answer: QueryAnswer) -> Table:
 
 
 def answer_lines(answer: QueryAnswer) -> Iterator[str]:
-    """Write the answers to a query as lines of text."""
+    """Return the answers to a query as lines of text."""
     for row in answer.rows[:SHOWN]:
         key, interval = key_text(answer, row), interval_text(row)
         place = f"{answer.query}, {key}" if key else answer.query
@@ -218,7 +218,7 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
 
 
 def explained(plan: ReleasePlan) -> Document:
-    """Explain how the sensitivity and the noise of each query come about."""
+    """Return a document that derives the sensitivity and the noise of each query."""
     tables = tuple(_why_table(priced) for priced in plan.queries)
     data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(priced) for priced in plan.queries], "exit_code": 0}
     details = tuple(
@@ -231,7 +231,7 @@ def explained(plan: ReleasePlan) -> Document:
 
 
 def _why_table(priced: PricedQuery) -> Table:
-    """Explain the noise under the file's adjacency, and under another one at the same cost."""
+    """Return a table of the noise under the file's adjacency, and under the other one at the same cost."""
     stated = priced.setting.adjacency
     other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
     alternative = priced.query.releases(replace(priced.setting, adjacency=other))
@@ -306,12 +306,12 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _by_block(plan: ReleasePlan) -> bool:
-    """Tell whether the rows of a unit are bounded in each block separately."""
+    """Check whether the rows of a unit are bounded in each block separately."""
     return plan.source.unit is not None and plan.window is not None and plan.window.each is not None
 
 
 def _bound_words(plan: ReleasePlan) -> str:
-    """Say that the guarantee is about a unit's rows in one block, where it is; else ""."""
+    """Return a note that the guarantee covers a unit's rows in one block; "" if it covers all its rows."""
     if not _by_block(plan):
         return ""
     unit = f'one "{plan.source.unit}"'
@@ -326,7 +326,7 @@ def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
-    """Say what keeps weights from filling the budget, where they do not."""
+    """Return a note on why weights do not use the whole budget; "" if they do."""
     if all(priced.query.weight is None for priced in plan.queries):
         return ()
     return (
@@ -350,7 +350,7 @@ def value_text(value: Value) -> str:
 
 
 def interval_text(row: AnswerRow) -> str:
-    """Return the interval of a row as text, "" where it has none."""
+    """Return the interval of a row as text, "" if it has none."""
     if row.lower is None or row.upper is None:
         return ""
     return f"{figures(row.lower, 6, ROUND_FLOOR)} to {figures(row.upper, 6, ROUND_CEILING)}"

@@ -238,7 +238,7 @@ def _harden(connection: Any, files: Files) -> None:
 
 
 def _read_csv(files: Files, header: Header, in_order: bool) -> str:
-    """Read every column as text; an empty cell is null where it has no quotes.
+    """Read every column as text; an empty cell is null if it has no quotes.
 
     Args:
         in_order: From its start on, by one thread.
@@ -307,7 +307,7 @@ def spill_folder() -> SpillFolder:
 
 
 def _locked(path: str) -> SpillFolder | None:
-    """Lock a folder for this process; None where another process has it, where it is another user's, or was removed meanwhile."""
+    """Lock a folder for this process; None if another process has it, if it is another user's, or was removed meanwhile."""
     import fcntl
 
     with suppress(OSError):

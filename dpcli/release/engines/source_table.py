@@ -78,7 +78,7 @@ class ActualTable:
 
 @dataclass(slots=True)
 class Values:
-    """The columns of a table as values of their declared types, each read only where it is asked for."""
+    """The columns of a table as values of their declared types, each read only if it is asked for."""
 
     table: SourceTable
     actual: ActualTable

@@ -33,7 +33,7 @@ class SqlEngine:
         self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        """Return the exact answer, by key; every declared key is in it, with zeros where it has no row.
+        """Return the exact answer, by key; every declared key is in it, with zeros if it has no row.
 
         Args:
             secret: Key of the hash by which contributions are chosen: fresh for each release.

@@ -36,7 +36,7 @@ class GroupPart:
     """A part of the key as SQL.
 
     Attributes:
-        count: Count of the values that it can have, None where only the data tell.
+        count: Count of the values that it can have, None if only the data tell.
     """
 
     sql: str

@@ -303,7 +303,7 @@ def _cased(upper: bool) -> Read:
 
 
 def _substring(reader: SqlReader, node: exp.Expr) -> Scalar:
-    """Characters (Unicode code points). Positions are literals: engines do not agree where a position is 0 or negative, or a length is."""
+    """Characters (Unicode code points). Positions are literals: engines do not agree if a position is 0 or negative, or a length is."""
     start, length = _position(reader, node, node.args.get("start"), 1), node.args.get("length")
     many = "" if length is None else f", {_position(reader, node, length, 0)}"
     return composed("text", f"substring({{0}}, {start}{many})", reader.of_type(node.this, "text"))
@@ -348,7 +348,7 @@ DATE_PARTS: dict[str, DatePartName] = {
     "DayOfWeekIso": "isodow",
 }
 
-# By the name of sqlglot's class, so that sqlglot is imported where an expression is read.
+# By the name of sqlglot's class, so that sqlglot is imported if an expression is read.
 MEANINGS: Mapping[str, NodeMeaning] = {
     "Column": NodeMeaning(_column, ONE),
     "Literal": NodeMeaning(_literal, ONE | {"is_string"}),

@@ -1,7 +1,7 @@
 """Choices among candidates with whole scores: the exponential mechanism, permute-and-flip, and the k best by peeling.
 
 `score_range` is the most by which one change can move the difference of two scores, max over i, j of |(u_i - u'_i) - (u_j - u'_j)|. Of
-counts to which a unit adds at most `max_rows` each it is max_rows under add-remove, where all scores move the same way, and 2 max_rows
+counts to which a unit adds at most `max_rows` each it is max_rows under add-remove, if all scores move the same way, and 2 max_rows
 under replace-one. It is at most twice the sensitivity of a score, which is the 2 of exp(epsilon u / (2 sensitivity)).
 Equal scores are equally likely to be chosen.
 """

@@ -211,7 +211,7 @@ def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
-    """Return the smallest whole number from `first` on that holds, as all larger ones do; `most` where none below does."""
+    """Return the smallest whole number from `first` on that holds, as all larger ones do; `most` if none below does."""
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 

@@ -49,7 +49,7 @@ class CountedNumbers:
 
 
 def quantile(numbers: CountedNumbers, share: Fraction) -> float:
-    """Return the smallest number that is no less than this share of all; `low` where there are none."""
+    """Return the smallest number that is no less than this share of all; `low` if there are none."""
     rank = math.ceil(share * sum(numbers.counts.values()))
     passed = 0
     for value, count in sorted(numbers.counts.items()):
@@ -204,7 +204,7 @@ def released_mean(
     """Return the mean of the numbers, each clamped to three bins around the fullest one; None if that does not pass the test.
 
     Priced by: propose-test-release, and beside it discrete-gaussian of this sigma with `sum_sensitivity` for one number, or with
-    `squared_sensitivity` for two where the count is not public.
+    `squared_sensitivity` for two if the count is not public.
 
     Args:
         width: Of a bin, in whole numbers.

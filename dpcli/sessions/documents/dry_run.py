@@ -65,7 +65,7 @@ def shown(folder: str) -> str:
 
 
 def rows_words(plan: FilePlan) -> str:
-    """Return which rows are read, in a sentence; "" where that is the word of the file."""
+    """Return which rows are read, in a sentence; "" if that is the word of the file."""
     return "" if plan.rows is None else plan.rows.words
 
 

@@ -77,7 +77,7 @@ class Use:
     version: int
 
     def require_unchanged(self) -> None:
-        """Raises Unsuitable where the input was written to since."""
+        """Raises Unsuitable if the input was written to since."""
         if self.inputs._version != self.version:
             raise Unsuitable(f"{self.layer.name}: its input is written to after it went in")
 
@@ -88,7 +88,7 @@ class Recorder:
 
     With `spread`, a layer that runs once for all examples does so, and its call is in `once`: where its output is then repeated
     for each example there is a gradient per example. Without, its ids are repeated before it runs. `insides`: of each call, the nodes
-    that its parameters are used in, where they are asked for.
+    that its parameters are used in, if they are asked for.
     """
 
     roles: Callable[[Call, Tensor], Role]

@@ -117,7 +117,7 @@ def replaced(batch: Batch, row: int, by: int) -> Batch:
 
 
 def mixing(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
-    """Return the refusal, with the first module, innermost first, of which these rows differ; where none does, it is the loss."""
+    """Return the refusal, with the first module, innermost first, of which these rows differ; if none does, it is the loss."""
     (trace, own), (other, others) = first, second
     where = "" if doubt is None else f"; look at this first: {doubt}"
     for name, outputs in trace.items():

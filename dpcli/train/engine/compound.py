@@ -161,7 +161,7 @@ def attend(
 
 
 def projected(run: WrittenOut, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Return queries, keys and values, by one product where all are of one sequence."""
+    """Return queries, keys and values, by one product if all are of one sequence."""
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if query is key and key is value:
         return list(run.linear(query, "in_proj_weight", ["in_proj_bias"]).chunk(3, -1))
@@ -176,7 +176,7 @@ def heads(sequence: Tensor, count: int) -> Tensor:
 
 
 def added(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return what a mask adds to the scores: itself, or minus infinity where it is true."""
+    """Return what a mask adds to the scores: itself, or minus infinity if it is true."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -torch.inf)

@@ -176,7 +176,7 @@ def repeated(kept: Sequence[Tensor]) -> Iterator[None]:
 
 
 class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `repeated`; draws afresh where nothing of that size was kept."""
+    """See `repeated`; draws afresh if nothing of that size was kept."""
 
     def __init__(self, kept: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

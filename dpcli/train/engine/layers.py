@@ -56,7 +56,7 @@ def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def summed(values: Tensor) -> Tensor:
-    """Return (B, features), the sums over positions of (B, T, features); no copy where there is one position."""
+    """Return (B, features), the sums over positions of (B, T, features); no copy if there is one position."""
     return values[:, 0] if values.shape[1] == 1 else values.sum(1)
 
 
@@ -88,7 +88,7 @@ def total(values: Tensor) -> Piece:
 
 
 def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
-    """Return outer products over places; with groups of channels, where the matrices are small, the gradients themselves."""
+    """Return outer products over places; with groups of channels, if the matrices are small, the gradients themselves."""
     if layer.groups == 1:
         return Outer(left.mT, right.mT, layer.weight.shape)
     size, groups = left.shape[0], layer.groups
@@ -126,7 +126,7 @@ def embedding(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def positions_of(ids: Tensor, gradient: Tensor) -> Tensor:
-    """Return gradients as (B, T, features), also where an example is a single id."""
+    """Return gradients as (B, T, features), also if an example is a single id."""
     return positions(gradient).reshape(*ids.shape, gradient.shape[-1])
 
 

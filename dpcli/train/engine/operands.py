@@ -54,7 +54,7 @@ def repetition(node: Any, operand: int) -> Factor:
 
 
 def leak(node: Any, operand: int) -> Factor:
-    """Return the factor of PReLU, x where it is positive and else x times the weight, at the weight."""
+    """Return the factor of PReLU, x if it is positive and else x times the weight, at the weight."""
     below = constant(node._saved_self).clamp(max=0.0)
     return lambda gradient: gradient * below if operand == 1 else gradient
 
@@ -220,7 +220,7 @@ class Above:
         return [torch.Size(one.shape) for one in metadata(self.node)]
 
     def meeting(self, name: str, leaf: Tensor, dim: int, size: int) -> Meeting:
-        """Return the meeting at this operator. Raises Unsuitable where it has no rule, or examples have another dimension."""
+        """Return the meeting at this operator. Raises Unsuitable if it has no rule, or examples have another dimension."""
         factor, (shape, *others) = FACTORS.get(self.node.name()), self.shapes
         if factor is None or others or shape[dim] != size:
             raise Unsuitable(f"{name}: {self.node.name()} has no rule")

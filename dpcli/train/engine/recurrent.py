@@ -166,7 +166,7 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
 
 
 def started(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
-    """Return the first states, (layers * directions, B, H) each: zeros where none are given."""
+    """Return the first states, (layers * directions, B, H) each: zeros if none are given."""
     shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
     if given is None:
         return [values.new_zeros(shape)] * count

@@ -136,7 +136,7 @@ def measured(
 
 
 def length(norms: Tensor, kind: torch.dtype) -> Tensor:
-    """Return the norm over all groups, (B,): infinite where a gradient is not finite."""
+    """Return the norm over all groups, (B,): infinite if a gradient is not finite."""
     lengths: Tensor = torch.linalg.vector_norm(norms, dim=1).to(kind)
     return lengths.masked_fill(~norms.isfinite().all(1), torch.inf)
 

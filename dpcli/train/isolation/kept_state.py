@@ -229,7 +229,7 @@ class Reading(TorchDispatchMode):
     """Finds operands that are neither known beforehand nor made by an operator before, with the line that reads them.
 
     Attributes:
-        known: By where they are in memory. What an operator made may be gone when something else lies there; constants were there before.
+        known: Known numbers by address. What an operator made may be gone when something else lies there; constants were there before.
     """
 
     def __init__(self, known: tuple[Tensor, ...]) -> None:

@@ -1,6 +1,6 @@
 """Layouts: where a tensor holds the records of a batch, as far as that can be followed; and calls of operators on such tensors.
 
-A length counts records where it is a multiple of the symbol that stands for the batch's size.
+A length counts records if it is a multiple of the symbol that stands for the batch's size.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def records(value: Any) -> bool:
 
 
 def coefficient(value: Any) -> int | None:
-    """Return c where a length is c times the batch's size, else None."""
+    """Return c if a length is c times the batch's size, else None."""
     if not isinstance(value, torch.SymInt) or len(symbols := value.node.expr.free_symbols) != 1:
         return None
     ratio = value.node.expr / next(iter(symbols))
@@ -140,7 +140,7 @@ def has_records_at(output: Tensor, kind: AlongRecords) -> bool:
 
 
 def fitting(output: Tensor, along_records: AlongRecords) -> Kind:
-    """Return the layout where the output has that dimension with records in it."""
+    """Return the layout if the output has that dimension with records in it."""
     if not any(records(length) for length in output.shape):
         return SHARED
     return along_records if has_records_at(output, along_records) else Unknown("an output whose records are elsewhere")
@@ -157,7 +157,7 @@ def consistent(output: Tensor, kind: Kind, name: str) -> Kind:
 
 
 def dims_of(value: Any, count: int) -> list[int]:
-    """Return dimensions counted from the front; all where none is named."""
+    """Return dimensions counted from the front; all if none is named."""
     if value is None or value == []:
         return list(range(count))
     return [dim % max(1, count) for dim in (value if isinstance(value, list | tuple) else [value])]

@@ -122,7 +122,7 @@ def back(call: Call, layout: AlongRecords) -> Kinds:
 
 
 def agreeing(call: Call, layout: AlongRecords, result: list[Kind]) -> Kinds:
-    """Return the result where all arguments with records have them in one layout, and no weights are among them."""
+    """Return the result if all arguments with records have them in one layout, and no weights are among them."""
     weights = any(isinstance(call.of(name), AlongRecords) for name in ("weight", "bias"))
     return result if not weights and call.agreed(layout) else Unknown(call.name)
 

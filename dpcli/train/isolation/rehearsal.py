@@ -192,7 +192,7 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
 
 
 def length_alone(engine: Sum, alone: Batch, drawn: list[Tensor]) -> float:
-    """Return the length of the example's gradient, where it is given these random numbers."""
+    """Return the length of the example's gradient, if it is given these random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
     with dense(engine.model), repeated(drawn) if drawn else nullcontext():
         gradients = one_example(per_example_losses(engine.model, engine.loss, alone, 1), parameters)

@@ -1,4 +1,4 @@
-"""Private steps for a loop of the caller's own."""
+"""Private steps for a training loop that the user wrote."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Private(Displayed):
     left them; torch.autocast, torch.inference_mode, modes of operators or hooks on saved tensors around a step. Learning rates may
     change. A run in which something changed, or whose step raised, takes no more steps.
 
-    As a context manager it saves, where the block is left early, a state that `resume=True` goes on from without repeating a step.
+    As a context manager it saves, if the block is left early, a state that `resume=True` goes on from without repeating a step.
     """
 
     def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:
@@ -183,7 +183,7 @@ class Private(Displayed):
         self._steps.apply()
 
     def backward(self, batch: PrivateBatch) -> None:
-        """The first half of `step`, where somebody else, such as a framework's loop, calls the optimizer: exactly once, and next.
+        """The first half of `step`, if somebody else, such as a framework's loop, calls the optimizer: exactly once, and next.
 
         Leaves the noisy mean gradient as `.grad` of each trained parameter. The optimizer refuses to step where these were changed since.
 
@@ -252,7 +252,7 @@ def private(
         units: (n,) whose each record is; needed where the file says `units` in [train].
         ledger: a ledger's file or URL: the whole run is reserved at once, and charged before its first sum. dataset: its name there, where
             the ledger holds several.
-        window: the blocks of that dataset that `data` are from, where it is cut into blocks ("2026-01-01..2026-01-28", one name, or
+        window: the blocks of that dataset that `data` are from, if it is cut into blocks ("2026-01-01..2026-01-28", one name, or
             several of these), each of which is charged in full; as the file says (privacy.window) where empty. That the records lie in
             them is your word: nobody checks it, and the statement says so.
         out: folder of the model and the statement; by default as the file says, or runs/NAME.

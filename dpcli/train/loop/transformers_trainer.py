@@ -1,4 +1,4 @@
-"""The Trainer of transformers around private steps. Imported only where somebody asks for it, as it needs transformers."""
+"""The Trainer of transformers around private steps. Imported only if somebody asks for it, as it needs transformers."""
 
 from __future__ import annotations
 

@@ -139,6 +139,6 @@ def prefix_error(columns: torch.Tensor) -> torch.Tensor:
 
 
 def _finite_error(columns: torch.Tensor) -> float:
-    """Return the error; infinite where the columns are of no encoder."""
+    """Return the error; infinite if the columns are of no encoder."""
     error = float(prefix_error(columns))
     return error if bool((columns[:, 0] > 0.0).all()) and math.isfinite(error) else math.inf

@@ -105,7 +105,7 @@ class Train(ABC):
     tables: ClassVar[frozenset[str]] = frozenset()
     # Whether a part of a language model may be trained, which is then left as an adapter too.
     adapts: ClassVar[bool] = False
-    # Keys that are newer than some saved runs: where they are not stated, they are left out of the fingerprint.
+    # Keys that are newer than some saved runs: if they are not stated, they are left out of the fingerprint.
     later: ClassVar[frozenset[str]] = frozenset({"moment_floor"})
     # Example tables that together state every key: here the keys of all tasks, in each subclass its own.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

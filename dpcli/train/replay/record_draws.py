@@ -147,7 +147,7 @@ class OwnDrawsLoss:
 
 
 def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
-    """Return the shape of the first tensor that an operator is given, or the size; () where there is neither."""
+    """Return the shape of the first tensor that an operator is given, or the size; () if there is neither."""
     for value in args:
         if isinstance(value, Tensor):
             return value.shape

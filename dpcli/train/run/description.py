@@ -171,13 +171,13 @@ def _well_formed(content: Mapping[str, Any]) -> bool:
 
 
 def _is_guarantee(stated: Mapping[str, Any]) -> bool:
-    """Return whether the values are a guarantee: a finite epsilon where the run was private, and none if it was not."""
+    """Return whether the values are a guarantee: a finite epsilon if the run was private, and none if it was not."""
     private, epsilon, delta = stated["private"], stated["epsilon"], stated["delta"]
     if type(private) is not bool or any(type(stated[name]) is not str for name in ("unit", "adjacency", "accountant")):
         return False
     if private and not (type(epsilon) is float and 0.0 <= epsilon < math.inf):
         return False
-    kept_rows(stated.get("rows"), stated.get("window", ()))  # raises where they are none
+    kept_rows(stated.get("rows"), stated.get("window", ()))  # raises if they are none
     return (private or epsilon is None) and type(delta) is float and 0.0 <= delta < 1.0
 
 

@@ -53,7 +53,7 @@ def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: i
 def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
     """Return the steps of one pass under shuffle and cyclic, in which each record takes part once: 1 / rate, rounded up.
 
-    The accountant assumes floor(1 / rate), never more than that. One where no rate is stated.
+    The accountant assumes floor(1 / rate), never more than that. One if no rate is stated.
     """
     rate = scheme.exact_rate(dataset_size)
     return 1 if rate is None else ceil(1 / rate)

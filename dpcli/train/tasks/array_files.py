@@ -31,9 +31,9 @@ CHECKED_TOGETHER = 1024  # records: whether each number is finite takes memory t
 
 
 def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
-    """Return the arrays of these names in a .npz file, without objects; None where one is missing.
+    """Return the arrays of these names in a .npz file, without objects; None if one is missing.
 
-    They are mapped from the disk where they are not compressed. Raises whatever numpy, zipfile and zlib raise for a file of another kind.
+    They are mapped from the disk if they are not compressed. Raises whatever numpy, zipfile and zlib raise for a file of another kind.
     """
     with zipfile.ZipFile(place) as archive:
         members = {info.filename: info for info in archive.infolist()}
@@ -71,8 +71,8 @@ class RawRecords(NamedTuple):
     """Inputs, labels and units as a file or a function has them, not checked yet.
 
     Attributes:
-        names: Names of the columns that are inputs, where they are taken in their order.
-        blocks: Of each record, where a unit is bounded in each block by itself.
+        names: Names of the columns that are inputs, if they are taken in their order.
+        blocks: Of each record, if a unit is bounded in each block by itself.
     """
 
     inputs: Any
@@ -154,7 +154,7 @@ READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _csv, ".parquet": _parq
 def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the digits, (n, 8, 8) in [0, 1], and their labels (n,), from scikit-learn's folder: importing it takes longer than training.
 
-    Raises Unavailable, which begins with `place`, where it is not installed.
+    Raises Unavailable, which begins with `place`, if it is not installed.
     """
     library = find_spec("sklearn")
     if library is None or library.origin is None:
@@ -211,7 +211,7 @@ class Arrays:
 
 
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
-    """Return the data of a [train] table, restricted to `rows` where they are given.
+    """Return the data of a [train] table, restricted to `rows` if they are given.
 
     Raises:
         InputError: If they cannot be read, or hold something that is not finite.

@@ -53,7 +53,7 @@ def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the loss of the token after each place, (B, T), zero where there is none; and how many losses each record has, (B,)."""
+    """Return the loss of the token after each place, (B, T), zero if there is none; and how many losses each record has, (B,)."""
     assert isinstance(batch, Tensor)
     following = functional.pad(batch[:, 1:], (0, 1), value=PADDING).long()
     scores = logits(model, batch)[:, -batch.shape[1] :]  # without the places of a prompt

@@ -133,7 +133,7 @@ def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
-    """Return a function that measures accuracy on the public data; no metrics where there are none."""
+    """Return a function that measures accuracy on the public data; no metrics if there are none."""
     if data.public_inputs is None or data.public_labels is None:
         return dict
     inputs, labels = pair(data.public_inputs, data.public_labels)

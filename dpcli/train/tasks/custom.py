@@ -97,7 +97,7 @@ def _form(records: Batch) -> object:
 
 
 def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None = None) -> Callable[[], Metrics]:
-    """Return a function that measures the public records by `metric`; no metrics where there are none.
+    """Return a function that measures the public records by `metric`; no metrics if there are none.
 
     Args:
         records: The private ones.

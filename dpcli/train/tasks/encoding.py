@@ -107,7 +107,7 @@ def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 
 def _numbers(cells: _Cells) -> NDArray[np.float64]:
-    """Return the numbers of a column, NaN where a value is missing."""
+    """Return the numbers of a column, NaN if a value is missing."""
     if cells.missing == MISSING and (quick := _plain_numbers(cells.values)) is not None:
         return quick
     numbers = np.full(len(cells.values), math.nan)
@@ -131,7 +131,7 @@ def _as_float(value: Any, text: str) -> float:
 
 
 def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
-    """Return all numbers at once, where every value is a number or NaN; None where one is not."""
+    """Return all numbers at once, where every value is a number or NaN; None if one is not."""
     if not {*map(type, values)} <= PLAIN:
         return None
     try:

@@ -35,7 +35,7 @@ def text_of(place: str) -> str:
 
 
 def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns, and the rows that are not empty; only those of `only`, where it is given.
+    """Return the names of the columns, and the rows that are not empty; only those of `only`, if it is given.
 
     Raises:
         InputError: No line of names, names that are not distinct, lines of another length, another encoding or form.
@@ -99,7 +99,7 @@ def require_distinct(names: list[str], place: str) -> None:
 
 
 def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """Return the names of the columns, and the rows; only those of `only`, where it is given. No value of another row is read."""
+    """Return the names of the columns, and the rows; only those of `only`, if it is given. No value of another row is read."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -186,7 +186,7 @@ def _nth(place: str, row: int, only: RowWindow) -> int:
 
 
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
-    """Return the value on each line that is not empty; only those of `only`, where it is given."""
+    """Return the value on each line that is not empty; only those of `only`, if it is given."""
     result = []
     for line in text_of(place).split("\n"):
         if line.strip():
@@ -220,7 +220,7 @@ def owners_of(units: Any, path: str) -> NDArray[np.generic]:
     if types == {float} and not all(math.isfinite(value) for value in values):
         raise _refusal(path, "some that are not finite")
     owners = np.asarray(values)
-    # As text where they are whole numbers beyond 64 bits, which numpy would round.
+    # As text if they are whole numbers beyond 64 bits, which numpy would round.
     return owners if types != {int} or owners.dtype.kind in "iu" else np.asarray([str(value) for value in values])
 
 

@@ -19,7 +19,7 @@ UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError)
 
 
 def library(name: str) -> Any:
-    """Return the module of that name. Raises Unavailable, with what to install, where there is none."""
+    """Return the module of that name. Raises Unavailable, with what to install, if there is none."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -38,10 +38,10 @@ UNLIMITED = 10**9  # tokens: texts are cut afterwards, so the tokenizer need not
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """n texts with their labels and owners, where there are any.
+    """n texts with their labels and owners, if there are any.
 
     Attributes:
-        blocks: Of each text, where a unit is bounded in each block by itself.
+        blocks: Of each text, if a unit is bounded in each block by itself.
     """
 
     texts: list[Text]
@@ -51,7 +51,7 @@ class Texts:
 
 
 def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = None) -> Texts:
-    """Return the texts of a file, only of `rows` where they are given, or of module:function.
+    """Return the texts of a file, only of `rows` if they are given, or of module:function.
 
     Raises:
         InputError: They cannot be read, or are none.
@@ -80,7 +80,7 @@ def _checked(texts: Texts, source: str, path: str) -> Texts:
 
 
 def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
-    """Return the texts that a function returns: texts, then labels where the task has some, then units with train.units."""
+    """Return the texts that a function returns: texts, then labels if the task has some, then units with train.units."""
     labelled = train.label_column is not None
     count = 1 + labelled + (train.units is not None)
     parts = (parts,) if count == 1 else parts if isinstance(parts, tuple | list) else ()

@@ -106,7 +106,7 @@ def require_claim(description: Description, plan: TrainingPlan) -> None:
 
 
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
-    """Return the plan with the run's window, where the file leaves that to a flag. Its cost does not depend on it."""
+    """Return the plan with the run's window, if the file leaves that to a flag. Its cost does not depend on it."""
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
         return plan

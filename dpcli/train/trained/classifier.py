@@ -69,7 +69,7 @@ def _parquet(place: str, train: Classification, shape: tuple[int, ...], block_co
 def _columns(
     place: str, train: Classification, shape: tuple[int, ...], block_column: str | None, names: list[str], rows: list[list[Any]]
 ) -> Any:
-    """Return the columns without the label: the last one, where the file names none and there is one more than the model reads."""
+    """Return the columns without the label: the last one, if the file names none and there is one more than the model reads."""
     if train.columns is not None:
         return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
     kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, block_column)]

@@ -31,7 +31,7 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
     Args:
         run: the folder that `dpcli train` left, such as "runs/digits". It may have been moved; the training file is not needed, as the
             folder has a copy. What the file mentions (a module of your own, a folder of pretrained weights) is looked for in the run's
-            folder, where the file was, and in the current folder.
+            folder, if the file was, and in the current folder.
 
     Returns:
         `TrainedModel`: `.module` is a torch module in evaluation mode on the CPU; `.description.guarantee` says what it guarantees. A

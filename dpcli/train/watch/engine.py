@@ -41,7 +41,7 @@ def opacus_in(layers: list[Any]) -> Any:
 
 
 def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
-    """Return the setting of an Opacus optimizer that contradicts the file, in words; "" where none does."""
+    """Return the setting of an Opacus optimizer that contradicts the file, in words; "" if none does."""
     if not engine.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):
         return f"noise multiplier {engine.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
     if engine.max_grad_norm != norm:

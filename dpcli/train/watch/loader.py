@@ -1,6 +1,6 @@
 """Statistical tests of a loader's batches: whether the records that it draws may come from the declared sampling scheme.
 
-The tests refuse a right sampler once in 10^9 runs, however long. Each returns words where the batches contradict the scheme, and "" where
+The tests refuse a right sampler once in 10^9 runs, however long. Each returns words where the batches contradict the scheme, and "" if
 they do not: a loader that passes is not proven right.
 """
 
@@ -124,7 +124,7 @@ class DrawnBatches(ABC):
         self.times = np.zeros(self.records, np.int64)
 
     def see(self, batch: Indices) -> str:
-        """Take one more batch, and return in words what is wrong with it; "" where nothing is."""
+        """Take one more batch, and return in words what is wrong with it; "" if nothing is."""
         self.seen += 1
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
@@ -135,7 +135,7 @@ class DrawnBatches(ABC):
 
     @abstractmethod
     def contradiction(self, batch: Indices) -> str:
-        """Return in words what contradicts the scheme, after the batches before; "" where nothing does."""
+        """Return in words what contradicts the scheme, after the batches before; "" if nothing does."""
 
     @property
     def alarm(self) -> float:
@@ -154,7 +154,7 @@ class DrawnBatches(ABC):
         return ""
 
     def often(self) -> str:
-        """Return words where a record is drawn too often: its privacy costs what its own rate does."""
+        """Return words if a record is drawn too often: its privacy costs what its own rate does."""
         most = int(self.times.max())
         share = most / self.seen
         if share <= self.rate:
