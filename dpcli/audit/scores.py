@@ -38,7 +38,7 @@ GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the canaries t
 SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
 UNFAIR_PROBABILITY = 1e-9  # coins with a less probable outcome are considered unfair
 HIGHEST = float(np.finfo(np.float64).max)
-LEAST = 20  # scores of each kind that a split needs
+LEAST_SCORES = 20  # scores of each kind that a split needs
 SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds to try: over the whole range, and at each end of it
 Merit = Callable[[Counts, float], float]  # how much a test proves at a significance
 RUN_FILE = "audit.json"
@@ -120,11 +120,11 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
     quarter, no test of a rare leak would prove anything.
 
     Raises:
-        InputError: For fewer than LEAST members or others.
+        InputError: For fewer than LEAST_SCORES members or others.
     """
-    if min(len(scores.inside), len(scores.outside)) < LEAST:
+    if min(len(scores.inside), len(scores.outside)) < LEAST_SCORES:
         raise InputError(
-            f"expected at least {LEAST} members and {LEAST} others to choose a threshold from, "
+            f"expected at least {LEAST_SCORES} members and {LEAST_SCORES} others to choose a threshold from, "
             f"found {len(scores.inside)} and {len(scores.outside)}; state a threshold, or collect more"
         )
     first, rest = scores.split()

@@ -16,7 +16,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import bound, few, percent_up
 
 ALARM = 0.01  # false positive rate at which the attack is described
-LARGEST = 30.0  # epsilon from which a guarantee is called no protection: odds may change by e^30
+LARGEST_EPSILON = 30.0  # epsilon from which a guarantee is called no protection: odds may change by e^30
 USELESS = 0.999  # true positive rate from which the bound is said to rule out next to nothing
 
 SECRETS = {
@@ -142,7 +142,7 @@ def _groups(facts: Facts, meaning: Meaning) -> Passage:
 def _limit(group: GroupMeaning) -> str:
     if group.reason:
         return f"no limit is known ({group.reason})"
-    return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST else "")
+    return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST_EPSILON else "")
 
 
 def _unit_sentence(facts: Facts) -> str:

@@ -35,7 +35,7 @@ from dpcli.ledger.stores.store import Store, StoredCheckpoint
 FORMAT, WITH_QUOTAS = 1, 2  # a version that knows no quotas would go on from the second without them
 EVERY = 256  # entries from one to the next
 SUMS = ("caps", "spent", "reserved")
-LARGEST = 500  # digits before the point of an amount; no sum of entries comes near
+MOST_DIGITS = 500  # digits before the point of an amount; no sum of entries comes near
 
 
 def is_due(state: LedgerState, noted: int) -> bool:
@@ -215,7 +215,7 @@ def _read_amounts(texts: Mapping[str, str], names: Collection[str]) -> dict[str,
     """Return amounts by these names, in their order. Blocks that were charged alike have one text, which is read once."""
     known = {text: amounts.EXACT.create_decimal(text) for text in set(texts.values())}
     if texts.keys() != set(names) or not all(
-        value.is_finite() and value >= 0 and value.adjusted() < LARGEST for value in known.values()
+        value.is_finite() and value >= 0 and value.adjusted() < MOST_DIGITS for value in known.values()
     ):
         raise ValueError("expected an amount for each cap")
     return {name: known[texts[name]] for name in names}

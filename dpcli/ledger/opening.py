@@ -93,7 +93,10 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
 def _require_all(given: Mapping[str, Any]) -> None:
     """Raise InputError for every flag that is missing, in one message."""
     missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
-    lines = [f"--{FLAGS.get(name, name)}: state {NEEDED[name] if name in NEEDED else filter_wanted()}" for name in missing]
+    lines = [
+        f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_wanted()}"
+        for name in missing
+    ]
     if len(lines) == 1:
         raise InputError(lines[0])
     if lines:
@@ -178,7 +181,7 @@ FLAGS = {
     "name": "filter",
     "plans": "declare",
 }
-NEEDED = {
+REQUIRED_FLAGS = {
     "dataset": "the name of the dataset",
     "unit": "what one individual is, as every run will state it (user, example, ...)",
     "adjacency": "add-remove, replace-one or zero-out, as every run will state it",

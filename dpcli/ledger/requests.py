@@ -20,7 +20,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
-LONGEST = 200
+LONGEST_KEY_SHOWN = 200
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
 
 
@@ -34,8 +34,10 @@ class LedgerRequest(Protocol):
 
 def checked_key(key: str) -> str:
     """Return a key as an entry may hold it. Raises InputError for one that is empty, long, or holds what a terminal would act on."""
-    if not key.strip() or len(key) > LONGEST or not key.isprintable():
-        raise InputError(f"--key: expected a name of at most {LONGEST} printable characters for this run, found {key[:60]!r}")
+    if not key.strip() or len(key) > LONGEST_KEY_SHOWN or not key.isprintable():
+        raise InputError(
+            f"--key: expected a name of at most {LONGEST_KEY_SHOWN} printable characters for this run, found {key[:60]!r}"
+        )
     return key
 
 

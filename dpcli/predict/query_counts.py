@@ -13,7 +13,7 @@ from typing import Protocol
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 
-MOST = 2**62  # fits into the integers of every store
+LARGEST_COUNT = 2**62  # fits into the integers of every store
 BUSY_SECONDS = 30.0
 ANSWERS = "answers"  # what is counted, if nobody says
 WRITTEN = "nothing was written"
@@ -121,6 +121,6 @@ def require_counting(ledger: Ledger) -> None:
 
 def require_count(count: int, name: str = "count") -> int:
     """Return the count. Raises InputError unless it is a whole number from 1 to 2^62."""
-    if type(count) is not int or not 1 <= count <= MOST:
+    if type(count) is not int or not 1 <= count <= LARGEST_COUNT:
         raise InputError(f"{name}: expected a whole number of answers, at least 1, found {count!r}")
     return count

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """pipeline: with every number in place of "calibrate". accounts: the fields that hold an account of a pipeline.
+    """X
 
-    rows: of the table of private data that may be read; all if None.
+    rows: Rows of the private data that may be read; all if None.
     """
 
     accounts: ClassVar[tuple[str, ...]] = ()
@@ -36,12 +36,12 @@ class FilePlan:
 
     @property
     def private_file(self) -> str | None:
-        """The file of private data, as `path` names it, if it is of a kind that is read as a table; None for whatever else they are."""
+        """The file of private data, as the pipeline file names it, if it is read as a table; None for other sources."""
         return None
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """The key that says whose a record is, and what it says, where what each owner adds is bounded; None if nothing is."""
+        """The key that names the owners of records, with its value; None if no owner's contributions are bounded."""
         return None
 
     def on_rows(self, rows: RowWindow | None) -> Self:
@@ -93,7 +93,7 @@ def fingerprint(content: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PricedFile(FilePlan):
-    """account: of the whole pipeline, with an epsilon that is certified."""
+    """A pipeline file with its account, whose epsilon is certified."""
 
     accounts: ClassVar[tuple[str, ...]] = ("account",)
     account: Account
@@ -110,7 +110,7 @@ class PricedFile(FilePlan):
 
 @dataclass(frozen=True, slots=True)
 class PricedSession(PricedFile):
-    """entry: what is performed, and may be charged with the rest of the file."""
+    """A priced file with the entry that the session performs."""
 
     entry: Entry
 
@@ -147,7 +147,7 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
         table: The table whose key `mechanism` is `named`, for messages.
 
     Raises:
-        InputError: If it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample that
+        InputError: It is unclear which entry is meant, or the entry is charged as a part of something else: of a partition, of a sample that
             others read, or of another entry, which may cost less than the run that is made here.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]

@@ -1,4 +1,4 @@
-"""The plan of a sweep, made before the first run: every setting at every epsilon, as a file with its noise solved for; and its result."""
+"""The plan of a sweep, made before its first run, and its result. Each setting at each epsilon is a file with its noise solved for."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disc
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A setting at one epsilon.
+    """A setting of the sweep at one epsilon.
 
     Attributes:
         text: Text of its pipeline file, with every number solved for.
         plan: Plan of that file, as dpcli train reads it.
-        fingerprint: SHA-256 of all that a run depends on.
-        window: The blocks that it reads, if the text does not say so.
+        fingerprint: SHA-256 of everything that the run depends on.
+        window: The blocks that the run reads, if the text does not state them.
     """
 
     epsilon: float
@@ -79,11 +79,11 @@ class Variant:
         return tuple(dict.fromkeys(stage.noise_multiplier for stage in self.plan.stages))
 
     def over(self, window: tuple[str, ...]) -> Variant:
-        """Return the variant on some blocks of the dataset, which its file does not name."""
+        """Return the variant restricted to blocks of the dataset that its file does not name."""
         return replace(self, plan=self.plan.over(window), fingerprint=_digest([self.fingerprint, *window]), window=window)
 
     def on_rows(self, rows: RowWindow | None) -> Variant:
-        """Return the variant on these rows of its private data; no run on all of them counts as one of its runs."""
+        """Return the variant restricted to rows of its private data. Earlier runs on all rows do not count as its runs."""
         if rows is None:
             return self
         return replace(self, plan=self.plan.on_rows(rows), fingerprint=_digest([self.fingerprint, rows.content()]))
@@ -95,10 +95,10 @@ def _digest(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """The runs to make.
+    """The runs of a sweep.
 
     Attributes:
-        variants: In the order of epsilons, then of settings.
+        variants: The runs, in the order of epsilons and then of settings.
         trials: Distribution of the number of runs of a private search; None where tuning is public.
         better: Which of two values of the metric is the better one.
     """
@@ -112,16 +112,16 @@ class SweepPlan:
 
     @property
     def pipeline(self) -> Pipeline:
-        """Return the first variant's pipeline: what all of them read is the same."""
+        """Return the pipeline of the first variant. All variants read the same data."""
         return self.variants[0].plan.pipeline
 
     def over(self, window: tuple[str, ...]) -> SweepPlan:
-        """Return the plan on some blocks of the dataset; no run on others counts as one of its runs."""
+        """Return the plan restricted to blocks of the dataset. Earlier runs on other blocks do not count as its runs."""
         return replace(self, variants=tuple(one.over(window) for one in self.variants))
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private data that are read: all if None."""
+        """Return the rows of the private data that are read; None for all."""
         return self.variants[0].plan.rows
 
     @property
@@ -132,7 +132,7 @@ class SweepPlan:
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """Return the runs' bound on what a unit owns."""
+        """Return the key and column whose values the runs bound."""
         return self.variants[0].plan.bounded
 
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
@@ -201,7 +201,7 @@ class _Solver:
         return Variant(epsilon, setting, text, plan, _digest([text, plan.parts()]))
 
     def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
-        """Return the tables with numbers where they say "calibrate", and their plan."""
+        """Return the tables with numbers in place of "calibrate", and their plan."""
         try:
             plan = plan_of(self.path, toml_text(tables).encode())
         except CannotCertify as problem:
@@ -273,7 +273,7 @@ class MeasuredSweep:
 
     @property
     def best(self) -> tuple[Cell, ...]:
-        """Return the cell with the best median at each epsilon where a run has ended; the first of equal ones."""
+        """Return the cell with the best median for each epsilon with a completed run; the first of several equal ones."""
         best = []
         for epsilon in self.plan.sweep.epsilon:
             ended = [cell for cell in self.cells if cell.variant.epsilon == epsilon and cell.values]

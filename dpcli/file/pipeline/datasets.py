@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Privacy
 
 
-MOST = 100  # characters of a name
+LONGEST_NAME = 100  # characters of a name
 
 
 def dataset_problems(name: str) -> Iterator[Problem]:
     """Yield the faults of a dataset's name: the same data under a second name would be added up separately."""
     key = ("privacy", "dataset")
-    if len(name) > MOST or not name.isprintable() or name != " ".join(name.split()) or not looks(name):
-        yield key, f"a name of at most {MOST} visible characters, without spaces at its ends or two in a row", quoted(name[:MOST])
+    if len(name) > LONGEST_NAME or not name.isprintable() or name != " ".join(name.split()) or not looks(name):
+        yield (
+            key,
+            f"a name of at most {LONGEST_NAME} visible characters, without spaces at its ends or two in a row",
+            quoted(name[:LONGEST_NAME]),
+        )
     elif mixed(name):
         yield key, "a name in one script", f"{name!a} in {' and '.join(script.capitalize() for script in mixed(name))}"
     elif strange(name):

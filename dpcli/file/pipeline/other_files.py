@@ -80,7 +80,7 @@ KEYS: tuple[tuple[frozenset[str], str, str], ...] = (
 EVENT = ("a DpEvent of dp-accounting", "import dp-accounting {} --adjacency add-remove (or what its accountant was told)")
 FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")
 HEAD = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # names of columns
-MOST = 4096  # bytes at the start of a text that are looked at
+READ_BYTES = 4096  # bytes at the start of a text that are looked at
 
 
 def looks_like(data: bytes, path: str) -> str | None:
@@ -89,7 +89,7 @@ def looks_like(data: bytes, path: str) -> str | None:
     Args:
         path: As the command names it.
     """
-    result = _binary(data) or _json(data) or _text(data[:MOST])
+    result = _binary(data) or _json(data) or _text(data[:READ_BYTES])
     if result is None:
         return None
     what, command = result

@@ -1,4 +1,4 @@
-"""Reads pipeline files, and finds those below a folder; every problem of a file is reported at its place."""
+"""Reading of pipeline files, with every problem reported at its place, and search for files below folders."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _stood_in(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _some_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text and tables of bytes that are not blank and no other known file. Raises InvalidFile."""
+    """Return the text and tables of bytes. Raises InvalidFile if they are blank, or another known kind of file."""
     if not data.strip():
         raise InvalidFile((_no_pipeline("standard input with nothing in it" if path == "-" else "an empty file", path),))
     content, tables = toml_document(data, path)
@@ -119,7 +119,7 @@ def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ..
 
 
 def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
-    """Return what `calibrate_targets` does for the bytes of a file, which may be readable only once."""
+    """Return the keys that say "calibrate" in the bytes of a file, as `calibrate_targets` does for a path."""
     _, tables = toml_document(text, path)
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 
@@ -148,7 +148,7 @@ def _no_pipeline(text: str, path: str) -> Diagnostic:
 
 @lru_cache(maxsize=1)
 def _stated(text: str) -> Mapping[str, Any]:
-    """Return the tables as the text states them. They are cached, and must not be changed."""
+    """Return the tables of a text. They are cached and must not be changed."""
     return syntax.tables_of(text)
 
 
@@ -184,13 +184,13 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
-    """Raise InvalidFile with every finding at its place in the text, if there is one."""
+    """Raise InvalidFile with all findings at their places in the text, if there are any."""
     if findings.items:
         raise InvalidFile((*_diagnostics(findings.items, tables, text, path), *_rest(findings, path)))
 
 
 def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:
-    """Return the values that can be read, and add a finding for everything else."""
+    """Return the readable values, and add a finding for everything else."""
     try:
         return values_of(tables, findings)
     except TooMany:
@@ -234,10 +234,10 @@ OTHERS = frozenset({".git"})  # folders that are not searched
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
-    """Return the paths with each folder replaced by the wanted *.toml files below it, in order, no file twice.
+    """Return the paths with each folder replaced by the wanted *.toml files below it, in order and without duplicates.
 
-    Links are followed, hidden folders are searched, and a file that is not TOML or cannot be read is included, as it may be one. A folder
-    without any stays a path, which fails when it is read.
+    Links are followed and hidden folders are searched. A file that is not TOML or cannot be read is included, as it may be a pipeline. A
+    folder without such files stays in the list, and fails when it is read.
 
     Raises:
         InputError: For a folder that cannot be listed.
@@ -250,7 +250,7 @@ def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) 
 
 
 def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Return whether a file is a pipeline, its tables spelt right or wrong: a misspelt one must not be passed over."""
+    """Check whether a file may be a pipeline, even with misspelt tables, so that none is skipped."""
     if is_pipeline(tables) or "format" not in tables:
         return is_pipeline(tables)
     from dpcli.file.pipeline.other_files import misspelt_pipeline
@@ -264,7 +264,7 @@ def toml_name(name: str) -> bool:
 
 
 def below(path: str, folder: str) -> bool:
-    """Return whether a path lies in a folder, links followed; neither need exist."""
+    """Check whether a path lies in a folder, with links followed. Neither has to exist."""
     inside, around = os.path.realpath(path), os.path.realpath(folder)
     return os.path.commonpath((inside, around)) == around
 

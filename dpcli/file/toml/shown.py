@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-LONGEST = 60  # characters of a value
+LONGEST_VALUE = 60  # characters of a value
 NAMED = 8  # names that one message lists
 ADDRESS = "://"  # an address may hold a password where one of _SECRET follows
 _SECRET = frozenset("@?#=")
@@ -15,10 +15,10 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def escaped(text: str) -> str:
-    """Return the text in ASCII with JSON's escapes, cut after `LONGEST` characters."""
+    """Return the text in ASCII with JSON's escapes, cut after `LONGEST_VALUE` characters."""
     import json
 
-    cut = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    cut = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
     return json.dumps(cut)[1:-1].replace("\x7f", "\\u007f")
 
 
@@ -82,7 +82,7 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
             named = (names or {}).get(part) if path[:depth] == ("mechanism",) else None
             text += f"[{part + 1}]" if named is None else f'["{escaped(named)}"]'
         else:
-            text += ("." if text else "") + (part if _BARE.fullmatch(part) and len(part) <= LONGEST else quoted(part))
+            text += ("." if text else "") + (part if _BARE.fullmatch(part) and len(part) <= LONGEST_VALUE else quoted(part))
     return text
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 GRID = 2**20  # parts of a clip
 FAR = 1000.0  # temperatures below the largest base: a token of weight e^-1000 is never drawn
-MOST = 8  # times the size of a batch: more contexts than that move a score no further
+LARGEST_MULTIPLE = 8  # times the size of a batch: more contexts than that move a score no further
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class LogitClipping:
     @classmethod
     def of(cls, spec: Any) -> LogitClipping:
         """Return the clipping of a private-decoding entry. Raises InputError if its clip is too small to be computed with."""
-        lost = 2.0**-50 * (FAR + MOST * spec.clip / spec.temperature)
+        lost = 2.0**-50 * (FAR + LARGEST_MULTIPLE * spec.clip / spec.temperature)
         used = spec.clip - 2.0 * lost * spec.references * spec.temperature
         if not used >= 0.99 * spec.clip:
             raise InputError(
@@ -89,7 +89,7 @@ class LogitClipping:
         Args:
             base: (vocabulary,) public logits, or 0.
         """
-        limit = MOST * self.size * GRID
+        limit = LARGEST_MULTIPLE * self.size * GRID
         lowered = np.maximum(base - base.max(), -FAR * self.temperature)
         return np.asarray((lowered + np.clip(sums, -limit, limit) * (self.clip / GRID / self.size)) / self.temperature)
 

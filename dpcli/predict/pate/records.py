@@ -127,7 +127,7 @@ def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """inputs: (n, width). labels: (n,)."""
+    """Inputs of shape (n, width) and labels of shape (n,)."""
 
     inputs: Array
     labels: Array

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FOLDER, MADE_OF = "teachers", "made.json"
 PATIENCE = timedelta(days=30)  # for the slowest teacher: one who is gone is told at once
-GONE = "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
+KILLED_MESSAGE = "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _teacher_labels(
         return
     pate = plan.pate
     lesson = Lesson(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
-    with ShardProcesses(lesson, GONE, jobs) as processes:
+    with ShardProcesses(lesson, KILLED_MESSAGE, jobs) as processes:
         yield from processes.results((number, owned[number]) for number in numbers)
 
 
@@ -238,4 +238,4 @@ def torch_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError:
-        raise InputError(GONE) from None
+        raise InputError(KILLED_MESSAGE) from None

@@ -24,7 +24,7 @@ from dpcli.train.tasks.user_code import relative_to_file
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
 
-LARGEST = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes
+LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes
 
 
 def votes_of(pate: Pate, path: str) -> VoteCounts:
@@ -37,7 +37,7 @@ def votes_of(pate: Pate, path: str) -> VoteCounts:
 
 def table_of(place: str) -> Any:
     """Return the numbers in a file. Raises InputError, whose message quotes none of them."""
-    shown, most = escaped_path(place), LARGEST[ending(place)]
+    shown, most = escaped_path(place), LARGEST_FILES[ending(place)]
     try:
         info = os.stat(place)
     except (OSError, ValueError) as problem:

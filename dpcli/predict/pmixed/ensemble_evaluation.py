@@ -43,7 +43,7 @@ TAIL = 0.025  # beyond either end of an interval
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
-    """value: exp of the mean loss per token. low, high: of 95 % of the resamples of whole records."""
+    """A perplexity: exp of the mean loss per token, with a 95 % bootstrap interval over records."""
 
     value: float
     low: float

@@ -23,7 +23,7 @@ from dpcli.predict.models.ngram import Ids, NGramCounts
 from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, PmixedPlan
 from dpcli.random.streams import Stream, normals
 
-MOST = 2**24  # pairs of the domain
+MOST_PAIRS = 2**24  # pairs of the domain
 THRESHOLD = 2.0  # standard deviations below which a count is dropped
 
 
@@ -47,8 +47,10 @@ def private_bigrams(
     Raises:
         InputError: A vocabulary of too many pairs.
     """
-    if vocabulary**2 > MOST:
-        raise InputError(f"expected at most {int(MOST**0.5)} tokens for counts under differential privacy, found {vocabulary}")
+    if vocabulary**2 > MOST_PAIRS:
+        raise InputError(
+            f"expected at most {int(MOST_PAIRS**0.5)} tokens for counts under differential privacy, found {vocabulary}"
+        )
     total = np.zeros(vocabulary**2)
     for records in units:
         pairs, counts = unit_counts(records, vocabulary)

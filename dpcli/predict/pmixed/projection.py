@@ -21,7 +21,7 @@ from dpcli.random.streams import Stream
 from dpcli.random.subsets import below
 
 MARGIN = 8.0 * 2.0**-52  # the product with the public probability, and exp, lose less
-LEAST = 1e-290  # a public probability below this counts as 0: quotients by it would not be accurate
+LEAST_PROBABILITY = 1e-290  # a public probability below this counts as 0: quotients by it would not be accurate
 CLOSE = 1e-14  # of the sum of probabilities to 1
 ATTEMPTS = 200
 FARTHEST = 690.0  # of the logarithm of a scale: ratios beyond its range count as 0
@@ -68,7 +68,7 @@ class Projection(Protocol):
 
 def ball(public: Array, radius: float) -> Ball:
     """Return the ball around a public model's probabilities. Raises InputError if they are none, which may be told of what is public."""
-    possible = public >= LEAST
+    possible = public >= LEAST_PROBABILITY
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
     if not np.all(public >= 0.0) or not math.isclose(public.sum(), 1.0, abs_tol=1e-6):

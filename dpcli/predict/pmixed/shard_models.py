@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Records = list[list[int]]
 ANY = (0,)  # a context that every model is asked about
 TUNE, TUNED = "the public model: tune", "the public model: tuned"  # where messages begin
-GONE = "a process of a fitted model was killed, or out of memory"
+KILLED_MESSAGE = "a process of a fitted model was killed, or out of memory"
 TUNING_GONE = "a process that fine-tunes a model was killed, or out of memory: models that were made are kept, and --resume goes on"
 
 
@@ -250,7 +250,7 @@ class PendingAnswer:
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         if not self.begun:
-            raise InputError(GONE)
+            raise InputError(KILLED_MESSAGE)
         return np.asarray(self.process.answer())
 
 
@@ -276,7 +276,7 @@ def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -
     """
     if ":" not in plan.pmixed.model:
         return tuple(map(side.tuned, learnt))
-    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), GONE)
+    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), KILLED_MESSAGE)
     require_same_content(side.content, processes.content)
     model = side.model
     return tuple(

@@ -272,7 +272,7 @@ def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels
     return list(dict.fromkeys(choice for choice in choices if choice))[:count]
 
 
-GONE = "a process of a teacher was killed, or out of memory: --resume goes on"
+KILLED_MESSAGE = "a process of a teacher was killed, or out of memory: --resume goes on"
 PART = 32  # texts that each teacher is asked about in one process
 
 
@@ -364,6 +364,6 @@ def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
     """Start the teachers. Raises InputError if the model is another one when it is loaded again."""
-    with ShardProcesses(Voting(plan.prompt, plan.path), GONE, threads=cores()) as processes:
+    with ShardProcesses(Voting(plan.prompt, plan.path), KILLED_MESSAGE, threads=cores()) as processes:
         require_same_content(labeller.content, processes.content)
         yield PromptTeachers(processes, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))

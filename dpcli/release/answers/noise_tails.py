@@ -104,7 +104,7 @@ def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
 
 
 TAIL_ERROR = 3e-8  # of a law's tail, and of sums of them: above its bounds of 1e-8 (laws.py)
-LONGEST = 2_000_000  # whole numbers that a convolved law may have
+LONGEST_LAW = 2_000_000  # whole numbers that a convolved law may have
 
 
 def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> int:
@@ -119,7 +119,7 @@ def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> 
 @lru_cache(maxsize=256)
 def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int:
     reach = half_width_beyond(law, OMITTED)
-    if sum(sizes) * 2 * reach > LONGEST:
+    if sum(sizes) * 2 * reach > LONGEST_LAW:
         return sum(sizes) * half_width_beyond(law, (1.0 - confidence) / len(sizes))
     tail = _symmetric_tail(_convolved(law, sizes, reach))
     inside = np.nonzero(tail + len(sizes) * (OMITTED + TAIL_ERROR) <= 1.0 - confidence)[0]

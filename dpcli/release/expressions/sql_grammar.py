@@ -31,7 +31,7 @@ from dpcli.release.expressions.scalars import (
 if TYPE_CHECKING:
     from sqlglot import exp
 
-LONGEST, DEEPEST = 10_000, 150  # characters of an expression; nesting of its parts
+LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # characters of an expression; nesting of its parts
 GRAMMAR = "duckdb"  # of sqlglot: has the operators // and ==, and no escapes in a text
 ALLOWED = (
     "columns, literals, comparison, and, or, not, between, in, is null, + - * / // %, lower, upper, substr, and year, quarter, month, "
@@ -99,9 +99,9 @@ class SqlReader:
     depth: int = 0
 
     def scalar(self, node: exp.Expr) -> Scalar:
-        if self.depth > DEEPEST:
+        if self.depth > DEEPEST_NESTING:
             raise InputError(
-                f"{self.key}: expected at most {DEEPEST} expressions within each other, found more; in (...) takes a list"
+                f"{self.key}: expected at most {DEEPEST_NESTING} expressions within each other, found more; in (...) takes a list"
             )
         if node.comments:
             raise InputError(f"{self.key}: expected no comment, found one")
@@ -141,11 +141,13 @@ def parsed(text: str, key: str) -> exp.Expr:
 
     if (
         not text.strip()
-        or len(text) > LONGEST
+        or len(text) > LONGEST_EXPRESSION
         or "\0" in text
         or text.encode(errors="replace") != text.encode(errors="surrogatepass")
     ):
-        raise InputError(f"{key}: expected an SQL expression of 1 to {LONGEST:,} characters of Unicode, found {shown(text)}")
+        raise InputError(
+            f"{key}: expected an SQL expression of 1 to {LONGEST_EXPRESSION:,} characters of Unicode, found {shown(text)}"
+        )
     try:
         dialect = Dialect.get_or_raise(GRAMMAR)
         tokens = dialect.tokenize(text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-FEW = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
+SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("the column whose values are counted")
 
 
@@ -37,7 +37,7 @@ class TopQuery(Query):
 
     measure: Annotated[str, MEASURE] = "top-k"
     column: Annotated[str, VALUES]
-    top: Annotated[int, Key("how many of the most common values", FEW)]
+    top: Annotated[int, Key("how many of the most common values", SMALL_COUNT)]
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)

@@ -25,7 +25,7 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
-MOST = 100_000  # values that are looked at
+MOST_VALUES = 100_000  # values that are looked at
 MADE_ON_THE_WAY = torch.ops.aten.lift_fresh.default  # of numbers that stand in the program, as torch.tensor does
 DRAWS = "random numbers"
 
@@ -65,7 +65,7 @@ class ReachableState:
         if isinstance(value, PLAIN):
             self.values[name] = repr(value)
             return
-        if id(value) in self.seen or depth > 8 or len(self.values) > MOST:
+        if id(value) in self.seen or depth > 8 or len(self.values) > MOST_VALUES:
             self.values.setdefault(name, id(value))
             return
         self.seen[id(value)] = value
