@@ -42,7 +42,7 @@ def checked_key(key: str) -> str:
 
 
 def nonempty(**optional: Any) -> dict[str, Any]:
-    """Return the fields of an entry that hold something."""
+    """Return the fields of an entry that are not empty."""
     return {name: value for name, value in optional.items() if value}
 
 
@@ -51,8 +51,8 @@ class Charge:
     """Spend at once, or reserve for a long run (`kind`: spend or reserve).
 
     Attributes:
-        key: The name of the run; the same key with the same body is charged once, to whoever (`who`) was charged first: two people under
-            one key make two runs.
+        key: Name of the run. A repeated key with the same body is charged once. The body includes the person (`who`), so that two people
+            under one key make two runs.
         expires: ISO time after which a reservation cannot be voided; it then counts in full.
         window: The blocks that it reads, sorted; none if the dataset has none.
         made, maker: When and by whom, of a run that was made before there was a ledger; whoever charges it, it is charged once.
@@ -71,7 +71,7 @@ class Charge:
     maker: str = ""
 
     def body(self) -> dict[str, Any]:
-        """Return what makes two charges the same."""
+        """Return the content by which two charges are equal."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
         return {**body, **nonempty(window=list(self.window), made=self.made, maker=self.maker)}
 
@@ -91,7 +91,7 @@ class Charge:
         return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
     def repeated(self, run: Run) -> tuple[str, ...]:
-        """Return what whoever asked has to know where the run was charged before, and nothing is written."""
+        """Return notes for a request that was granted before, so that nothing is written."""
         charged = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
         lines: tuple[str, ...] = (f"{charged}: this is no new run, and one that draws noise again needs a key of its own",)
         end = run.content.get("expires")
@@ -123,7 +123,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """start, commit or void a reservation (`kind`): by whoever made it, or by an administrator who says why."""
+    """Start, commit or void a reservation (`kind`), by the person who made it or by another one with a reason."""
 
     kind: str
     key: str
@@ -190,7 +190,7 @@ class CountAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Close blocks for good: no further run reads them. What was charged stays charged."""
+    """Close blocks permanently for further runs. Earlier charges stay."""
 
     window: tuple[str, ...]
     why: str
@@ -207,7 +207,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The definitions that guard the entries were made again by a later version (`version`): their hash is `schema` from then on."""
+    """Record that version `version` made the definitions that guard the entries again. Their hash is `schema` from then on."""
 
     schema: str
     version: int
@@ -226,7 +226,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Close a dataset, as it moves to the ledger at `to`. Asked for again, it is granted if it is the same place."""
+    """Close a dataset that moves to the ledger at `to`. A repeated request for the same place is granted."""
 
     to: str
     why: str = ""
@@ -261,10 +261,10 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """The first entry that is a copy's own: it is closed as before, and has a name.
+    """Append the first entry that is a copy's own. The copy stays closed, and its name is the hash of this entry.
 
     Attributes:
-        word: What no other copy has.
+        word: Random word that makes the name of the copy unique.
     """
 
     word: str

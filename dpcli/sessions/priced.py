@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """X
+    """A pipeline file that is performed.
 
-    rows: Rows of the private data that may be read; all if None.
+    Attributes:
+        accounts: Names of the fields that hold an account of a pipeline.
+        path: Path of the file.
+        pipeline: The pipeline, with a number wherever the file says "calibrate".
+        rows: Rows of the private data that may be read; all if None.
     """
 
     accounts: ClassVar[tuple[str, ...]] = ()
@@ -147,8 +151,8 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
         table: The table whose key `mechanism` is `named`, for messages.
 
     Raises:
-        InputError: It is unclear which entry is meant, or the entry is charged as a part of something else: of a partition, of a sample that
-            others read, or of another entry, which may cost less than the run that is made here.
+        InputError: It is unclear which entry is meant, or the entry is charged as a part of something else: of a partition, of a sample
+            that others read, or of another entry, which may cost less than the run that is made here.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]

@@ -1,4 +1,4 @@
-"""A dataset moved from one ledger to another, its chain as it is: between files and databases.
+"""Moving of a dataset with its unchanged chain from one ledger to another, between files and databases.
 
 The order, in which a death at any moment errs toward charging too much or not at all:
 
@@ -46,8 +46,8 @@ class Copied:
 
     Attributes:
         at: The end of its chain at the old place.
-        repeated: Whether all was done before.
-        verified: The copy.
+        repeated: The move had been completed before.
+        verified: Result of verifying the copy.
     """
 
     dataset: str
@@ -59,7 +59,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """A dataset on its way: from the ledger that it is in to the one at `url`, in whose own transaction `fill` runs."""
+    """A move of a dataset from its ledger to the one at `url`. `fill` runs in a transaction of the new ledger."""
 
     ledger: Ledger
     url: str
@@ -100,7 +100,7 @@ class Copying:
                 raise LedgerError(f"{departure.to}: {_second_copy_message(self.ledger.dataset)}") from None
 
     def open(self, target: Ledger, copy: str) -> None:
-        """Open what was named (6); nothing if it is open."""
+        """Open the named copy (step 6), unless it is open."""
         request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
         target.append_all([(request, "")], even_moved=True)
 
@@ -139,7 +139,7 @@ class Copying:
         )
 
     def _refuse_origin(self) -> None:
-        """Raise LedgerError if the copy could not say where it comes from, before anything is closed."""
+        """Check, before anything is closed, that the copy can name its origin. Raises LedgerError if not."""
         place = self.ledger.store.address
         if not is_a("said", place):
             raise LedgerError(
@@ -148,7 +148,7 @@ class Copying:
             )
 
     def durable_copy(self, target: Store) -> DurableCopy | None:
-        """Return the copy that the target has completely, None if it has none. Raises LedgerError if another one was named."""
+        """Return the complete copy in the target; None if there is none. Raises LedgerError if another copy was named."""
         dataset, departure = self.ledger.dataset, self.ledger.state().departure
         if departure is None:
             return None
@@ -164,12 +164,12 @@ class Copying:
         return DurableCopy(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
 
     def _end(self) -> Head:
-        """Return the end of what is copied: the entry that closed it, or the last."""
+        """Return the last entry to copy: the one that closed the dataset, or the end of the chain."""
         state = self.ledger.state()
         return state.head if state.departure is None else state.departure.at
 
     def _take(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
-        """Check every entry after `state` up to `end`, and take in those that the target does not have."""
+        """Check every entry after `state` up to `end`, and copy those that the target does not have."""
         store, dataset, first = self.ledger.store, self.ledger.dataset, state.head.seq
         if not first and not target.after(dataset, 0, 1):
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
@@ -203,14 +203,14 @@ class Copying:
 
 @dataclass(frozen=True, slots=True)
 class DurableCopy:
-    """A copy that was made durable, up to the entry `end` by whose hash it is named, and whether it can be charged."""
+    """A durable copy up to the entry `end`, whose hash names it. It tells whether the copy can be charged."""
 
     end: Head
     open: bool
 
     @property
     def name(self) -> str:
-        """The name, which no other copy has."""
+        """The unique name of the copy."""
         return self.end.hash
 
 
@@ -222,7 +222,7 @@ def _second_copy_message(dataset: str) -> str:
 
 
 def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
-    """Move one dataset from the ledger at `source` to the one at `target`, made if there is none; done before, nothing is written.
+    """Move a dataset from the ledger at `source` to the one at `target`, which is made if it does not exist. Repeating it changes nothing.
 
     Raises LedgerError as `Copying.fill`, and where the copy is not sound.
     """
@@ -235,7 +235,7 @@ def move_dataset(source: str, target: str, dataset: str, why: str = "", progress
 
 
 def _move(copying: Copying) -> bool:
-    """Do all but verify it (1 to 6). Return whether all was done before."""
+    """Perform steps 1 to 6, all but the verification. Return True if the move had been completed before."""
     ledger = copying.ledger
     with _telling_where_it_stands(ledger):
         create_or_fill(copying.url, copying.fill, DAY)
@@ -291,7 +291,7 @@ def dataset_names(url: str) -> tuple[str, ...]:
 
 
 def _rows_after(store: Store, dataset: str, seq: int) -> Iterator[StoredRow]:
-    """Yield the rows after `seq`, read a page at a time."""
+    """Yield the rows after `seq`, read in pages."""
     while rows := store.after(dataset, seq, PAGE):
         yield from rows
         seq = rows[-1].seq
