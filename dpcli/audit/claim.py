@@ -26,7 +26,7 @@ class Claim:
 
     Attributes:
         adjacency: Adjacency of the neighbouring datasets that it is about.
-        source: Where it comes from, in words.
+        source: Origin of the claim, in words.
         account: Account of the pipeline, None for a pair that was stated.
         curve: Pairs that all hold.
     """
@@ -82,7 +82,7 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
     """Return what a pipeline file claims about datasets that differ as those of the audit do.
 
     Args:
-        delta: At which epsilon is compared; the file's if None.
+        delta: Delta at which epsilon is compared; the file's if None.
         varied: What the audit changed between its two worlds.
 
     Returns:

@@ -29,7 +29,7 @@ class Draws:
     """Noise over its declared standard deviation; under the claim every number in it is an independent N(0, s^2), s >= 1, s of a tensor.
 
     Attributes:
-        tensors: By name, (draws, numbers): one row for each step of each run.
+        tensors: Noise by tensor name, (draws, numbers): one row for each step of each run.
         positions: The step of each row in its run, from 0.
         resolution: How finely the numbers are known, as they may be the difference of sums in single precision.
     """

@@ -32,7 +32,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     """Return the function that "package.module:name" names.
 
     Args:
-        folders: Where the user's modules are. Installed modules of the same name come first: a statistics.py of the user's must not stand
+        folders: Folders of the user's modules. Installed modules of the same name come first: a statistics.py of the user's must not stand
             in for Python's own wherever torch imports that.
 
     Raises:

@@ -175,8 +175,8 @@ class Round(Displayed):
         """Return the sum of the clients' updates, each clipped to federated.clip, with the noise of this round: once.
 
         Args:
-            updates: Of each client at most one, by its number: `size` numbers in a row. One that is not finite counts as zero. Where there
-                are none, the noise is released all the same.
+            updates: At most one update of each client, by its number: `size` numbers in a row. One that is not finite counts as zero. Where
+                there are none, the noise is released all the same.
 
         Raises:
             InputError: If it was released before, or its noise may have been drawn; an update is of somebody who was not drawn, or who

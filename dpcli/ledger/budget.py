@@ -108,7 +108,7 @@ class DatasetBudget(Displayed):
             key: Names the run. Asked for again before the run was started, it is the same charge; afterwards it is refused, since what
                 draws noise again is another run.
             why: For the log.
-            delta: That the run is described at, where the filter needs one; the file's if None.
+            delta: Delta at which the run is described, if the filter needs one; the file's if None.
             expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for again
                 with another one it keeps the first, and a UserWarning says so.
             window: The blocks that it reads, if the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.

@@ -99,7 +99,7 @@ def refuse_changed(store: Store, state: LedgerState) -> None:
 
 
 def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
-    """Return what all entries come to, whatever totals were noted.
+    """Return the state after all entries, whatever totals were noted.
 
     Raises LedgerError if the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
     nothing unless all before it is read: totals that somebody else noted would be believed in its name.

@@ -43,7 +43,7 @@ class AnswerCount:
 
     Attributes:
         things: In words.
-        name: Of a second count beside the first.
+        name: Name of a second count besides the first.
     """
 
     total: int

@@ -157,7 +157,7 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
     """Return upper bounds on the sum of D_a over n releases of LNMax, each counted `weights` times, (k,).
 
     Args:
-        epsilon: Of one release, 2 / scale. Whatever the votes are, D_a is at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016,
+        epsilon: Epsilon of one release, 2 / scale. Whatever the votes are, D_a is at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016,
             arXiv:1605.02065).
     """
     log_1q = log1mexp_array(log_q)

@@ -42,7 +42,7 @@ class Preparation:
 
     Attributes:
         content: The same wherever it is built.
-        work: On one shard, in a process of its own.
+        work: Work on one shard, in a process of its own.
     """
 
     content: str

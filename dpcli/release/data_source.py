@@ -274,7 +274,7 @@ def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[P
     """Yield the problem of a column that cannot be added up.
 
     Args:
-        rows: Of one unit in a key.
+        rows: Rows of one unit in a key.
     """
     column = source.columns.get(name)
     lacking = tuple(number_problems(source, key, name))

@@ -18,7 +18,7 @@ def aggregation_of(
     """Return the aggregation of a query over the columns of `by`.
 
     Args:
-        rows: Of a unit in a key, the query's own if None.
+        rows: Rows of a unit in a key; those of the query if None.
     """
     return aggregation_by(query, setting, group_keys(query, setting), values, query.groups, query.rows if rows is None else rows)
 
@@ -63,7 +63,7 @@ def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple
     """Return the answer with its rows in the declared order of their keys, others (a total) last.
 
     Args:
-        by: Of the query. An answer whose keys come from the data, or are not the columns of `by`, stays as it is.
+        by: Columns of the query. An answer whose keys come from the data, or are not the columns of `by`, stays as it is.
     """
     domains = [key.domain for key in keys]
     if answer.by != by or len(by) != len(keys) or None in domains:

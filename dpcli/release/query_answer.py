@@ -39,7 +39,7 @@ class QueryAnswer:
 
     Attributes:
         by: Names of the key's columns.
-        confidence: Of each interval.
+        confidence: Confidence of each interval.
         covers: Which errors the interval covers.
         postprocessed: What was done to the noisy numbers.
     """

@@ -19,7 +19,7 @@ class Contribution:
     """A bound on what one unit adds to a vector: to at most `groups` coordinates, `rows` rows to each, every row a whole number.
 
     Attributes:
-        least, most: Of one row, where it counts.
+        least, most: Range of one row that counts.
         fixed: The unit has exactly one row that counts, in every dataset, so that of two versions both are there.
         one_key: There is one coordinate only.
     """

@@ -121,8 +121,8 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
     """Check that a session is resumed with the ledger that was charged for it, if any. Raises InputError if not.
 
     Args:
-        place: Where a message begins.
-        what: What goes on, in a word.
+        place: Start of messages.
+        what: Kind of session, for messages.
     """
     if charged != (ledger is not None):
         stated = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
@@ -133,8 +133,8 @@ def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
     """Check that a run may draw more noise. Raises InputError if it has ended in the ledger, or belongs to another person.
 
     Args:
-        place: Where a message begins.
-        what: What goes on, in a word.
+        place: Start of messages.
+        what: Kind of session, for messages.
     """
     reserved = ledger.state().run(run)
     if reserved.status in ("committed", "void"):

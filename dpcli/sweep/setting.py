@@ -35,7 +35,7 @@ class KeyChange:
     Attributes:
         dotted: The key as the sweep writes it.
         target: The key's path in the file.
-        place: Where the sweep states the value, in a list or alone.
+        place: Place where the sweep states the value, in a list or alone.
     """
 
     dotted: str
@@ -55,7 +55,7 @@ class Setting:
 
     Attributes:
         epsilon: The one that they are for; None for every epsilon.
-        place: Where the sweep states them.
+        place: Place where the sweep states them.
     """
 
     changes: tuple[KeyChange, ...]

@@ -37,8 +37,8 @@ class BlockRoom:
     Attributes:
         within: The blocks that were looked at, in order.
         stretches: Stretches of those that take it, in order.
-        cost: Of one run, on each of its blocks.
-        share: Of a block's cap.
+        cost: Cost of one run, on each of its blocks.
+        share: The cost as a share of a block's cap.
         before, after: The first or the last of `within`, if no block on its other side was ever charged or retired and none was looked
             at; None else.
         unused_takes: Whether a block that was never charged takes the run.

@@ -57,7 +57,7 @@ def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
     """Return a picture of every block, None if there are none, or nothing was charged or retired yet.
 
     Args:
-        when: Of the shares.
+        when: Time of the shares.
     """
     terms = state.open_terms()
     family = terms.family

@@ -21,8 +21,8 @@ class Amend:
     Attributes:
         who: Whoever asks.
         unseen: The word that no output had been seen when the cap was raised.
-        acknowledged: That a cap which is raised after outputs bounds nothing, or that a lower one does not mean less privacy loss: it stops
-            further runs, and what was released keeps its guarantee.
+        acknowledged: Acknowledgement that a cap which is raised after outputs bounds nothing, or that a lower one does not mean less
+            privacy loss: it stops further runs, and what was released keeps its guarantee.
     """
 
     epsilon: float
@@ -90,7 +90,7 @@ class SetQuota:
 
     Attributes:
         of: Person or team.
-        members: Of a team, sorted; a person's own name.
+        members: Members of a team, sorted; for a person, the person's name alone.
     """
 
     of: str

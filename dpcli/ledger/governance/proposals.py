@@ -23,7 +23,7 @@ class Proposal:
     """An open proposal.
 
     Attributes:
-        seq, hash: Of its entry.
+        seq, hash: Number and hash of its entry.
         expires: When it can no longer be approved.
         asks: The entry that it would make.
     """

@@ -28,10 +28,10 @@ class Quota:
     """A quota.
 
     Attributes:
-        seq, hash: Of its entry.
+        seq, hash: Number and hash of its entry.
         of: Person or team.
         members: Who charges it.
-        share: Of each cap.
+        share: Share of each cap.
         alert_at: Of that share.
     """
 

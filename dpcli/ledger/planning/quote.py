@@ -53,7 +53,7 @@ class Quote:
     Attributes:
         fits: All of them together.
         share: Share of the cap, for these runs.
-        left: Of the cap, before any of them. Both between 0 and 1, share above 1 if they never fit.
+        left: Rest of the cap before any of these runs. Both between 0 and 1, share above 1 if they never fit.
         delta: Delta of the cap.
     """
 

@@ -67,7 +67,7 @@ class Copying:
     progress: Progress | None = None
 
     def fill(self, target: Store) -> None:
-        """Take all of it in, close it at its origin, and give the copy its name (1 to 4); nothing if that was done.
+        """Copy all entries, close the origin and name the copy (1 to 4); nothing if that was done.
 
         Raises:
             LedgerError: If the chain is broken, has moved elsewhere, or `target` has another one under its name.

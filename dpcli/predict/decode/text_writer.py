@@ -168,7 +168,7 @@ def context_batches(
     Args:
         privacy: Privacy of its units, the first max_contributions texts are used.
         words: How many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
-        rows: Of a table, those that may be read; all if None.
+        rows: Rows of a table that may be read; all if None.
 
     Raises:
         InputError: If texts cannot be read.

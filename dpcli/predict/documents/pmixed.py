@@ -162,7 +162,7 @@ def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
     """Return a row for each change, a column for each accountant.
 
     Args:
-        footnote: Of a cell without a number.
+        footnote: Footnote of a cell without a number.
     """
     by = {(row.change, row.accountant): cell for row, cell in zip(costs.rows, cells, strict=True)}
     stated = {row.change: row.stated for row in costs.rows}

@@ -151,9 +151,9 @@ class StudentOutcome:
     """The outcome of teaching the student.
 
     Attributes:
-        labelled: By teachers.
-        pseudo: By itself.
-        accuracy: On the public test, None without one.
+        labelled: Number of inputs labelled by teachers.
+        pseudo: Number of inputs labelled by the student itself.
+        accuracy: Accuracy on the public test; None without one.
     """
 
     plan: VotingPlan

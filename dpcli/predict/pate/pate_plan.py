@@ -241,7 +241,7 @@ class VotingPlan(PredictionPlan, PricedSession):
     Attributes:
         queries, answers: At most so many of each.
         stated: The answers that the file asks for. account: of the pipeline, whatever the votes are.
-        as_filed: Of the file as it stands.
+        as_filed: Account of the file as it stands.
     """
 
     section: ClassVar[str] = "pate"

@@ -268,8 +268,8 @@ class VoteAccount:
     """plan.account is the guarantee.
 
     Attributes:
-        expected: Over the noise of a session.
-        realised: Of one that has been held.
+        expected: Mean cost over the noise of a session.
+        realised: Cost of a session that has been held.
         as_planned: The account of a session that had been planned to end where this one did, whatever the votes are; None if none was held,
             or nothing was answered, which no entry can state.
         sanitised: What is released of `realised`, where the file says how.

@@ -41,7 +41,7 @@ def private_bigrams(
 
     Args:
         units: The records of each unit.
-        norm: Of one unit's counts at most, public.
+        norm: Public bound on the norm of one unit's counts.
         multiplier: Noise over that norm.
 
     Raises:

@@ -50,7 +50,7 @@ class PublicSide:
     """The public model and its vocabulary.
 
     Attributes:
-        length: Of a record.
+        length: Length of a record.
         content: Content of the model.
     """
 

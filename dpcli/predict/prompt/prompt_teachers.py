@@ -158,7 +158,7 @@ def labelled_texts(
 
     Args:
         path, key: Path and key of the file with [prompt], and of the key that names the source.
-        rows: Of a file, those that may be read; all if None.
+        rows: Rows of a file that may be read; all if None.
 
     Raises:
         InputError: They cannot be read, are none, or some have no label or owner.

@@ -20,9 +20,9 @@ class SourceTable:
     """A declared table: its place, and the columns that may be used.
 
     Attributes:
-        columns: By name, with the one that decides a row's block.
+        columns: Columns by name, with the one that decides a row's block.
         path: Files, relative to folder.
-        url: Of a PostgreSQL server.
+        url: Address of a PostgreSQL server.
         table: Table of the url, or of a DuckDB file.
         window: The rows that may be read, all if None.
     """

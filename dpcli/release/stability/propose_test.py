@@ -68,7 +68,7 @@ def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> Stab
 
     Args:
         counts: Rows or units of each value.
-        rows: That one unit adds to one count at most; to how many counts does not matter.
+        rows: Most rows that one unit adds to one count; to how many counts does not matter.
     """
     if not any(counts.values()):
         return StableAnswer(None, 0)

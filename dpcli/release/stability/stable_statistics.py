@@ -21,7 +21,7 @@ class CountedNumbers:
     """Whole numbers with the count of each, and what one unit may change.
 
     Attributes:
-        rows: That one unit has at most.
+        rows: Most rows of one unit.
         always_one: Whether every unit has exactly one row in every dataset, so that a replacement leaves their number as it is.
         low, high: Declared bounds of the numbers, infinite if there are none.
     """
@@ -207,7 +207,7 @@ def released_mean(
     `squared_sensitivity` for two if the count is not public.
 
     Args:
-        width: Of a bin, in whole numbers.
+        width: Width of a bin, in whole numbers.
         sigma: Sigma of the noise on the sum, in the same.
         count: The number of rows where it is public; otherwise it gets noise, too, and is at least 1.
     """

@@ -34,7 +34,7 @@ class Outcome:
         repeated: Portions of steps that may have been taken twice, and are charged twice.
         metrics: On data declared public; empty if there are none.
         method: How the clipped sums were computed.
-        noise: Where the noise came from.
+        noise: Source of the noise.
         earlier: Whether the model replaces that of an earlier run.
         taken: Steps; fewer than planned where a caller's own loop ended sooner.
         unchecked: Sentences of the statement about what the guarantee also rests on and nobody checked.

@@ -41,7 +41,7 @@ def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: i
     Args:
         scheme: The `sampling` table of the entry.
         dataset_size: privacy.dataset_size as declared; rates and batch boundaries come from it.
-        stream: Where the draws come from; separate from the noise's.
+        stream: Source of the draws; separate from the noise's.
         records: How many records there are; `dataset_size` if absent.
 
     Raises:

@@ -76,7 +76,7 @@ class AdaptiveNorm:
     """The clipping norm of adaptive clipping, moved after each step.
 
     Attributes:
-        count_noise: On the count of unclipped examples, in examples.
+        count_noise: Noise on the count of unclipped examples, in examples.
     """
 
     clip: Adaptive

@@ -72,7 +72,7 @@ class RawRecords(NamedTuple):
 
     Attributes:
         names: Names of the columns that are inputs, if they are taken in their order.
-        blocks: Of each record, if a unit is bounded in each block by itself.
+        blocks: Block of each record, if a unit is bounded in each block by itself.
     """
 
     inputs: Any
@@ -109,7 +109,7 @@ def _columns(
     """Return the label from its column or the last one, the unit from its column, and the inputs from declared or all other columns.
 
     Args:
-        block_column: By which the ledger's blocks are cut; no input, unless it is declared as one.
+        block_column: Column by which the ledger's blocks are cut; not an input, unless it is declared as one.
     """
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     label = train.label or next((name for name in reversed(names) if name not in (train.units, block_column)), "label")
@@ -315,7 +315,7 @@ def _read(source: str, key: str, train: Classification, path: str, stated: str, 
     """Read a source.
 
     Args:
-        stated: Where the file states it, for messages.
+        stated: Key of the file that states it, for messages.
         rows: Rows of the private data; public data are read whole.
     """
     ending = os.path.splitext(source)[1]

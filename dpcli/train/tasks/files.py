@@ -231,7 +231,7 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     take their place, which is a second change. Raises InputError as `owners_of` does, and where there is another number of blocks.
 
     Args:
-        blocks: Of each record; None if a unit is bounded in the whole window, and the units are as `owners_of` has them.
+        blocks: Block of each record; None if a unit is bounded in the whole window, and the units are as `owners_of` has them.
     """
     owners = owners_of(units, path)
     if blocks is None:

@@ -129,7 +129,7 @@ def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
     """Write adapter_config.json and adapter_model.safetensors to the folder; return False for a model without an adapter.
 
     Args:
-        base: Where the frozen model came from, a folder or a name, as the file says.
+        base: Origin of the frozen model, a folder or a name, as the file says.
     """
     if isinstance(model, Prompted):
         _save_prompt(model, base, folder)

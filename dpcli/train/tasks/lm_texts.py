@@ -41,7 +41,7 @@ class Texts:
     """n texts with their labels and owners, if there are any.
 
     Attributes:
-        blocks: Of each text, if a unit is bounded in each block by itself.
+        blocks: Block of each text, if a unit is bounded in each block by itself.
     """
 
     texts: list[Text]

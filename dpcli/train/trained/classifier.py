@@ -96,7 +96,7 @@ class Classifier(TrainedModel):
     """A trained classifier.
 
     Attributes:
-        shape: Of one record's inputs.
+        shape: Shape of one record's inputs.
         classes: How many labels there are.
     """
 

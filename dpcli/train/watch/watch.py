@@ -42,7 +42,7 @@ class Watch(Displayed):
 
     Attributes:
         observed: The sampling, the clipping and the noise, in words.
-        steps: That the optimizer took.
+        steps: Number of steps that the optimizer took.
         unwatched: How many of them before.
     """
 
@@ -66,7 +66,7 @@ class Watch(Displayed):
         """Look at a loop from here on; the callbacks call it where training starts.
 
         Args:
-            optimizer: That the loop steps, wrapped by a framework or not.
+            optimizer: Optimizer that the loop steps, wrapped by a framework or not.
             loader: Its loader, before the first batch is drawn.
             accumulated: Batches for each step of the optimizer.
             taken: Steps before, of a loop that goes on: they count, and what this watch did not see of them is said.
