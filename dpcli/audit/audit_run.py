@@ -27,14 +27,16 @@ from dpcli.lint.run import judge
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import np
 
-TRIALS, REPLAYS = 1000, 5  # runs on each dataset, and pairs of runs, where none are stated
+TRIALS, REPLAYS = 1000, 5  # runs on each dataset, and pairs of runs, if none are stated
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
     """An audit as it is asked for, by the command line and the file.
 
-    epsilon, delta: a claim instead of the file's. correct: guesses that were right, instead of scores.
+    Attributes:
+        epsilon, delta: A claim instead of the file's.
+        correct: Guesses that were right, instead of scores.
     """
 
     settings: AuditSettings
@@ -56,7 +58,7 @@ class AuditRequest:
         return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
     def claim(self, varied: Adjacency) -> Claim:
-        """Return the claim. Raises InputError where there is none, CannotCertify where it says nothing about what was varied."""
+        """Return the claim. Raises InputError if there is none, CannotCertify if it says nothing about what was varied."""
         if self.epsilon is None:
             if self.pipeline is None:
                 raise InputError("expected a claim: a pipeline file, or --epsilon with --delta, found neither")
@@ -186,7 +188,9 @@ SEPARATE_RELEASES = (
 class Replayable(NamedTuple):
     """A program that can be replayed.
 
-    replay: (number of the replay, generator) -> the steps with the record, and without it. unseen: assumptions about what is not compared.
+    Attributes:
+        replay: (number of the replay, generator) -> the steps with the record, and without it.
+        unseen: Assumptions about what is not compared.
     """
 
     declared: Declared

@@ -123,10 +123,10 @@ PLAIN = AuditSettings()
 
 
 def read_settings(data: bytes, path: str) -> AuditSettings:
-    """Return the [audit] table of a file; defaults where it has none.
+    """Return the [audit] table of a file; defaults if it has none.
 
     Raises:
-        InvalidFile: with every problem found in the file, at its place.
+        InvalidFile: With every problem found in the file, at its place.
     """
     table = section(data, path, "audit")
     return table if isinstance(table, AuditSettings) else PLAIN

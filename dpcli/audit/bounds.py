@@ -40,13 +40,14 @@ def binomial_tail(trials: int, rate: float, least: Array) -> Array:
 def rate_upper(count: Array | float, trials: int, significance: float) -> Array:
     """Return the largest rate that `count` of `trials` do not refute: exceeded by the truth with probability at most `significance`.
 
+    Source: Clopper & Pearson 1934, Biometrika 26(4), 404-413, one-sided.
+
     Args:
-        count: 0 to trials. significance: in (0, 1).
+        count: 0 to trials.
+        significance: In (0, 1).
 
     Returns:
         An upper bound; 1 where every trial counted.
-
-    Source: Clopper & Pearson 1934, Biometrika 26(4), 404-413, one-sided.
     """
     counts = np.asarray(count, dtype=float)
     inside = np.minimum(counts, trials - 1.0)
@@ -71,20 +72,21 @@ def checked_guesses(canaries: int, guesses: int, correct: int) -> None:
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     """Bound how likely so many correct guesses are under (epsilon, delta)-DP.
 
+    Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP).
+
     Args:
         canaries: m, each in the run or not by the toss of a fair coin, independently.
         guesses: r, fixed before the run; the other canaries are not guessed about.
         correct: v of the guesses that are right.
-        epsilon: nats, >= 0. delta: in [0, 1).
+        epsilon: Nats, >= 0.
+        delta: In [0, 1).
 
     Returns:
         min(1, beta + 2 m delta alpha), an upper bound, with beta = P(W >= v), alpha = max_i P(v > W >= v - i) / i for
         W ~ Binomial(r, e^eps / (1 + e^eps)).
 
     Raises:
-        InputError: counts that contradict each other.
-
-    Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP).
+        InputError: Counts that contradict each other.
     """
     checked_guesses(canaries, guesses, correct)
     rate = 1.0 / (1.0 + math.exp(-epsilon))
@@ -107,11 +109,12 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
     """Return the largest epsilon that the guesses refute at `delta`, from below.
 
     Args:
-        canaries, guesses, correct: as for `p_value`.
-        delta: of the guarantee that is tested. significance: chance of refuting a true one, in (0, 1).
+        canaries, guesses, correct: As for `p_value`.
+        delta: Delta of the guarantee that is tested.
+        significance: Chance of refuting a true one, in (0, 1).
 
     Returns:
-        A lower bound on epsilon (nats), at most 1e-9 below the root of p_value = significance; 0 where nothing is refuted. It is a bound
+        A lower bound on epsilon (nats), at most 1e-9 below the root of p_value = significance; 0 if nothing is refuted. It is a bound
         even if p_value were not monotone: the value returned is refuted itself, and with it every smaller one.
     """
 
@@ -131,17 +134,17 @@ def guesses_epsilon_lower(canaries: int, guesses: int, correct: int, delta: floa
 def curve_excess(canaries: int, guesses: int, correct: int, curve: TradeOff, significance: float) -> float:
     """Return by how much so many correct guesses exceed what a trade-off curve allows; above 0 it is refuted at `significance`.
 
+    Source: Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235 (the recursion over the number of correct guesses, with abstention).
+
     Args:
-        canaries, guesses, correct: as for the one-run bound: fair coins, guesses fixed before the run.
-        curve: the symmetric trade-off function of the guarantee, from below.
-        significance: chance of refuting a true one.
+        canaries, guesses, correct: As for the one-run bound: fair coins, guesses fixed before the run.
+        curve: The symmetric trade-off function of the guarantee, from below.
+        significance: Chance of refuting a true one.
 
     Returns:
         r + h - guesses / canaries. If `correct` or more were right with probability `significance`, at least r of the mass would be right
         answers and h wrong ones in the run's worst part, growing with each number of right answers that the curve forces to be likely
         too; more than all there is refutes it.
-
-    Source: Mahloujifar, Melis, Chaudhuri 2024, arXiv:2410.22235 (the recursion over the number of correct guesses, with abstention).
     """
     checked_guesses(canaries, guesses, correct)
     right, wrong = significance * correct / canaries, significance * (guesses - correct) / canaries

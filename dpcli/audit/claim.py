@@ -24,8 +24,11 @@ RECORDS_OF_A_REPLACEMENT = 2  # a replaced record is one removed and one added
 class Claim:
     """Upper bounds that are held against the program.
 
-    adjacency: of the neighbouring datasets that it is about. source: where it comes from, in words.
-    account: of the pipeline, None for a pair that was stated. curve: pairs that all hold.
+    Attributes:
+        adjacency: Adjacency of the neighbouring datasets that it is about.
+        source: Origin of the claim, in words.
+        account: Account of the pipeline, None for a pair that was stated.
+        curve: Pairs that all hold.
     """
 
     epsilon: float
@@ -79,16 +82,16 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
     """Return what a pipeline file claims about datasets that differ as those of the audit do.
 
     Args:
-        delta: at which epsilon is compared; the file's where None.
-        varied: what the audit changed between its two worlds.
+        delta: Delta at which epsilon is compared; the file's if None.
+        varied: What the audit changed between its two worlds.
 
     Returns:
         The smallest sound upper bound at delta, and pairs along the whole profile. Where the audit replaces a record and the file is
         about records that come and go, those are the pairs for two records.
 
     Raises:
-        CannotCertify: the file's own epsilon is not finite, or says nothing about what the audit changed.
-        InputError: as `account` does.
+        CannotCertify: The file's own epsilon is not finite, or says nothing about what the audit changed.
+        InputError: As `account` does.
     """
     group = _group(pipeline.privacy.adjacency, varied)
     account = headline(pipeline, delta=delta, group_size=group)
@@ -106,7 +109,7 @@ def file_claim(pipeline: Pipeline, delta: float | None, varied: Adjacency) -> Cl
 
 
 def _group(claimed_about: Adjacency, varied: Adjacency) -> int:
-    """Count the records of the claim's kind that change. Raises CannotCertify where none of its steps leads from one world to the other."""
+    """Count the records of the claim's kind that change. Raises CannotCertify if none of its steps leads from one world to the other."""
     if claimed_about is varied:
         return 1
     if claimed_about is Adjacency.ADD_REMOVE and varied is Adjacency.REPLACE_ONE:

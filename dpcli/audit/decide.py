@@ -1,4 +1,4 @@
-"""The verdict of an audit: which test is made of scores or counts, at which significance, and what it proves against the claim."""
+"""The verdict of an audit: tests scores or counts at the chosen significance, and compares the result with the privacy claim."""
 
 from __future__ import annotations
 
@@ -40,10 +40,16 @@ AuditKind = Literal["one-run", "two-run", "replay"]
 
 @dataclass(frozen=True, slots=True)
 class ProvenBound:
-    """A lower bound on epsilon (nats) at `delta`.
+    """A lower bound on epsilon (in nats) at `delta`.
 
-    confidence: of this bound by itself. evidence: the counts, in words. assumes: what it needs beyond fair coins or independent runs;
-    a bound that assumes something decides nothing.
+    Attributes:
+        method: Name of the test.
+        epsilon: The bound.
+        delta: Delta that the bound holds at.
+        confidence: Confidence of this bound alone.
+        evidence: The counts, in words.
+        source: Publication of the method.
+        assumes: Assumption beyond fair coins or independent runs. A bound with such an assumption does not decide the audit.
     """
 
     method: str
@@ -57,9 +63,14 @@ class ProvenBound:
 
 @dataclass(frozen=True, slots=True)
 class CurveTest:
-    """A test of the claimed trade-off curve at every point, at `confidence`.
+    """A test of the claimed trade-off curve at every point.
 
-    detail: the counts or rates that tested it, in words. point: what the claim allows where it is refuted, and what was measured, in words.
+    Attributes:
+        refuted: The measurement contradicts the curve.
+        confidence: Confidence of the test.
+        detail: The counts or rates that were tested, in words.
+        source: Publication of the method.
+        point: If the curve is refuted: the rate that it allows and the rate that was measured, in words.
     """
 
     refuted: bool
@@ -71,10 +82,15 @@ class CurveTest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """A property that a replay showed or refuted.
+    """A property of a program that a replay confirmed or refuted.
 
-    value: what was measured, where that is a number. statistical: whether it may fail a correct program, as seldom as the audit says.
-    power: the least fault that it would have found with 90 %, in words; empty for an exact check.
+    Attributes:
+        name: Name of the check.
+        passed: The property holds.
+        message: The result, in a sentence.
+        value: The measured number, if there is one.
+        statistical: The check can fail a correct program, with the probability that the audit states.
+        power: The smallest fault that it finds with a probability of 90 %, in words; empty for an exact check.
     """
 
     name: str
@@ -87,9 +103,14 @@ class ReplayCheck:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredScores:
-    """Scores for the picture of an audit, the threshold that was tested on them, and bounds on its error rates.
+    """Scores for the picture of an audit.
 
-    independent: whether each score is a run's own; the canaries of one run share its noise.
+    Attributes:
+        scores: The scores.
+        threshold: Threshold that was tested on the scores, if any.
+        rates: Bounds on the error rates of the threshold.
+        independent: Each score comes from a run of its own. The canaries of a single run share its noise.
+        confidence: Confidence of the bounds.
     """
 
     scores: Scores
@@ -103,9 +124,19 @@ class MeasuredScores:
 class Audit:
     """An audit and its outcome.
 
-    kind: of it. claim: None for a replay, which tests steps and no epsilon. bounds: the first decides, the others assume more.
-    confidence: chance that a program whose claim is true is passed. assumptions: what makes that so.
-    power: what it could have found, shortly and in full: beside every "no violation found".
+    Attributes:
+        kind: Kind of audit.
+        subject: The program or file that was audited.
+        confidence: Probability that a program with a true claim passes.
+        claim: The privacy claim; None for a replay, which tests steps and not epsilon.
+        bounds: Lower bounds on epsilon. The first one without assumptions decides.
+        curve: Test of the claimed trade-off curve, if the claim has one.
+        checks: Checks of a replay.
+        assumptions: Conditions that the confidence depends on.
+        notes: Further sentences about the result.
+        power: The smallest fault that the audit could have found, first in short and then in full. Printed with "no violation found".
+        measured: Scores for the picture.
+        counts: Numbers of the result, by name.
     """
 
     kind: AuditKind
@@ -123,12 +154,12 @@ class Audit:
 
     @property
     def deciding(self) -> ProvenBound | None:
-        """Return the bound that is compared with the claim."""
+        """The bound that is compared with the claim."""
         return next((bound for bound in self.bounds if not bound.assumes), None)
 
     @property
     def violated(self) -> bool:
-        """Tell whether something was proven against the claim: a bound above it, its curve refuted, or a check failed."""
+        """True if the claim is refuted: a bound exceeds it, its curve is contradicted, or a check failed."""
         bound = self.deciding
         if bound is not None and self.claim is not None and bound.epsilon > self.claim.epsilon:
             return True
@@ -138,7 +169,7 @@ class Audit:
 
 
 THRESHOLD_CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
-REFUTED = 1e6  # added to the merit of a threshold that refutes the curve: more than any epsilon
+REFUTATION_MERIT = 1e6  # added to the merit of a threshold that refutes the curve: more than any epsilon
 GAUSSIAN = "the trade-off curve of the program is a Gaussian's"
 COINS = "each canary was in the run by the toss of its own fair coin, and the score did not know which way it fell"
 BEFOREHAND = "the number of guesses, the sides and the confidence were fixed before the scores were seen"
@@ -155,17 +186,17 @@ TRUSTED = (
 
 @dataclass(frozen=True, slots=True)
 class GuessTest:
-    """A test of a claim by guesses about canaries, which fails a true claim with probability `significance` at most."""
+    """A test of a claim by guesses about canaries. It fails a true claim with a probability of at most `significance`."""
 
     claim: Claim
     significance: float
 
     def epsilon_lower(self, guessed: Guessed) -> float:
-        """Return the epsilon that the guesses prove at the claim's delta."""
+        """Return the lower bound on epsilon that the guesses prove at the claim's delta."""
         return guesses_epsilon_lower(guessed.canaries, guessed.guesses, guessed.correct, self.claim.delta, self.significance)
 
     def curve_excess(self, guessed: Guessed) -> float:
-        """Return by how much the guesses exceed what the claimed trade-off curve allows; above 0 they refute it."""
+        """Return the excess of the guesses over what the claimed trade-off curve allows; a positive excess refutes it."""
         return curve_excess(guessed.canaries, guessed.guesses, guessed.correct, self.claim.trade_off, self.significance)
 
     def refuted_by(self, guessed: Guessed) -> bool:
@@ -174,19 +205,25 @@ class GuessTest:
         return self.claim.has_curve and self.curve_excess(guessed) > 0.0
 
     def needed(self, guessed: Guessed) -> int:
-        """Return how many of as many guesses must be right to refute the claim."""
+        """Return the smallest number of right guesses, among as many guesses, that refutes the claim."""
         return least_count(guessed.guesses, lambda right: self.refuted_by(replace(guessed, correct=right)))
 
 
 def one_run_audit(
     scores: Scores, claim: Claim, settings: AuditSettings, subject: str, gradients: tuple[SampledSteps, ...] | None = None
 ) -> Audit:
-    """Guess about the highest and lowest scores of one run's canaries.
+    """Audit one run by guessing, from their scores, which canaries were in it. The highest and lowest scores are guessed.
 
-    gradients: None for canaries that are records; else the steps that sampled them, none where the audit cannot simulate these.
+    Args:
+        scores: Scores of the canaries.
+        claim: The privacy claim.
+        settings: Settings of the audit.
+        subject: The program or file that is audited.
+        gradients: None if the canaries are records. If they are gradients, the steps that sampled them; empty if the audit cannot
+            simulate these steps.
 
     Raises:
-        InputError: coins that were not fair, more guesses than canaries, or another number of canaries than was stated.
+        InputError: The coins were not fair, there are more guesses than canaries, or the number of canaries is not the stated one.
     """
     if settings.canaries is not None and settings.canaries != len(scores):
         raise InputError(f"{subject}: expected {settings.canaries} canaries as stated, found {len(scores)} scores")
@@ -200,7 +237,7 @@ def one_run_audit(
 
 
 def _with_best_rule(settings: AuditSettings, claim: Claim, canaries: int, steps: tuple[SampledSteps, ...]) -> AuditSettings:
-    """Choose the guesses that find the smallest fault in simulated audits; no score is seen."""
+    """Return the settings with the guessing rule that finds the smallest fault in simulated audits. It uses no score."""
     test = GuessTest(claim, (1.0 - settings.confidence) / (2 if claim.has_curve else 1))
     rule = best_guessing_rule(steps, canaries, lambda guesses, right: test.refuted_by(Guessed(canaries, guesses, right)))
     return replace(settings, guesses=rule.guesses, one_sided=rule.one_sided)
@@ -214,7 +251,11 @@ def guessed_audit(
     measured: MeasuredScores | None = None,
     gradients: tuple[SampledSteps, ...] | None = None,
 ) -> Audit:
-    """Judge guesses. Several numbers of guesses, and the pair beside the curve, share the significance equally."""
+    """Return the audit for a number of right guesses.
+
+    Every test gets an equal share of the significance: one test of epsilon for each number of guesses, and one of the curve if the claim
+    has one.
+    """
     tests = len(results) * (2 if claim.has_curve else 1)
     test = GuessTest(claim, (1.0 - settings.confidence) / tests)
     best = max(results, key=test.epsilon_lower)
@@ -264,7 +305,7 @@ def _curve_of_guesses(results: tuple[Guessed, ...], test: GuessTest) -> CurveTes
 
 
 def _allowed_guesses(guessed: Guessed, test: GuessTest) -> str:
-    """Say how many right guesses the claimed curve allows."""
+    """Return a sentence about the number of right guesses that the claimed curve allows."""
     least = least_count(guessed.correct - 1, lambda right: right > 0 and test.curve_excess(replace(guessed, correct=right)) > 0.0)
     return (
         f"of {guessed.guesses:,} guesses about {guessed.canaries:,} canaries it allows more than {least - 1:,} to be right with a chance "
@@ -273,19 +314,21 @@ def _allowed_guesses(guessed: Guessed, test: GuessTest) -> str:
 
 
 def _most_provable(results: tuple[Guessed, ...], test: GuessTest) -> float:
-    """Return the epsilon that would have been proven, had every guess been right."""
-    return max(test.epsilon_lower(replace(one, correct=one.guesses)) for one in results)
+    """Return the epsilon that would have been proven if every guess had been right."""
+    return max(test.epsilon_lower(replace(guessed, correct=guessed.guesses)) for guessed in results)
 
 
 def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings) -> tuple[str, ...]:
-    """Say what the strongest attack would have found with these numbers of guesses."""
+    """Return sentences about the smallest fault that the strongest attack would have found with as many guesses."""
     attack = power.strongest_attack(test.claim)
 
     def detects(factor: float) -> bool:
         assert attack is not None
         return any(
-            test.refuted_by(replace(one, correct=attack.right_guesses(factor, one.canaries, one.guesses, settings.one_sided)))
-            for one in results
+            test.refuted_by(
+                replace(guessed, correct=attack.right_guesses(factor, guessed.canaries, guessed.guesses, settings.one_sided))
+            )
+            for guessed in results
         )
 
     factor = math.inf if attack is None else power.least_noise_factor(detects)
@@ -295,8 +338,8 @@ def _guessing_power(results: tuple[Guessed, ...], test: GuessTest, settings: Aud
 def _simulated_power(
     results: tuple[Guessed, ...], test: GuessTest, settings: AuditSettings, steps: tuple[SampledSteps, ...]
 ) -> tuple[str, ...]:
-    """Say what simulated audits of the same canaries, by the same test, find with less noise."""
-    rules = [GuessingRule(one.guesses, settings.one_sided, test.needed(one)) for one in results]
+    """Return sentences about the smallest fault that the same test finds in simulated audits with less noise."""
+    rules = [GuessingRule(guessed.guesses, settings.one_sided, test.needed(guessed)) for guessed in results]
     factor = simulated_noise_factor(steps, results[0].canaries, rules)
     return power_sentences(
         _most_provable(results, test),
@@ -309,7 +352,11 @@ def _simulated_power(
 
 
 def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
-    """Choose a threshold without looking at what it is judged on, and bound both of its error rates. Raises InputError as `by_split`."""
+    """Audit the scores of many runs with a threshold that is chosen independently of the scores that test it.
+
+    Raises:
+        InputError: There are too few scores to choose a threshold and to test it.
+    """
     significance = 1.0 - settings.confidence
     if settings.threshold is not None:
         tested = by_stated(scores, settings.threshold, significance)
@@ -320,20 +367,20 @@ def two_run_audit(scores: Scores, claim: Claim, settings: AuditSettings, subject
 
 
 def _merit(counts: Counts, significance: float, claim: Claim) -> float:
-    """Rank thresholds: first those whose error rates refute the claimed curve, then by the epsilon that they prove."""
+    """Return the merit of a threshold: highest if its error rates refute the claimed curve, otherwise the epsilon that it proves."""
     rates = error_rates(counts, significance)
     gap = curve_gap(rates, claim) if claim.has_curve else 0.0
-    return REFUTED + gap if gap > 0.0 else rates_epsilon_lower(rates, claim.delta)
+    return REFUTATION_MERIT + gap if gap > 0.0 else rates_epsilon_lower(rates, claim.delta)
 
 
 def curve_gap(rates: ErrorRates, claim: Claim) -> float:
-    """Return by how much one of the error rates is below what the claimed curve allows given the other; above 0 it is refuted."""
+    """Return how far one error rate is below the least that the claimed curve allows given the other; if positive, it is refuted."""
     fpr, fnr = rates.false_positive, rates.false_negative
     return max(claim.trade_off(fpr) - fnr, claim.trade_off(fnr) - fpr)
 
 
 def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject: str) -> Audit:
-    """Judge the counts of a test that was fixed beforehand."""
+    """Audit the counts of a test that was fixed before they were taken."""
     rates = error_rates(counts, 1.0 - settings.confidence)
     tested = JudgedTest(None, counts, rates, "test fixed beforehand")
     return _tested_audit(tested, claim, settings, subject, COUNTED, None)
@@ -376,7 +423,7 @@ def _rate_bounds(tested: JudgedTest, claim: Claim, confidence: float) -> tuple[P
 
 
 def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> CurveTest:
-    """Test every pair of the curve by the one event that bounds both rates."""
+    """Test the claimed curve at every point. The bounds on both rates hold together, so no further significance is spent."""
     fpr, fnr = rates.false_positive, rates.false_negative
     detail = f"false positives at most {percent(fpr)} with false negatives at most {percent(fnr)}"
     if curve_gap(rates, claim) <= 0.0:
@@ -395,7 +442,7 @@ def _curve_of_rates(rates: ErrorRates, claim: Claim, confidence: float) -> Curve
 
 
 class ExceededPair(NamedTuple):
-    """A claimed (epsilon, delta), and by how much the proven epsilon at that delta exceeds it."""
+    """A claimed (epsilon, delta) and the excess of the proven epsilon at that delta over it."""
 
     excess: float
     epsilon: float
@@ -416,7 +463,7 @@ def _rate_down(rate: float) -> str:
 
 
 def _threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[str, ...]:
-    """Say what the strongest attack would have found with as many runs, at its best threshold."""
+    """Return sentences about the smallest fault that the strongest attack would have found with as many runs."""
     significance = 1.0 - confidence
     perfect = error_rates(Counts(counts.members, counts.others, counts.members, 0), significance)
     attack = power.strongest_attack(claim)
@@ -424,15 +471,17 @@ def _threshold_power(counts: Counts, claim: Claim, confidence: float) -> tuple[s
     def detects(factor: float) -> bool:
         assert attack is not None
         rates = (error_rates(at, significance) for at in attack.counts(factor, counts.members, counts.others))
-        return any(refuted_by_rates(one, claim) for one in rates)
+        return any(refuted_by_rates(bounds, claim) for bounds in rates)
 
     factor = math.inf if attack is None else power.least_noise_factor(detects)
-    most = rates_epsilon_lower(perfect, claim.delta)
-    return power_sentences(most, factor, claim, "every run been told right", "the strongest attack there is, at its best threshold")
+    most_provable = rates_epsilon_lower(perfect, claim.delta)
+    return power_sentences(
+        most_provable, factor, claim, "every run been told right", "the strongest attack there is, at its best threshold"
+    )
 
 
 def refuted_by_rates(rates: ErrorRates, claim: Claim) -> bool:
-    """Tell whether a test with these error rates refutes the claimed pair, or the claimed curve."""
+    """Check whether a test with these error rates refutes the claimed pair or the claimed curve."""
     if rates_epsilon_lower(rates, claim.delta) > claim.epsilon:
         return True
     return claim.has_curve and curve_gap(rates, claim) > 0.0

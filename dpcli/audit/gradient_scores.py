@@ -21,7 +21,11 @@ PRODUCTS = 2_000_000  # inner products that are simulated for either pool, at mo
 
 @dataclass(frozen=True, slots=True)
 class SampledSteps:
-    """A number of steps, each with a canary in its sum with probability `rate` by itself; noise: standard deviation over C."""
+    """A number of steps, each with a canary in its sum with probability `rate` by itself.
+
+    Attributes:
+        noise: Standard deviation over C.
+    """
 
     steps: int
     rate: float
@@ -29,7 +33,11 @@ class SampledSteps:
 
 
 def log_ratios(products: Array, rate: float, noise: float) -> Array:
-    """Return log of the likelihood with each canary over that without it; products: (steps, canaries), over C."""
+    """Return log of the likelihood with each canary over that without it.
+
+    Args:
+        products: (steps, canaries), over C.
+    """
     with np.errstate(divide="ignore"):  # at rate 1 a canary is in every step
         absent = np.log1p(-rate)
     return np.asarray(np.logaddexp(absent, np.log(rate) + (products - 0.5) / noise**2).sum(axis=0))
@@ -38,15 +46,15 @@ def log_ratios(products: Array, rate: float, noise: float) -> Array:
 @lru_cache(maxsize=64)
 def pools(steps: Sequence[SampledSteps], factor: float) -> tuple[Array, Array]:
     """Return simulated scores of members and of others, with 1 / factor of the noise; the same random numbers for every factor."""
-    chance, size = np.random.default_rng(0), max(LEAST_POOL, min(POOL, PRODUCTS // sum(one.steps for one in steps)))
+    chance, size = np.random.default_rng(0), max(LEAST_POOL, min(POOL, PRODUCTS // sum(step.steps for step in steps)))
     scores = np.zeros((2, size))
-    for one in steps:
-        for start in range(0, one.steps, 256):
-            count = min(256, one.steps - start)
-            noise = one.noise / factor * chance.standard_normal((2, count, size))
-            noise[0] += chance.random((count, size)) < one.rate
-            scores[0] += log_ratios(noise[0], one.rate, one.noise)
-            scores[1] += log_ratios(noise[1], one.rate, one.noise)
+    for step in steps:
+        for start in range(0, step.steps, 256):
+            count = min(256, step.steps - start)
+            noise = step.noise / factor * chance.standard_normal((2, count, size))
+            noise[0] += chance.random((count, size)) < step.rate
+            scores[0] += log_ratios(noise[0], step.rate, step.noise)
+            scores[1] += log_ratios(noise[1], step.rate, step.noise)
     return scores[0], scores[1]
 
 

@@ -1,6 +1,6 @@
-"""Statistical tests of a replay's noise: each bounds the probability that noise as declared looks as bad as what was measured.
+"""Statistical tests of a replay's noise. Each bounds the probability that noise as declared looks as bad as the measured noise.
 
-Too much noise costs no privacy: sizes are tested from below alone, and shapes after each tensor is put at its own size.
+Too much noise costs no privacy. So a size is only tested for being too small, and shapes are tested after each tensor is rescaled.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ else:
     special = lazy("scipy.special")
 
 
-SINGLE = 2.0**-23  # relative resolution of sums in single precision
+SINGLE_PRECISION = 2.0**-23  # relative resolution of sums in single precision
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
     """Noise over its declared standard deviation; under the claim every number in it is an independent N(0, s^2), s >= 1, s of a tensor.
 
-    tensors: by name, (draws, numbers): one row for each step of each run. positions: the step of each row in its run, from 0.
-    resolution: how finely the numbers are known, as they may be the difference of sums in single precision.
+    Attributes:
+        tensors: Noise by tensor name, (draws, numbers): one row for each step of each run.
+        positions: The step of each row in its run, from 0.
+        resolution: How finely the numbers are known, as they may be the difference of sums in single precision.
     """
 
     tensors: Mapping[str, Array]
@@ -43,11 +45,11 @@ class Draws:
 
     @property
     def width(self) -> int:
-        """Return how many numbers a row has."""
+        """Return the number of numbers in a row."""
         return sum(values.shape[1] for values in self.tensors.values())
 
     def scaled(self) -> Draws:
-        """Return each tensor over its own root mean square: too much noise costs no privacy, and is not what a shape is judged by."""
+        """Return each tensor divided by its root mean square, so that tests of shape do not depend on size."""
         sizes = {name: float(np.sqrt(np.mean(np.square(values)))) or 1.0 for name, values in self.tensors.items()}
         tensors = {name: values / sizes[name] for name, values in self.tensors.items()}
         return Draws(tensors, self.positions, self.resolution / min(sizes.values()))
@@ -61,7 +63,7 @@ class Draws:
         return np.concatenate(parts, axis=1)
 
     def parts(self) -> Iterator[tuple[str, Array]]:
-        """Yield each tensor with its name, and before them all of them joined where there are several."""
+        """Yield all tensors joined, if there are several, and then each tensor with its name."""
         if len(self.tensors) > 1:
             yield "all together", np.concatenate(list(self.tensors.values()), axis=1)
         yield from self.tensors.items()
@@ -72,10 +74,12 @@ def _width(values: Array) -> int:
 
 
 def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]], std: float, fresh: bool) -> Draws | None:
-    """Return the noise of all steps that hold finite numbers; None where names or sizes differ between steps, or none is left.
+    """Return the noise of all steps with finite numbers; None if names or sizes differ between steps, or no step remains.
 
     Args:
-        runs: of each run its steps, (sums, noise) by name. std: as declared. fresh: whether steps are independent; else the first alone is.
+        runs: Steps of each run, each with (sums, noise) by name.
+        std: Declared standard deviation.
+        fresh: Steps are independent. If not, only the first step of each run is used.
     """
     rows = [(i, *step) for run in runs for i, step in enumerate(run if fresh else run[:1]) if _finite(step)]
     shapes = [{name: np.size(value) for name, value in noise.items()} for _, _, noise in rows]
@@ -86,25 +90,30 @@ def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Arr
     largest = max(
         float(np.max(np.abs(np.asarray(value)), initial=0.0)) for _, *tables in rows for table in tables for value in table.values()
     )
-    return Draws(tensors, np.array([i for i, _, _ in rows], dtype=np.intp), SINGLE * largest / std)
+    return Draws(tensors, np.array([i for i, _, _ in rows], dtype=np.intp), SINGLE_PRECISION * largest / std)
 
 
 def _finite(step: tuple[Mapping[str, Array], Mapping[str, Array]]) -> bool:
-    """Tell whether a step holds numbers alone; what is not finite is another check's."""
+    """Check whether all numbers of a step are finite; another check reports those that are not."""
     return all(bool(np.all(np.isfinite(value))) for table in step for value in table.values())
 
 
 FOUND = 0.9  # probability with which a fault of the stated size would have been found
-SAMPLE = 4096  # numbers of a tensor that are compared in pairs
+PAIRED_NUMBERS = 4096  # numbers of a tensor that are compared in pairs
 FINEST_CELL = 2.0**-14  # standard deviations: numbers in one cell of this width count as equal
-MEMORY = 2**24  # numbers that are compared at once
-LAGS = 16  # distances of steps, and of coordinates, at which correlation is tested
+MOST_NUMBERS = 2**24  # numbers that are compared at once
+MOST_LAGS = 16  # distances of steps, and of coordinates, at which correlation is tested
 HALF_NORMAL_SQUARED = 0.5641895835  # integral of the half normal density squared: 1 / sqrt(pi)
 HALF_NORMAL_CUBED = 0.3675525969  # and cubed: 2 / (sqrt(3) pi)
 
 
 class Look(NamedTuple):
-    """A number that a test looks at. p: the probability that noise as declared looks as bad. where: what it is, in words."""
+    """A number that a test looks at.
+
+    Attributes:
+        p: The probability that noise as declared looks as bad.
+        where: What it is, in words.
+    """
 
     p: float
     where: str
@@ -112,7 +121,12 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A test. p: at most the probability that noise as declared gives this or worse. power: the fault it would find, by its level."""
+    """A test.
+
+    Attributes:
+        p: At most the probability that noise as declared gives this or worse.
+        power: The fault it would find, by its level.
+    """
 
     name: str
     p: float
@@ -135,14 +149,18 @@ def statistics(draws: Draws) -> Iterator[Statistic]:
 
 
 def _worst(looks: list[Look], more: int = 0) -> Look:
-    """Return the look with the smallest p, corrected for the number of looks (Bonferroni). more: looks that are not in the list."""
+    """Return the look with the smallest p, corrected for the number of looks (Bonferroni).
+
+    Args:
+        more: Looks that are not in the list.
+    """
     least = min(looks)
     return Look(min(1.0, least.p * (len(looks) + more)), least.where)
 
 
-def _worse(one: Look, other: Look) -> Look:
-    """Return the worse of two tests that share a level equally."""
-    return min(Look(min(1.0, 2.0 * one.p), one.where), Look(min(1.0, 2.0 * other.p), other.where))
+def _worse(first: Look, second: Look) -> Look:
+    """Return the worse of two looks that share a level equally."""
+    return min(Look(min(1.0, 2.0 * first.p), first.where), Look(min(1.0, 2.0 * second.p), second.where))
 
 
 def chi_square(squares: Array | float, count: Array | float) -> Array:
@@ -173,14 +191,14 @@ def size(draws: Draws) -> Statistic:
     smallest = min(n for _, n in sizes.values())
 
     def power(level: float) -> str:
-        each = level / len(looks)
-        return f"{_detectable_noise(smallest, each)} in any tensor, {_detectable_noise(draws.count * draws.width, each)} in all"
+        share = level / len(looks)
+        return f"{_detectable_noise(smallest, share)} in any tensor, {_detectable_noise(draws.count * draws.width, share)} in all"
 
     return Statistic("size of the noise", p, f"{measured:.6g} times as declared in {where}, over {count:,} draws", power)
 
 
 def size_over_time(draws: Draws) -> Statistic:
-    """Test the size of each step by itself, and of each span of 2, 4, 8, ... positions over all runs: fading noise, few dimensions."""
+    """Test the size of each step, and of each span of 2, 4, 8, ... positions over all runs, to find noise that fades."""
     squares = np.sum([np.square(values).sum(axis=1) for values in draws.tensors.values()], axis=0)
     steps = int(draws.positions.max()) + 1
     by_step, times = np.zeros(steps), np.zeros(steps)
@@ -250,9 +268,11 @@ def _detectable_errors(level: float) -> float:
 
 
 def shape(draws: Draws) -> Statistic:
-    """Test that the numbers are a Gaussian's by the largest distance of the distribution functions.
+    """Test that the numbers are Gaussian by the largest distance between the distribution functions (Kolmogorov-Smirnov).
 
-    p from 2 exp(-2 n d^2) (Massart 1990), which holds for every n.
+    The p-value is 2 exp(-2 n d^2), which is valid for every n.
+
+    Source: Massart 1990, Annals of Probability 18(3), 1269-1283.
     """
     looks, counts = [], []
     for name, values in draws.parts():
@@ -274,7 +294,7 @@ def shape(draws: Draws) -> Statistic:
 
 
 def tails(draws: Draws) -> Statistic:
-    """Count the numbers beyond 1, 2, 3, 4 standard deviations (binomial), and measure how far out the farthest is: both sides."""
+    """Test the count of numbers beyond 1, 2, 3 and 4 standard deviations (binomial), and the largest number, in both directions."""
     looks, counts = [], []
     for name, values in draws.parts():
         sizes, n = np.abs(values), values.size
@@ -286,9 +306,12 @@ def tails(draws: Draws) -> Statistic:
             looks.append(Look(min(1.0, 2.0 * min(few, many)), f"{beyond:,} of {n:,} beyond {at:g} standard deviations in {name}"))
         farthest = float(sizes.max())
         outside = math.erfc(farthest / math.sqrt(2.0))
-        none = math.exp(n * math.log1p(-outside)) if outside < 1.0 else 0.0  # chance that nothing is farther
+        none_farther = math.exp(n * math.log1p(-outside)) if outside < 1.0 else 0.0
         looks.append(
-            Look(min(1.0, 2.0 * min(none, 1.0 - none)), f"the farthest of {n:,} at {farthest:.4g} standard deviations in {name}")
+            Look(
+                min(1.0, 2.0 * min(none_farther, 1.0 - none_farther)),
+                f"the farthest of {n:,} at {farthest:.4g} standard deviations in {name}",
+            )
         )
     p, where = _worst(looks)
 
@@ -300,7 +323,7 @@ def tails(draws: Draws) -> Statistic:
 
 
 class Collisions(NamedTuple):
-    """The pairs of columns whose sizes are in the same cells in every row, and how many are expected of noise as declared."""
+    """The number of pairs of columns whose absolute values fall into equal cells in every row, and the number expected by chance."""
 
     p: float
     pairs: int
@@ -308,7 +331,7 @@ class Collisions(NamedTuple):
 
 
 def _collisions(rows: Array, cell: float) -> Collisions:
-    """Count numbers that repeat up to their sign."""
+    """Count the pairs of columns that are equal up to sign."""
     m, n = rows.shape
     cells = np.floor(np.abs(rows) / cell).astype(np.int64)
     _, times = np.unique(cells, axis=1, return_counts=True) if m > 1 else np.unique(cells[0], return_counts=True)
@@ -318,22 +341,22 @@ def _collisions(rows: Array, cell: float) -> Collisions:
     variance = expected * (1.0 - two) + n * (n - 1.0) * (n - 2.0) * max(three - two * two, 0.0)
     if not pairs:
         return Collisions(1.0, 0, expected)
-    by_chance = float(special.gammainc(pairs, expected))  # a Poisson number is as large
+    by_chance = float(special.gammainc(pairs, expected))  # probability that a Poisson number is as large
     wider = float(special.gammaincc(expected * expected / variance, (pairs - 0.5) * expected / variance))
     return Collisions(max(by_chance, wider if expected > 1.0 else 0.0), pairs, expected)
 
 
 def _cell_width(draws: Draws, least: float = FINEST_CELL) -> float:
-    """Return a width, in standard deviations, that the resolution of the numbers allows."""
+    """Return the width of a cell, in standard deviations, that the resolution of the numbers permits."""
     return min(max(least, 64.0 * draws.resolution), 1.0)
 
 
 def precision(draws: Draws) -> Statistic:
-    """Test whether numbers fall together, as those of a short format or of a grid do: pairs of nearly equal ones."""
+    """Test for rounding, as by a short number format or a grid, by the number of pairs of nearly equal numbers."""
     cell, looks, counts = _cell_width(draws), [], []
     for name, values in draws.tensors.items():
         flat = values.reshape(-1)
-        chosen = flat[np.linspace(0, len(flat) - 1, min(len(flat), SAMPLE)).astype(int)]
+        chosen = flat[np.linspace(0, len(flat) - 1, min(len(flat), PAIRED_NUMBERS)).astype(int)]
         p, pairs, expected = _collisions(chosen[None], cell)
         looks.append(Look(p, f"{pairs:,} pairs of equal numbers in {name}, {expected:.3g} expected"))
         counts.append(len(chosen))
@@ -350,9 +373,9 @@ def precision(draws: Draws) -> Statistic:
 
 
 def coordinates(draws: Draws, scaled: Draws) -> Statistic:
-    """Test that each coordinate has noise of its own: none repeats another one, up to its sign, and neighbours are not correlated."""
-    room = max(2, MEMORY // 64)
-    rows = draws.first_columns(room)  # as they are: one number in two tensors is equal before each is put at its own size
+    """Test that each coordinate has noise of its own: none repeats another up to sign, and neighbours are not correlated."""
+    room = max(2, MOST_NUMBERS // 64)
+    rows = draws.first_columns(room)  # not rescaled: a number that is used in two tensors is equal only before rescaling
     needed = 0.5 * rows.shape[1] ** 2
     cell = _cell_width(draws, 2.0**-10)
     used = min(draws.count, max(1, math.ceil(math.log(needed * 1e6) / -math.log(min(HALF_NORMAL_SQUARED * cell, 0.5)))))
@@ -360,10 +383,10 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     p, pairs, expected = _collisions(chosen, cell) if rows.shape[1] > 1 else Collisions(1.0, 0, 0.0)
     looks = [Look(p, f"{pairs:,} pairs of coordinates have the same noise, {expected:.2g} expected")]
     rows = scaled.first_columns(room)
-    for lag in range(1, min(LAGS, rows.shape[1] // 2) + 1):
+    for lag in range(1, min(MOST_LAGS, rows.shape[1] // 2) + 1):
         halves = rows[:, : rows.shape[1] // (2 * lag) * 2 * lag].reshape(draws.count, -1, 2, lag)
         looks.append(_correlation(halves[:, :, 0], halves[:, :, 1], f"coordinates {lag} apart"))
-    # A pair shows by itself, whatever is correlated: each of the two kinds has half of the level.
+    # Repeated pairs and correlations are separate tests: each gets half of the level.
     least, where = _worse(looks[0], _worst(looks))
     half = rows.size // 2
 
@@ -374,9 +397,9 @@ def coordinates(draws: Draws, scaled: Draws) -> Statistic:
     return Statistic("noise of its own in each coordinate", least, where, power)
 
 
-def _correlation(one: Array, other: Array, what: str) -> Look:
-    """Return the cosine of two independent vectors as a look: its p is exact, as a Gaussian's direction is uniform."""
-    a, b = one.reshape(-1), other.reshape(-1)
+def _correlation(first: Array, second: Array, what: str) -> Look:
+    """Return the cosine of two vectors as a look. Its p-value is exact, as the direction of a Gaussian vector is uniform."""
+    a, b = first.reshape(-1), second.reshape(-1)
     cosine = float(a @ b) / max(math.sqrt(float(a @ a) * float(b @ b)), 1e-300)
     p = float(special.betainc(0.5 * (len(a) - 1), 0.5, max(0.0, 1.0 - cosine * cosine))) if len(a) > 1 else 1.0
     return Look(p, f"{what}: correlation {cosine:.3g}")
@@ -388,14 +411,14 @@ def _detectable_correlation(count: int, level: float) -> str:
 
 
 def steps(draws: Draws) -> Statistic:
-    """Test that each step has noise of its own: no two of all runs are correlated, nor steps as many apart throughout."""
+    """Test that each step has noise of its own: no two steps are correlated, nor all steps at a fixed distance."""
     looks: list[Look] = []
     for name, values in draws.tensors.items():
-        for lag in range(1, min(LAGS, draws.count // 2) + 1):
+        for lag in range(1, min(MOST_LAGS, draws.count // 2) + 1):
             halves = values[: draws.count // (2 * lag) * 2 * lag].reshape(-1, 2, lag, values.shape[1])
             looks.append(_correlation(halves[:, 0], halves[:, 1], f"steps {lag} apart in {name}"))
     pairs = draws.count * (draws.count - 1) // 2
-    rows = draws.first_columns(max(2, MEMORY // max(1, draws.count)))
+    rows = draws.first_columns(max(2, MOST_NUMBERS // max(1, draws.count)))
     closest = _closest_rows(rows) if pairs and rows.shape[1] > 1 else Look(1.0, "one step alone")
     by_lag = _worst(looks) if looks else Look(1.0, closest.where)
     least, where = _worse(Look(closest.p * max(1, pairs), closest.where), by_lag)
@@ -408,7 +431,7 @@ def steps(draws: Draws) -> Statistic:
 
 
 def _closest_rows(rows: Array) -> Look:
-    """Return the correlation of the two rows that are correlated most."""
+    """Return the correlation of the two most correlated rows."""
     unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     cosines = np.abs(np.triu(unit @ unit.T, 1))
     i, j = (int(k) for k in np.unravel_index(int(cosines.argmax()), cosines.shape))

@@ -32,12 +32,13 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     """Return the function that "package.module:name" names.
 
     Args:
-        folders: where the user's modules are. Installed modules of the same name come first: a statistics.py of the user's must not stand
+        folders: Folders of the user's modules. Installed modules of the same name come first: a statistics.py of the user's must not stand
             in for Python's own wherever torch imports that.
 
     Raises:
-        InputError: no such module or function, or the module itself fails while it is imported, when it may read private data: then
-            without the words of that. Unavailable: it needs an extra.
+        InputError: No such module or function, or the module itself fails while it is imported, when it may read private data: then without
+            the words of that.
+        Unavailable: It needs an extra.
     """
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
@@ -68,7 +69,7 @@ def called(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error's type, and its message where it has one."""
+    """Return an error's type, and its message if it has one."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -80,7 +81,7 @@ def raised_at(error: BaseException) -> str:
 
 
 def own_line() -> str:
-    """Return the innermost line of the user's own code that runs now; "" where there is none."""
+    """Return the innermost line of the user's own code that runs now; "" if there is none."""
     frame = sys._getframe(1)
     while frame is not None and not is_own_code(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
@@ -92,7 +93,7 @@ def _import_error_text(error: BaseException) -> str:
 
 
 def module_file(module: str, folders: tuple[str, ...]) -> str | None:
-    """Return the file that an import of a module would find, without running it or a package around it; None where it finds none."""
+    """Return the file that an import of a module would find, without running it or a package around it; None if it finds none."""
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
     names, places, spec = module.split("."), [*sys.path, *folders], None
@@ -103,7 +104,11 @@ def module_file(module: str, folders: tuple[str, ...]) -> str | None:
 
 
 def code_files(target: str, folders: tuple[str, ...]) -> dict[str, str]:
-    """Return the files of "module:function", by module, as far as the user wrote them. folders: searched after sys.path."""
+    """Return the files of "module:function", by module, as far as the user wrote them.
+
+    Args:
+        folders: Searched after sys.path.
+    """
     return _source_files(target.partition(":")[0], folders, {})
 
 

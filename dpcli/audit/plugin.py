@@ -1,4 +1,4 @@
-"""Audits."""
+"""Registers `dpcli audit`, which attacks a program and tests its privacy claim, and its table [audit]."""
 
 from __future__ import annotations
 

@@ -36,9 +36,12 @@ FARTHEST = 80.0  # standard deviations: no score lies beyond
 
 @dataclass(frozen=True, slots=True)
 class StrongestAttack:
-    """Scores with noise of scale 1 that are `shift` higher for members. tail: of the noise, the probability that it exceeds a value.
+    """Scores with noise of scale 1 that are `shift` higher for members.
 
     With 1 / factor of the noise, in units of that noise, they are shift * factor higher.
+
+    Attributes:
+        tail: Tail of the noise, the probability that it exceeds a value.
     """
 
     shift: float
@@ -71,7 +74,7 @@ class StrongestAttack:
 
 
 def strongest_attack(claim: Claim) -> StrongestAttack | None:
-    """Return the best scores against one noisy sum that costs exactly the claim; None where nothing is claimed to leak."""
+    """Return the best scores against one noisy sum that costs exactly the claim; None if nothing is claimed to leak."""
     if claim.epsilon <= 0.0:
         return None
     if claim.delta <= 0.0:
@@ -93,7 +96,7 @@ def _binomial_quantile(count: int, rate: float, level: float) -> int:
 
 
 def least_count(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the least whole number from 0 to `most` for which `holds`, as it does for all above; most + 1 where it never does."""
+    """Return the least whole number from 0 to `most` for which `holds`, as it does for all above; most + 1 if it never does."""
     fails, succeeds = -1, most + 1
     while succeeds > fails + 1:
         middle = (fails + succeeds) // 2
@@ -105,7 +108,7 @@ def least_count(most: int, holds: Callable[[int], bool]) -> int:
 
 
 def least_noise_factor(detects: Callable[[float], bool]) -> float:
-    """Return the least factor in [1, LARGEST_FACTOR] that `detects`, within 1 % from above; inf where none is detected."""
+    """Return the least factor in [1, LARGEST_FACTOR] that `detects`, within 1 % from above; inf if none is detected."""
     if not detects(LARGEST_FACTOR):
         return math.inf
     low, high = 1.0, LARGEST_FACTOR
@@ -129,7 +132,8 @@ def power_sentences(
     """Return what the audit could have found, in short, and what that means.
 
     Args:
-        most: epsilon that would have been proven, had `everything` (in words) happened. factor: of the noise, inf where no loss is found.
+        most: Epsilon that would have been proven, had `everything` (in words) happened.
+        factor: Factor of the noise, inf if no loss is found.
     """
     best = f"had {everything}, it would have proven epsilon >= {down(most)}"
     if math.isinf(factor):
@@ -151,7 +155,11 @@ CHOOSING_SEED, JUDGING_SEED = 1, 2  # the rule that was chosen is judged by othe
 
 @dataclass(frozen=True, slots=True)
 class GuessingRule:
-    """A number of guesses: half of them about the lowest scores unless one_sided. needed: right guesses that make a violation."""
+    """A number of guesses: half of them about the lowest scores unless one_sided.
+
+    Attributes:
+        needed: Right guesses that make a violation.
+    """
 
     guesses: int
     one_sided: bool
@@ -176,7 +184,7 @@ def _simulated_factor(steps: Sequence[SampledSteps], canaries: int, rules: Seque
 
 
 def simulated_noise_factor(steps: Sequence[SampledSteps], canaries: int, rules: Sequence[GuessingRule]) -> float:
-    """Return the least noise factor that one of the rules finds in 90 % of audits; inf where none does."""
+    """Return the least noise factor that one of the rules finds in 90 % of audits; inf if none does."""
     if all(rule.needed > rule.guesses for rule in rules):
         return math.inf
     return _simulated_factor(steps, canaries, rules, JUDGING_SEED)
@@ -185,7 +193,8 @@ def simulated_noise_factor(steps: Sequence[SampledSteps], canaries: int, rules: 
 def best_guessing_rule(steps: Sequence[SampledSteps], canaries: int, refutes: Callable[[int, int], bool]) -> GuessingRule:
     """Return the rule that finds the smallest loss of noise in simulated audits. No score is looked at.
 
-    refutes: (guesses, right ones) -> whether that is a violation, judged by this test alone.
+    Args:
+        refutes: (guesses, right ones) -> whether that is a violation, judged by this test alone.
     """
     rules = []
     for guesses in guess_counts(canaries):

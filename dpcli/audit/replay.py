@@ -1,8 +1,8 @@
-"""Replay: the same randomness on two neighbouring datasets, step by step, with the sums that the noise is added to laid open.
+"""Replay of a program on two neighbouring datasets with equal randomness, which compares the sums before noise step by step.
 
-A program under test is a function `(dataset, rng) -> iterable of Step`, called with equal generators on both datasets. What it draws
-must not depend on the record: where batches are drawn record by record, let the smaller dataset keep the record's place (a mask), so
-that all other draws stay as they are.
+A program under test is a function `(dataset, rng) -> iterable of Step`, called with equal generators on both datasets. Its draws must not
+depend on the differing record. If batches are drawn record by record, the smaller dataset keeps the place of the record (a mask), so that
+all other draws stay the same.
 
 Source: Cebere et al. 2026, arXiv:2602.17454 (the paradigm; the checks of the noise are ours).
 """
@@ -42,8 +42,10 @@ ROUNDING = 1e-6  # relative: sums in single precision may exceed the bound by th
 class Step:
     """A step of a program under test.
 
-    sums: by name, the clipped sums before noise. batch: what identifies the records in it, in any order.
-    noise: by name, the noise that is added to the sums; leave it out to have the sums checked alone.
+    Attributes:
+        sums: The clipped sums before noise, by name.
+        batch: Ids of the records in the batch, in any order.
+        noise: The noise that is added to the sums, by name; absent to check the sums alone.
     """
 
     sums: Mapping[str, Any]
@@ -55,10 +57,14 @@ class Step:
 class Declared:
     """Claims of a program about each step.
 
-    sensitivity: largest L2 distance between the sums of neighbouring datasets. noise: standard deviation, None where that is not checked.
-    exchanged: ids that may be in one batch and not in the other. rate: of Poisson sampling, None where batches are drawn otherwise.
-    records: that are sampled at this rate, at most. fresh: whether each step has noise of its own, and not part of a correlated stream.
-    significance: of the statistical checks.
+    Attributes:
+        sensitivity: Largest L2 distance between the sums of neighbouring datasets.
+        noise: Standard deviation, None if that is not checked.
+        exchanged: Ids of the records in which the two batches may differ.
+        rate: Rate of Poisson sampling, None where batches are drawn otherwise.
+        records: Largest number of records that are sampled at this rate.
+        fresh: Each step has independent noise, not part of a correlated stream.
+        significance: Significance of the statistical checks.
     """
 
     sensitivity: float
@@ -74,8 +80,10 @@ class Declared:
 class Pair:
     """A replay: the steps on both datasets, under the same randomness.
 
-    restarted: whether each step on the right began with what the left one had released. Elsewhere both go on with their own, and what
-    follows from different releases differs in a right program too: weights, a clipping norm that adapts, when it stops.
+    Attributes:
+        restarted: Each step on the right began with the values that the left one had released. Otherwise both continue with their own
+            releases, and anything computed from these differs in a correct program too: weights, an adaptive clipping norm, the stopping
+            time.
     """
 
     left: tuple[Step, ...]
@@ -84,7 +92,7 @@ class Pair:
 
     @property
     def comparable(self) -> int:
-        """Return how many steps begin with the same released numbers on both: up to the first that the record takes part in."""
+        """Return the number of steps that begin with equal releases on both datasets: up to the first with the differing record."""
         shorter = min(len(self.left), len(self.right))
         if self.restarted:
             return shorter
@@ -95,7 +103,7 @@ class Pair:
 
 
 def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
-    """Return copies of the steps that a program returned. Raises InputError for what is no Step."""
+    """Return copies of the steps of a program. Raises InputError for a value that is not a Step."""
     try:
         copies = tuple(Step(_copied(step.sums), tuple(step.batch), _copied(step.noise)) for step in steps)
     except (AttributeError, TypeError, ValueError) as error:
@@ -108,19 +116,19 @@ def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
 
 
 def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy, as a program may go on to write into its arrays."""
+    """Return a copy of a step, as the program may write into its arrays again."""
     return {name: np.array(value, dtype=float) for name, value in table.items()}
 
 
 def checks(pairs: Sequence[Pair], declared: Declared) -> tuple[ReplayCheck, ...]:
     """Return every check over all replays.
 
-    Those without a p-value are exact: one counterexample is a proof. The others share declared.significance equally, and each its own
-    among all that it looks at (Bonferroni), so that a correct program fails any of them with at most that probability.
+    Checks without a p-value are exact: one counterexample is a proof. The others share declared.significance equally, and each divides its
+    share among everything that it tests (Bonferroni). So a correct program fails any check with at most that probability.
     """
     exact = (_steps(pairs), _shapes(pairs), _batches(pairs, declared), _finite(pairs), _sensitivity(pairs, declared))
     tests = [*_statistics(pairs, declared), *_batch_sizes(pairs, declared), *_draw_counts(pairs, declared)]
-    return (*exact, *_noise_checks(pairs, declared), *(_as_check(one, declared.significance / len(tests)) for one in tests))
+    return (*exact, *_noise_checks(pairs, declared), *(_as_check(test, declared.significance / len(tests)) for test in tests))
 
 
 def _as_check(one: Statistic, level: float) -> ReplayCheck:
@@ -147,7 +155,7 @@ def _comparable_steps(pairs: Sequence[Pair]) -> Iterator[tuple[int, Step, Step]]
 
 
 def _takes_part(left: Step, right: Step) -> bool:
-    """Tell whether the record takes part: by the batches, or by the sums where no batches are given."""
+    """Check whether the differing record takes part, by the batches or, if there are none, by the sums."""
     return set(left.batch) != set(right.batch) if left.batch or right.batch else distance(left, right) != 0.0
 
 
@@ -160,7 +168,7 @@ def _shapes(pairs: Sequence[Pair]) -> ReplayCheck:
 
 
 def _batches(pairs: Sequence[Pair], declared: Declared) -> ReplayCheck:
-    """Check that batches differ by the record's ids alone, the same ones in every step."""
+    """Check that batches differ in the ids of the record alone, and that these are equal in every step."""
     for pair in pairs:
         differ: set[Any] = set()
         for i, left, right in _paired_steps([pair]):
@@ -188,7 +196,7 @@ def _array(table: Mapping[str, Any], name: str) -> Array:
 
 
 def distance(left: Step, right: Step) -> float:
-    """Return the L2 distance between all sums of two steps, joined; inf where they cannot be compared."""
+    """Return the L2 distance between all sums of two steps, concatenated; inf if they cannot be compared."""
     total = 0.0
     for name in {**left.sums, **right.sums}:
         one, other = _array(left.sums, name), _array(right.sums, name)
@@ -210,7 +218,7 @@ def _flat_noise(step: Step) -> Array:
 
 
 def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayCheck]:
-    """Check that noise is equal on both datasets, and new in every step and every replay."""
+    """Check that noise is equal on both datasets, and different in every step and every replay."""
     if declared.noise is None:
         return
     if not any(step.noise for pair in pairs for step in pair.left):
@@ -229,7 +237,7 @@ def _noise_checks(pairs: Sequence[Pair], declared: Declared) -> Iterator[ReplayC
 
 
 def _statistics(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Test noise that is as large as declared, Gaussian and independent; of correlated noise a run's first step alone is."""
+    """Test that noise is as large as declared, Gaussian and independent. Of correlated noise, only the first step of a run is tested."""
     if declared.noise is None or not any(step.noise for pair in pairs for step in pair.left):
         return
     runs = [[(step.sums, step.noise) for step in pair.left] for pair in pairs]
@@ -249,13 +257,13 @@ def _same_noise(pairs: Sequence[Pair], std: float) -> ReplayCheck:
 
 
 def _same_draws(one: Array, other: Array, std: float) -> bool:
-    """Tell whether two draws are equal; of 8 numbers or more, to the precision of differences of sums in single precision."""
+    """Check whether two draws are equal; for 8 numbers or more, up to rounding errors of sums in single precision."""
     close = SAME_NOISE * std if len(one) >= 8 else 0.0
     return bool(len(one) and one.shape == other.shape and np.allclose(one, other, rtol=0.0, atol=close))
 
 
 def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Test that batch sizes vary as under Poisson sampling; those of a shuffle do not."""
+    """Test that batch sizes vary as under Poisson sampling. Those of a shuffle do not."""
     sizes = np.array([len(step.batch) for pair in pairs for step in pair.left], dtype=float)
     if declared.rate is None or declared.rate >= 1.0 or len(sizes) < 2 or not sizes.sum():
         return
@@ -272,7 +280,7 @@ def _batch_sizes(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
 
 
 def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statistic]:
-    """Test that no more records are drawn than the declared rate draws of all that there may be."""
+    """Test that no more records are drawn than the declared rate permits."""
     rate = declared.rate or 0.0
     steps = [step for pair in pairs for step in pair.left]
     trials, count = len(steps) * (declared.records or 0), sum(len(step.batch) for step in steps)
@@ -291,12 +299,12 @@ def _draw_counts(pairs: Sequence[Pair], declared: Declared) -> Iterator[Statisti
 
 
 def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adjacency) -> Declared:
-    """Return what the settings and the file declare of each step.
+    """Return the claims of the settings and the file about each step.
 
-    The sensitivity is C, twice that where a record is replaced; the noise is that of the one mechanism with a noise multiplier.
+    The sensitivity is C, twice that if a record is replaced; the noise is that of the one mechanism with a noise multiplier.
 
     Raises:
-        InputError: no sensitivity was stated.
+        InputError: No sensitivity was stated.
     """
     if settings.sensitivity is None:
         raise InputError("a replay needs audit.sensitivity (or --sensitivity), the bound on one record's contribution")
@@ -317,7 +325,7 @@ def declaration(settings: AuditSettings, pipeline: Pipeline | None, varied: Adja
 
 
 def _noisy_entry(pipeline: Pipeline | None) -> Entry | None:
-    """Return the one mechanism with a noise multiplier; None where there are several, or none."""
+    """Return the one mechanism with a noise multiplier; None if there are several, or none."""
     entries = [entry for entry in pipeline.mechanisms if getattr(entry.spec, "noise_multiplier", None)] if pipeline else []
     return entries[0] if len(entries) == 1 else None
 

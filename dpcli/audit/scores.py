@@ -1,11 +1,11 @@
-"""Scores of an attack, read from a file; and tests of membership that are not chosen by the scores that judge them.
+"""Scores of an attack, read from a file, and membership tests that are chosen independently of the scores that evaluate them.
 
 A finished run leaves `audit.json` in its folder. That file is all that training tells the audit:
 
     {"schema": "dpcli/canaries/v1", "neighbours": "add-remove",
      "canaries": [{"member": true, "score": 3.1}, {"member": false, "score": -0.4}, ...]}
 
-with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...] where the canaries were gradients.
+with "gradients": [{"steps": 20, "rate": 0.1, "noise": 1.0}, ...] if the canaries were gradients.
 
 `member`: whether the canary's own fair coin put it into the run. `score`: higher means likelier a member. A file without the schema is the
 list alone (json, or csv), or counts: {"canaries", "guesses", "correct"} or {"members", "others", "true_positives", "false_positives"}.
@@ -33,13 +33,13 @@ from dpcli.numerics.arrays import Array, np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CHOOSING = 0.25  # share of the scores that choose the threshold; the others judge it
-SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the canaries, guessed about where no number of guesses was stated
-SHUFFLE = 20230515  # fixed, so that nobody can try several shuffles; independent of who was a member
-UNFAIR = 1e-9  # chance below which the coins of the canaries were not fair
+CHOOSING_SHARE = 0.25  # share of the scores that choose the threshold; the others test it
+GUESS_SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # shares of the canaries to guess about, if no number was stated
+SHUFFLE_SEED = 20230515  # fixed, so that nobody can try several shuffles
+UNFAIR_PROBABILITY = 1e-9  # coins with a less probable outcome are considered unfair
 HIGHEST = float(np.finfo(np.float64).max)
-LEAST = 20  # scores of each kind that a split needs
-MOST, END = 96, 16  # thresholds that are tried: over the whole range, and at either end of it
+LEAST_SCORES = 20  # scores of each kind that a split needs
+SPREAD_THRESHOLDS, END_THRESHOLDS = 96, 16  # number of thresholds to try: over the whole range, and at each end of it
 Merit = Callable[[Counts, float], float]  # how much a test proves at a significance
 RUN_FILE = "audit.json"
 SCHEMA = "dpcli/canaries/v1"
@@ -51,8 +51,7 @@ FLAGS = {"1": True, "0": False, "true": True, "false": False, "in": True, "out":
 class Scores:
     """Scores, one for each canary or run; higher means likelier a member.
 
-    A score that is no number counts as the highest, beyond every threshold that is another score: where it comes up on one side alone, that
-    tells who is a member as well as any number does.
+    A score that is not a number counts as the highest: if it occurs for members alone, it reveals membership as well as any number.
     """
 
     members: NDArray[np.bool_]
@@ -78,27 +77,27 @@ class Scores:
 
     def shuffled(self) -> Scores:
         """Return the scores in a fixed random order, so that ties are broken without knowing who is a member."""
-        order = np.random.default_rng(SHUFFLE).permutation(len(self))
+        order = np.random.default_rng(SHUFFLE_SEED).permutation(len(self))
         return Scores(self.members[order], self.values[order])
 
     def split(self) -> tuple[Scores, Scores]:
-        """Return a random share CHOOSING of the members and of the others, and the rest."""
+        """Return a random share CHOOSING_SHARE of the members and of the others, and the remaining scores."""
         mixed = self.shuffled()
         ranks = np.where(mixed.members, np.cumsum(mixed.members), np.cumsum(~mixed.members))
         sizes = np.where(mixed.members, len(self.inside), len(self.outside))
-        first = ranks <= CHOOSING * sizes
+        first = ranks <= CHOOSING_SHARE * sizes
         return Scores(mixed.members[first], mixed.values[first]), Scores(mixed.members[~first], mixed.values[~first])
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The test that says "member" above `at`, or below it where that told more in the scores that chose it."""
+    """A test that says "member" for scores above `at`; below it, if that distinguished better in the scores that chose it."""
 
     at: float
     above: bool = True
 
     def counts(self, scores: Scores) -> Counts:
-        """Count what the test does; a score equal to `at` is called "other"."""
+        """Return the counts of the test. A score equal to `at` counts as "other"."""
         sign = 1.0 if self.above else -1.0
         inside, outside = sign * scores.inside > sign * self.at, sign * scores.outside > sign * self.at
         return Counts(len(inside), len(outside), int(inside.sum()), int(outside.sum()))
@@ -106,7 +105,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class JudgedTest:
-    """A test with its counts and the bounds on its error rates, which hold together; how it was chosen, in words."""
+    """A test with its counts, bounds on its error rates that hold jointly, and the way it was chosen, in words."""
 
     threshold: Threshold | None
     counts: Counts
@@ -115,21 +114,24 @@ class JudgedTest:
 
 
 def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
-    """Choose the threshold and its side on a quarter of the scores, judge it on the rest: no correction is needed.
+    """Choose the threshold and its side on a quarter of the scores, and test it on the rest. This needs no correction.
 
-    Chosen is what would prove most if the rest were like the quarter, of as many scores as will judge: at the quarter's own size no test of
-    a rare leak proves anything.
+    The choice is the threshold that would prove most if the rest had the same error rates, at the size of the rest: at the size of the
+    quarter, no test of a rare leak would prove anything.
 
-    Raises InputError for fewer than LEAST members or others.
+    Raises:
+        InputError: For fewer than LEAST_SCORES members or others.
     """
-    if min(len(scores.inside), len(scores.outside)) < LEAST:
+    if min(len(scores.inside), len(scores.outside)) < LEAST_SCORES:
         raise InputError(
-            f"expected at least {LEAST} members and {LEAST} others to choose a threshold from, "
+            f"expected at least {LEAST_SCORES} members and {LEAST_SCORES} others to choose a threshold from, "
             f"found {len(scores.inside)} and {len(scores.outside)}; state a threshold, or collect more"
         )
     first, rest = scores.split()
     sides = [Threshold(at, above) for above in (True, False) for at in _midpoints(first)]
-    best = max(sides, key=lambda one: merit(one.counts(first).scaled(len(rest.inside), len(rest.outside)), significance))
+    best = max(
+        sides, key=lambda threshold: merit(threshold.counts(first).scaled(len(rest.inside), len(rest.outside)), significance)
+    )
     counts = best.counts(rest)
     return JudgedTest(
         best, counts, error_rates(counts, significance), f"threshold chosen on {len(first):,} scores, judged on the others"
@@ -137,20 +139,19 @@ def by_split(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
 
 
 def by_bonferroni(scores: Scores, merit: Merit, significance: float) -> JudgedTest:
-    """Choose the best of the thresholds at all scores, each tested at significance / scores.
+    """Choose the best of the thresholds at all scores, each tested at the significance divided by the number of scores.
 
-    A threshold that is itself a score is no fixed test; but given that score all others are independent of it. It is counted against us:
-    a member as missed, as it is not above itself, another as a false alarm. So there are as many tests as scores, however many of them
-    are looked at, and each is exact.
+    A threshold that is itself a score is not a fixed test, but all other scores are independent of it. The score itself is counted as an
+    error: a member as missed, another as a false alarm. So each test is exact, and there are as many as scores, even if fewer are tried.
     """
-    each = significance / len(scores)
-    best = max(_tests_at_scores(scores), key=lambda one: merit(one[1], each))
-    words = f"best of {len(scores):,} thresholds, each at {100.0 * each:.2g} %"
-    return JudgedTest(best[0], best[1], error_rates(best[1], each), words)
+    per_test = significance / len(scores)
+    threshold, counts = max(_tests_at_scores(scores), key=lambda test: merit(test[1], per_test))
+    words = f"best of {len(scores):,} thresholds, each at {100.0 * per_test:.2g} %"
+    return JudgedTest(threshold, counts, error_rates(counts, per_test), words)
 
 
 def _tests_at_scores(scores: Scores) -> Iterator[tuple[Threshold, Counts]]:
-    """Yield thresholds at scores, with counts in which that score itself is an error."""
+    """Yield thresholds at scores, with counts in which the score at the threshold is an error."""
     for at in _spread_values(np.unique(scores.inside)).tolist():
         yield Threshold(at), Threshold(at).counts(scores)
     for at in _spread_values(np.unique(scores.outside)).tolist():
@@ -165,14 +166,14 @@ def by_stated(scores: Scores, at: float, significance: float) -> JudgedTest:
 
 
 def _spread_values(ordered: Array) -> Array:
-    """Return MOST of increasing values, evenly by rank, and END at either end, where small error rates are decided."""
-    ranks = {*np.linspace(0, len(ordered) - 1, min(len(ordered), MOST)).astype(int).tolist()}
-    ranks |= {i for i in range(len(ordered)) if i < END or i >= len(ordered) - END}
+    """Return up to SPREAD_THRESHOLDS of the values, evenly by rank, and END_THRESHOLDS at each end, which matter for small error rates."""
+    ranks = {*np.linspace(0, len(ordered) - 1, min(len(ordered), SPREAD_THRESHOLDS)).astype(int).tolist()}
+    ranks |= {i for i in range(len(ordered)) if i < END_THRESHOLDS or i >= len(ordered) - END_THRESHOLDS}
     return ordered[sorted(ranks)]
 
 
 def _midpoints(scores: Scores) -> list[float]:
-    """Return thresholds half way between neighbouring scores."""
+    """Return thresholds halfway between neighbouring scores."""
     levels = np.unique(scores.values)
     between: list[float] = _spread_values(0.5 * levels[1:] + 0.5 * levels[:-1]).tolist() if len(levels) > 1 else levels.tolist()
     return between
@@ -180,7 +181,11 @@ def _midpoints(scores: Scores) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Guessed:
-    """Guesses about canaries, and how many of them were right; sides: which canaries were guessed about, in words."""
+    """Guesses about canaries, and how many of them were right.
+
+    Attributes:
+        sides: Which canaries were guessed about, in words.
+    """
 
     canaries: int
     guesses: int
@@ -189,7 +194,7 @@ class Guessed:
 
 
 def guess(scores: Scores, guesses: int, one_sided: bool) -> Guessed:
-    """Guess about the scores at each end, half and half, or at the high one. Ties are broken by a fixed shuffle."""
+    """Guess about the highest scores, and about as many of the lowest unless `one_sided`. A fixed shuffle breaks ties."""
     if not 1 <= guesses <= len(scores):
         raise InputError(f"expected from 1 to {len(scores)} guesses, one for each canary at most, found {guesses}")
     mixed = scores.shuffled()
@@ -202,15 +207,15 @@ def guess(scores: Scores, guesses: int, one_sided: bool) -> Guessed:
 
 
 def guess_counts(canaries: int) -> tuple[int, ...]:
-    """Return the numbers of guesses that are tried where none was stated: fixed shares of the canaries."""
-    return tuple(sorted({max(1, round(share * canaries)) for share in SHARES}))
+    """Return the numbers of guesses to try if none was stated: fixed shares of the canaries."""
+    return tuple(sorted({max(1, round(share * canaries)) for share in GUESS_SHARES}))
 
 
 def check_fair(scores: Scores) -> None:
-    """Raise InputError where the canaries cannot have been put in by fair coins."""
+    """Check that the canaries may have been included by fair coins. Raises InputError if not."""
     count, members = len(scores), len(scores.inside)
     further = max(members, count - members)
-    if 2.0 * float(binomial_tail(count, 0.5, np.array([float(further)]))[0]) < UNFAIR:
+    if 2.0 * float(binomial_tail(count, 0.5, np.array([float(further)]))[0]) < UNFAIR_PROBABILITY:
         raise InputError(
             f"expected canaries that are in the run by the toss of a fair coin each, found {members} of {count}: "
             "the bound for one run does not hold for these"
@@ -221,7 +226,8 @@ def check_fair(scores: Scores) -> None:
 class Evidence:
     """The outcome of an attack: scores, guesses about canaries, or the counts of one test; `neighbours` where the file says what it varied.
 
-    gradients: None where the canaries were no gradients; else the steps that sampled them, none where they are not drawn step by step.
+    Attributes:
+        gradients: None if the canaries were no gradients; else the steps that sampled them, none if they are not drawn step by step.
     """
 
     path: str
@@ -285,7 +291,7 @@ def _gradients(path: str, document: Mapping[str, Any]) -> tuple[SampledSteps, ..
         steps = tuple(SampledSteps(int(one["steps"]), float(one["rate"]), float(one["noise"])) for one in document["gradients"])
     except (TypeError, KeyError, ValueError, OverflowError):
         steps = (SampledSteps(0, 0.0, 0.0),)
-    if not all(0 < one.steps <= 10**7 and 0.0 < one.rate <= 1.0 and 0.0 < one.noise < math.inf for one in steps):
+    if not all(0 < step.steps <= 10**7 and 0.0 < step.rate <= 1.0 and 0.0 < step.noise < math.inf for step in steps):
         raise InputError(
             f"{path}: gradients: expected steps, rate and noise of each part of the run, found {str(document['gradients'])[:60]}"
         )
@@ -315,7 +321,7 @@ def _count(path: str, key: str, value: Any) -> int:
 
 
 def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
-    """Return the evidence in rows with member and score, or with member and guess (empty where none was made)."""
+    """Return the evidence in rows with member and score, or with member and guess (empty if none was made)."""
     if not rows or not all(type(row) is dict for row in rows):
         raise InputError(
             f"{path}: expected rows with member and score, or member and guess, found "
@@ -330,7 +336,7 @@ def _of_rows(path: str, rows: Sequence[Any]) -> Evidence:
         values = [_number(path, i, row.get("score")) for i, row in enumerate(plain, 1)]
         return Evidence(path, Scores(np.array(members, dtype=bool), np.array(values, dtype=float)))
     guesses = [None if row.get("guess") in (None, "") else _flag(path, i, "guess", row["guess"]) for i, row in enumerate(plain, 1)]
-    right = sum(one is not None and one == member for one, member in zip(guesses, members, strict=True))
+    right = sum(answer is not None and answer == member for answer, member in zip(guesses, members, strict=True))
     return Evidence(path, guessed=Guessed(len(rows), len(guesses) - guesses.count(None), right))
 
 

@@ -60,9 +60,10 @@ class TrialPlan:
 
 
 def trial_plan(function: str, data: str, trials: int, seed: int | None, folders: tuple[str, ...], kept: str | None) -> TrialPlan:
-    """Return the plan of the file of kept trials, where it is the same audit; else a new one.
+    """Return the plan of the file of kept trials, if it is the same audit; else a new one.
 
-    Raises InputError where the file is another audit's: more trials after a look at the first would be another test.
+    Raises:
+        InputError: If the file is another audit's: more trials after a look at the first would be another test.
     """
     fresh = TrialPlan(function, data, trials, secrets.randbits(128) if seed is None else seed, folders)
     if kept is None or not os.path.exists(kept):
@@ -81,7 +82,7 @@ def run_trials(plan: TrialPlan, jobs: int, kept: str | None, progress: Progress)
     """Run the trials that are not kept yet and return the scores of all. What is done is in the file `kept` at any time.
 
     Raises:
-        InputError: the function raises, or returns what is no finite number.
+        InputError: The function raises, or returns what is no finite number.
     """
     done = dict(_kept_scores(kept))
     total, record = 2 * plan.trials, _recorder(plan, kept)
@@ -149,7 +150,7 @@ def _missing_parts(plan: TrialPlan, jobs: int, done: dict[tuple[bool, int], floa
 
 
 def _computed_parts(plan: TrialPlan, jobs: int, parts: list[TrialPart]) -> Iterator[tuple[TrialPart, list[float]]]:
-    worker = Worker(plan)  # also where there are others, to fail early and in one voice
+    worker = Worker(plan)  # even if there are other workers, to fail early with one message
     if jobs == 1 or len(parts) < 2:
         yield from ((part, worker.run(part)) for part in parts)
         return

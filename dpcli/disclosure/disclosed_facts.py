@@ -16,9 +16,11 @@ from dpcli.mechanisms.sampling.schemes import Batched, OncePerEpoch
 class Facts:
     """A pipeline and everything that is known about it.
 
-    meaning: None where no finite epsilon is certified. unamplified: the account if batches came in shuffled or fixed order; None where none
-    are drawn at random, or where that cannot be accounted. rows: the rows of the window that dpcli has read itself, "" where the file
-    states them.
+    Attributes:
+        meaning: None if no finite epsilon is certified.
+        unamplified: The account if batches came in shuffled or fixed order; None if none are drawn at random, or where that cannot be
+            accounted.
+        rows: The rows of the window that dpcli has read itself, "" if the file states them.
     """
 
     account: Account
@@ -48,7 +50,7 @@ class Facts:
     @property
     def unsound(self) -> tuple[Diagnostic, ...]:
         """The diagnostics of rules that refuse the file."""
-        return tuple(one for one in self.diagnostics if one.severity == "error")
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
 
 def gather(pipeline: Pipeline, delta: float | None = None, diagnostics: tuple[Diagnostic, ...] = ()) -> Facts:

@@ -1,4 +1,4 @@
-"""Answers to the items of a disclosure: text of the file, or sentences made from its mechanisms and its account."""
+"""Answers to the items of a disclosure statement: quoted from the file, or derived from its mechanisms and its account."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ QUERIES = {
 
 
 def text_of(key: str) -> Callable[[Facts], str | None]:
-    """Return the answer that quotes one key of [disclosure], on one line."""
+    """Return a function that answers with the text of one key of [disclosure], on one line."""
 
     def answer(facts: Facts) -> str | None:
         value = getattr(facts.disclosure, key)
@@ -58,7 +58,7 @@ def text_of(key: str) -> Callable[[Facts], str | None]:
 
 
 def worded(key: str, words: Mapping[str, str]) -> Callable[[Facts], str | None]:
-    """Return the answer that explains the word of one key of [disclosure]."""
+    """Return a function that answers with the explanation of the word in one key of [disclosure]."""
 
     def answer(facts: Facts) -> str | None:
         value = getattr(facts.disclosure, key)
@@ -78,7 +78,7 @@ def definition(facts: Facts) -> str:
 
 
 def guarantee(facts: Facts) -> str:
-    """State epsilon with everything that it depends on, and rho where the budget is one; or that nothing can be certified."""
+    """Return epsilon with all its conditions, and rho if the budget states one; or a sentence that nothing can be certified."""
     rho = _rho(facts)
     if rho is None or rho.spent.reason:
         return stated_epsilon(facts.account)
@@ -91,12 +91,12 @@ def _rho(facts: Facts) -> RhoVerdict | None:
 
 
 def implied(rho: float, account: Account) -> str:
-    """Return the epsilon that rho-zCDP implies at the account's delta, in words; "" where delta is 0."""
+    """Return the epsilon that rho-zCDP implies at the account's delta, in words; "" if delta is 0."""
     return f"epsilon <= {bound(epsilon_of_rho(rho, account.delta))} at delta = {account.delta!r}" if account.delta else ""
 
 
 def at_most(account: Account) -> str:
-    """Return epsilon with delta alone, for sentences below a headline with the setting."""
+    """Return epsilon with delta alone, for sentences below a headline that states the setting."""
     if account.winner is None:
         return f"no finite guarantee can be certified at delta = {account.delta!r}"
     return f"epsilon <= {bound(account.upper)} at delta = {account.delta!r}"
@@ -108,7 +108,7 @@ def stated_epsilon(account: Account) -> str:
 
 
 def setting(account: Account) -> str:
-    """Return unit, adjacency, sampling, and accountant where one applies."""
+    """Return unit, adjacency, sampling and, if one applies, the accountant."""
     privacy = account.pipeline.privacy
     name = f"; accountant: {account.winner.accountant.name}" if account.winner else ""
     return f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {schemes(account.pipeline)}{name}"
@@ -154,14 +154,14 @@ def counted(facts: Facts) -> str:
 
 
 def window(facts: Facts) -> str:
-    """Say which blocks of the data were read, and on whose word; "" where no window is stated."""
+    """Return the blocks that were read, and whether dpcli checked this; "" if no window is stated."""
     words = window_words(facts.privacy)
     return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""
 
 
 def charged(facts: Facts) -> list[str]:
-    """List what costs something, and how often it runs."""
-    return [f"{one.name} ({runs(one)})" for one in facts.account.charges if any(map(touches, one.entries))]
+    """Return the mechanisms that cost privacy, each with its number of runs."""
+    return [f"{charge.name} ({runs(charge)})" for charge in facts.account.charges if any(map(touches, charge.entries))]
 
 
 def mechanisms(facts: Facts) -> str:
@@ -173,7 +173,7 @@ def sensitivity(facts: Facts) -> str:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
-    """Write each description once, with the names that it is about."""
+    """Return each description once, with the names that it applies to."""
     groups: dict[str, list[str]] = {}
     for words, name in pairs:
         groups.setdefault(words, []).append(name)
@@ -195,7 +195,7 @@ def _relative_to(entry: Entry) -> str:
 
 
 def touches(entry: Entry) -> bool:
-    """Tell whether an entry sees private data; what has no parameters is post-processing."""
+    """Check whether an entry sees private data. An entry without parameters is post-processing."""
     return bool(_keys(entry))
 
 
@@ -238,8 +238,12 @@ def accountant(facts: Facts) -> str:
 
 
 def assumptions(facts: Facts) -> str:
-    entries = [one for one in facts.pipeline.mechanisms if touches(one) and (one.sampling is not None or not named(one.spec))]
-    return _grouped((describe_sampling(one, facts) + _shared(one, facts), one.name) for one in entries)
+    entries = [
+        mechanism
+        for mechanism in facts.pipeline.mechanisms
+        if touches(mechanism) and (mechanism.sampling is not None or not named(mechanism.spec))
+    ]
+    return _grouped((describe_sampling(entry, facts) + _shared(entry, facts), entry.name) for entry in entries)
 
 
 def _shared(entry: Entry, facts: Facts) -> str:
@@ -248,7 +252,7 @@ def _shared(entry: Entry, facts: Facts) -> str:
 
 
 def without_amplification(facts: Facts) -> str:
-    """State what would hold if nothing were drawn at random."""
+    """Return the guarantee without random sampling."""
     if facts.unamplified is None and _relies_on_sampling(facts):
         return "without random sampling nothing is certified"
     if facts.unamplified is None:
@@ -264,7 +268,7 @@ def _relies_on_sampling(facts: Facts) -> bool:
 def checks(facts: Facts) -> str:
     if not facts.diagnostics:
         return "none that dpcli lint knows"
-    return listing([f"{one.severity} {one.rule}: {one.message}" for one in facts.diagnostics], "; ")
+    return listing([f"{diagnostic.severity} {diagnostic.rule}: {diagnostic.message}" for diagnostic in facts.diagnostics], "; ")
 
 
 def source_file(facts: Facts) -> str:
@@ -274,7 +278,7 @@ def source_file(facts: Facts) -> str:
 
 
 def tuning(facts: Facts) -> str | None:
-    """Say how hyperparameters were chosen: in words, or by a mechanism of the file that counts it."""
+    """Return how hyperparameters were chosen: in the file's words, or by the mechanism that accounts for the choice."""
     train = dict(facts.pipeline.sections).get("train", {})
     covers = train.get("covers")
     note = covers.get("tuning") if isinstance(covers, Mapping) else None
@@ -303,7 +307,7 @@ def describe_sampling(entry: Entry, facts: Facts) -> str:
 
 
 def parameters(entry: Entry) -> str:
-    """List the keys of a mechanism that the file states."""
+    """Return the keys of a mechanism that differ from their defaults, with their values."""
     values = {name: getattr(entry.spec, name) for name in _keys(entry)}
     words = [
         f"{name} = {_short(value, name)}" for name, value in values.items() if value is not None and value != _default(entry, name)
@@ -322,7 +326,7 @@ def _short(value: Any, name: str = "") -> str:
 
 
 def _plain(value: Any, name: str = "") -> str:
-    """Return the value of a key as the file would state it; long numbers are rounded on the safe side."""
+    """Return the value of a key in the syntax of the file. Long numbers are rounded to the safe side."""
     if dataclasses.is_dataclass(value):
         stated = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return "{ " + ", ".join(f"{key} = {_plain(item, key)}" for key, item in stated if item is not None) + " }"
@@ -336,7 +340,7 @@ def _plain(value: Any, name: str = "") -> str:
 
 
 def listing(words: list[str], between: str = ", ") -> str:
-    """Join the first few, and say how many more there are."""
+    """Return the first few words, joined, and the number of further ones."""
     more = [f"and {len(words) - MOST_LISTED:,} more"] if len(words) > MOST_LISTED else []
     return between.join([*words[:MOST_LISTED], *more]) or "none"
 
@@ -357,7 +361,7 @@ AGAINST = {
 
 
 def against(pipeline: Pipeline) -> tuple[str, ...]:
-    """Say against whom a guarantee about clients is; nothing of a file that has no clients."""
+    """Return a sentence that names the adversary of a guarantee about clients; an empty tuple if the file has no clients."""
     table = _federated(pipeline)
     return (f"{AGAINST[table['noise']]}: {_noise(table)}.",) if table else ()
 
@@ -376,7 +380,7 @@ def _together(*texts: str | None) -> str | None:
 
 
 def privacy_model(facts: Facts) -> str | None:
-    """Say who is trusted with raw data, in the file's word and by who adds the noise."""
+    """Return who is trusted with raw data, as the file states it and as follows from who adds the noise."""
     table = _federated(facts.pipeline)
     return _together(worded("privacy_model", MODELS)(facts), _noise(table) if table else None)
 

@@ -23,9 +23,11 @@ NOT_STATED = "NOT STATED"
 class Item:
     """A line of a disclosure.
 
-    id: stable, for the machine form. asked_by: the document and the place in it.
-    keys: of the file, any of which states the answer; none where the answer follows from keys that every file has.
-    answer: one line of text, None where the file is silent; never a guess.
+    Attributes:
+        id: Stable, for the machine form.
+        asked_by: The document and the place in it.
+        keys: Keys of the file, any of which states the answer; none if the answer follows from keys that every file has.
+        answer: One line of text, None if the file is silent; never a guess.
     """
 
     id: str
@@ -45,7 +47,7 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An item with the answer of a file, None where it is silent."""
+    """An item with the answer of a file, None if it is silent."""
 
     item: Item
     text: str | None
@@ -56,7 +58,7 @@ class Answer:
 
     @property
     def line(self) -> str:
-        """The answer as it is shown: NOT STATED, with the key that would state it, where the file is silent."""
+        """The answer as it is shown: NOT STATED, with the key that would state it, if the file is silent."""
         return self.text if self.text is not None else f"{NOT_STATED} ({' or '.join(self.item.keys)})"
 
 

@@ -1,4 +1,4 @@
-"""The disclosure statement."""
+"""Registers `dpcli report`, which writes a disclosure statement, and its table [disclosure]."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.plots.drawing import bound, few, percent_up
 
 ALARM = 0.01  # false positive rate at which the attack is described
-LARGEST = 30.0  # epsilon from which a guarantee is called no protection: odds may change by e^30
+LARGEST_EPSILON = 30.0  # epsilon from which a guarantee is called no protection: odds may change by e^30
 USELESS = 0.999  # true positive rate from which the bound is said to rule out next to nothing
 
 SECRETS = {
@@ -142,7 +142,7 @@ def _groups(facts: Facts, meaning: Meaning) -> Passage:
 def _limit(group: GroupMeaning) -> str:
     if group.reason:
         return f"no limit is known ({group.reason})"
-    return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST else "")
+    return f"epsilon <= {bound(group.epsilon)}" + (", which is no protection" if group.epsilon > LARGEST_EPSILON else "")
 
 
 def _unit_sentence(facts: Facts) -> str:
@@ -204,7 +204,7 @@ def _other_releases(facts: Facts) -> str:
 def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
     """Return the items that the file does not state, and the warnings of the rules."""
     silent = [answer.item.question for answer in answers if not answer.stated]
-    warnings = [f"{one.rule}: {one.message}" for one in facts.diagnostics if one.severity != "error"]
+    warnings = [f"{diagnostic.rule}: {diagnostic.message}" for diagnostic in facts.diagnostics if diagnostic.severity != "error"]
     if not silent and not warnings:
         return ()
     silence = f"The file is silent on {len(silent)} of {len(answers)} items" if silent else "The file states every item"
@@ -216,8 +216,10 @@ def _to_ask(facts: Facts, answers: tuple[Answer, ...]) -> tuple[Passage, ...]:
 class Statement:
     """A disclosure about one pipeline.
 
-    chapters: title and answers, in the order of the form. asked_by: the documents that its letters stand for. passages: plain words, if the
-    form has any.
+    Attributes:
+        chapters: Title and answers, in the order of the form.
+        asked_by: The documents that its letters stand for.
+        passages: Plain words, if the form has any.
     """
 
     title: str

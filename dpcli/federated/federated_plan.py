@@ -27,8 +27,12 @@ from dpcli.sessions.priced import FilePlan
 class FederatedPlan(FilePlan):
     """The rounds of a server, as they are charged.
 
-    entry: what a round performs. rounds: of the whole plan. portion: rounds that one charge pays for at least. paid_by: after so many
-    charged rounds all others are free; `rounds` where none is. rate: the share of the clients in a round.
+    Attributes:
+        entry: What a round performs.
+        rounds: Rounds of the whole plan.
+        portion: Rounds that one charge pays for at least.
+        paid_by: After so many charged rounds all others are free; `rounds` if none is.
+        rate: The share of the clients in a round.
     """
 
     table: Federated
@@ -45,12 +49,12 @@ class FederatedPlan(FilePlan):
 
     @property
     def per_step(self) -> int:
-        """Return the rounds of one step of the entry: many, where that is a run of correlated noise."""
+        """Return the rounds of one step of the entry: many, if that is a run of correlated noise."""
         return self.portion if isinstance(self.entry.spec, CorrelatedSpec) else 1
 
     @property
     def rest(self) -> Pipeline | None:
-        """Return what the file releases besides its rounds; None where that is nothing."""
+        """Return what the file releases besides its rounds; None if that is nothing."""
         performed = together(self.entry, self.pipeline.mechanisms)
         others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
@@ -59,7 +63,7 @@ class FederatedPlan(FilePlan):
         """Return the pipeline that charges for `rounds`, a multiple of `portion`, and for other entries that read the same sample.
 
         Args:
-            with_rest: with the entries of the file that no round performs.
+            with_rest: With the entries of the file that no round performs.
         """
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
@@ -77,7 +81,8 @@ def federated_plan(path: str) -> FederatedPlan:
     """Return the plan of a file, its noise solved for where it says "calibrate".
 
     Raises:
-        InputError: the file cannot be read, has no [federated], or charges less than the table does. CannotCertify: no noise is enough.
+        InputError: The file cannot be read, has no [federated], or charges less than the table does.
+        CannotCertify: No noise is enough.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -109,7 +114,7 @@ def read_federated(data: bytes, path: str) -> Federated:
     """Return the [federated] table of a file's content, the rest of which is read as strictly.
 
     Raises:
-        InvalidFile: with every problem found, at its place; a file without [federated] is one.
+        InvalidFile: With every problem found, at its place; a file without [federated] is one.
     """
     table = section(data, path, "federated")
     if not isinstance(table, Federated):

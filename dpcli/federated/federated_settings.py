@@ -1,7 +1,7 @@
 """The [federated] table, read as strictly as the rest of the file. Nothing here needs numpy.
 
 What is charged stands in the [[mechanism]] entry that a round performs, and nowhere else. The table says what the server and its clients
-really do; where the entry would charge less than that, the file is refused (dpcli.federated.judged).
+really do; if the entry would charge less than that, the file is refused (dpcli.federated.judged).
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Federated:
         return tuple(key for key in KEPT if getattr(self, key) is not None)
 
     def rate(self, dataset_size: int | None) -> Fraction | None:
-        """Return the share of the clients in one round, where it is stated."""
+        """Return the share of the clients in one round, if it is stated."""
         if self.client_rate is not None:
             return Fraction(repr(self.client_rate))
         size = self.population or dataset_size

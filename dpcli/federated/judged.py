@@ -31,7 +31,7 @@ from dpcli.train.plan.stages import performed
 
 
 def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
-    """Yield a problem where the entry charges for more noise than there is, or for noise over another norm than a client's."""
+    """Yield a problem if the entry charges for more noise than there is, or for noise over another norm than a client's."""
     charged: float | None = entry.spec.noise_multiplier  # type: ignore[attr-defined]
     if charged is None:
         yield (
@@ -68,7 +68,12 @@ def client_noise_multiplier(table: Federated, charged: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """The participations of one client. most: rounds in which it does. apart: least number of rounds from one of these to the next."""
+    """The participations of one client.
+
+    Attributes:
+        most: Rounds in which it does.
+        apart: Least number of rounds from one of these to the next.
+    """
 
     most: int
     apart: int
@@ -81,11 +86,11 @@ def scheme_of(table: Federated) -> type[Scheme]:
 
 
 def participation(table: Federated, rounds: int, rate: Fraction | None, first: bool) -> Participation:
-    """Return how often one client may take part in `rounds` consecutive rounds: in all of them where nothing prevents it.
+    """Return how often one client may take part in `rounds` consecutive rounds: in all of them if nothing prevents it.
 
     Args:
-        rate: the share of the clients in one round, None where unknown. A pass takes floor(1 / rate) rounds at least.
-        first: whether these rounds begin with a pass; otherwise they may touch one pass more.
+        rate: The share of the clients in one round, None if unknown. A pass takes floor(1 / rate) rounds at least.
+        first: Whether these rounds begin with a pass; otherwise they may touch one pass more.
     """
     apart, most, scheme = table.min_separation or 1, table.max_participations or rounds, scheme_of(table)
     if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):

@@ -1,4 +1,4 @@
-"""The plugin of federated learning: the table [federated] and its checks."""
+"""Registers the table [federated] of federated learning and its checks."""
 
 from __future__ import annotations
 

@@ -38,9 +38,10 @@ def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices
     """Return the clients of each round, by number from 0; or, in words, why the server has to draw them itself.
 
     Args:
-        clients: how many there really are; the declared number where None.
+        clients: How many there really are; the declared number if None.
 
-    Raises InputError where there are other clients than were declared, as `sampler` does.
+    Raises:
+        InputError: If there are other clients than were declared, as `sampler` does.
     """
     kept = plan.table.kept_keys
     if kept or isinstance(plan.entry.spec, CorrelatedSpec):
@@ -52,7 +53,7 @@ def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices
 
 
 def _scheme(plan: FederatedPlan) -> Scheme | None:
-    """Return the server's scheme, with its rate; None where no rate is stated."""
+    """Return the server's scheme, with its rate; None if no rate is stated."""
     charged, cls, table = plan.entry.sampling, scheme_of(plan.table), plan.table
     if charged is not None and charged.scheme == table.sampling:
         return charged
@@ -66,7 +67,8 @@ def _scheme(plan: FederatedPlan) -> Scheme | None:
 def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
     """Return the sum of the updates, each clipped, without noise: it must not be shown.
 
-    Raises InputError where the server adds no noise of its own, or an update has another size.
+    Raises:
+        InputError: If the server adds no noise of its own, or an update has another size.
     """
     clip = _required_clip(plan)
     total = np.zeros(size)
@@ -129,7 +131,9 @@ def _required_clip(plan: FederatedPlan) -> float:
 class Round(Displayed):
     """A round whose charge is durable: its noise may be drawn, once.
 
-    number: of the plan's rounds, from 1. key: of the entry in the ledger that pays for it.
+    Attributes:
+        number: Number of the plan's rounds, from 1.
+        key: Key of the entry in the ledger that pays for it.
     """
 
     def __init__(
@@ -137,7 +141,7 @@ class Round(Displayed):
     ) -> None:
         self.number, self.key = number, key
         self._plan, self._clients, self._process, self._kept = plan, clients, this_process(), kept
-        self._claim = threading.Lock()  # taken by the one release that draws the noise; freed only where none was drawn
+        self._claim = threading.Lock()  # taken by the one release that draws the noise; freed only if none was drawn
 
     def _line(self) -> str:
         return f"{self.number}, key={self.key!r}"
@@ -146,7 +150,8 @@ class Round(Displayed):
     def clients(self) -> Indices:
         """Return the numbers of the clients that take part, from 0, drawn as the file declares: secret, and possibly none.
 
-        Raises InputError where the server has to draw them itself.
+        Raises:
+            InputError: If the server has to draw them itself.
         """
         if isinstance(self._clients, str):
             raise InputError(f"{self._plan.path}: expected clients that the server draws itself, found {self._clients}")
@@ -170,11 +175,12 @@ class Round(Displayed):
         """Return the sum of the clients' updates, each clipped to federated.clip, with the noise of this round: once.
 
         Args:
-            updates: of each client at most one, by its number: `size` numbers in a row. One that is not finite counts as zero. Where there
-                are none, the noise is released all the same.
+            updates: At most one update of each client, by its number: `size` numbers in a row. One that is not finite counts as zero. Where
+                there are none, the noise is released all the same.
 
-        Raises InputError where it was released before, or its noise may have been drawn; an update is of somebody who was not drawn, or who
-        takes part more often or sooner than [federated] says; or the server adds no noise of its own.
+        Raises:
+            InputError: If it was released before, or its noise may have been drawn; an update is of somebody who was not drawn, or who
+                takes part more often or sooner than [federated] says; or the server adds no noise of its own.
         """
         count = self._size(size)
         sent = self._sent(updates)
@@ -229,7 +235,11 @@ class Round(Displayed):
 
 
 class CountedClients:
-    """A count of the rounds in which each client took part. paid: returns how many participations of one client are paid for."""
+    """A count of the rounds in which each client took part.
+
+    Attributes:
+        paid: Returns how many participations of one client are paid for.
+    """
 
     def __init__(self, limit: Participation, paid: Callable[[], int]) -> None:
         self._limit, self._paid = limit, paid
@@ -237,7 +247,7 @@ class CountedClients:
         self._lock = threading.Lock()
 
     def take(self, number: int, clients: Iterable[int]) -> None:
-        """Count the clients of one round, all or none. Raises InputError where one takes part too often or too soon, by [federated]."""
+        """Count the clients of one round, all or none. Raises InputError if one takes part too often or too soon, by [federated]."""
         chosen = tuple(clients)
         with self._lock:
             paid = self._paid()
@@ -266,9 +276,11 @@ class CountedClients:
 
 
 def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> CountedClients | None:
-    """Return a counter of participations; None where only the draws of the server limit how often a client takes part.
+    """Return a counter of participations; None if only the draws of the server limit how often a client takes part.
 
-    paid: returns the rounds that are paid for. One pass over the clients, or one round without passes, pays for one participation of each.
+    Args:
+        paid: Returns the rounds that are paid for. One pass over the clients, or one round without passes, pays for one participation of
+            each.
     """
     if not plan.table.kept_keys:
         return None

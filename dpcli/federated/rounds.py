@@ -1,6 +1,6 @@
-"""The rounds of a server, charged one by one, each before its noise: a run stops before the round that would exceed the cap.
+"""The rounds of a federated run, each charged before its noise is drawn. A run stops before the round that would exceed the cap.
 
-What was charged under the key of a run is read from the ledger's entries, each of which is compared with the file that uses the key now.
+The rounds that a run has paid for are read from the ledger. Each entry under its key is compared with the current file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
 
 @dataclass(slots=True)
 class Charged:
-    """The entries under a key. rounds: that they pay for. rest: whether the rest of the file is charged. last: number of each kind."""
+    """The charges under the key of a run.
+
+    Attributes:
+        rounds: Rounds that the entries pay for.
+        rest: The rest of the file is charged.
+        last: Highest number of a charge of each kind.
+    """
 
     rounds: int = 0
     rest: bool = False
@@ -46,7 +52,8 @@ class Charged:
 def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
     """Return what all entries of a run pay for, whichever process wrote them; entries of other keys are not read.
 
-    Raises LedgerError where one was charged for another file or window: its rounds would be counted at this file's price.
+    Raises:
+        LedgerError: If one was charged for another file or window: its rounds would be counted at this file's price.
     """
     charged, window, tables = Charged(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
     for run in ledger.runs_beginning(f"{key}/"):
@@ -63,7 +70,7 @@ def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
 
 
 def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
-    """Return whether the ledger has this key of a run. Raises LedgerError where it was charged for another file or window."""
+    """Check whether the ledger has the key of a run. Raises LedgerError if it was charged for another file or window."""
     runs = ledger.state().runs
     if name in runs:
         ChargedTables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
@@ -72,7 +79,7 @@ def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool
 
 
 def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
-    """Return whether the rest of the file is charged; True where there is no rest. Raises LedgerError as `is_charged`."""
+    """Check whether the rest of the file is charged; True if there is no rest. Raises LedgerError as `is_charged`."""
     return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
 
 
@@ -87,12 +94,12 @@ def rest_key(key: str) -> str:
 
 
 def kind_of(chunk: int) -> str:
-    """Return the word in the keys of charges for `chunk` rounds."""
+    """Return the word for a charge of `chunk` rounds in its key."""
     return "round" if chunk == 1 else "charge"
 
 
 class ChargedTables:
-    """The tables of a file's charges, by which entries of the ledger are recognised."""
+    """The tables of a file's charges, used to recognise entries of the ledger."""
 
     def __init__(self, plan: FederatedPlan) -> None:
         self._plan, self._texts = plan, dict[int, str]()
@@ -112,7 +119,7 @@ class ChargedTables:
         return rounds
 
     def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
-        """Return how many rounds of the file these tables are; None for other tables."""
+        """Return the number of rounds of the file that the tables charge for; None for other tables."""
         steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
         if type(steps) is not int or steps < 1:
             return None
@@ -123,14 +130,14 @@ class ChargedTables:
 
 
 BITS = 64  # of a whole number that the caller gives
-TRIES = 1000  # of keys, which other processes may have charged meanwhile
+KEY_ATTEMPTS = 1000  # of keys, which other processes may have charged meanwhile
 _OPEN: weakref.WeakSet[Rounds] = weakref.WeakSet()  # of this process; a forked one looks at them
 
 
 class Rounds(Displayed):
     """The rounds of one run; `dpcli.rounds` makes it.
 
-    `round` charges the next one and returns it once the charge is durable; only then may its noise be drawn. To iterate is to call `round`
+    `round` charges the next one and returns it once the charge is durable; only then may its noise be drawn. Iteration calls `round`
     until the plan has ended. Each charge is an entry of the ledger, with the key KEY/round-000001 and so on (KEY/charge-000001 where one
     pays for several rounds), and is used once: what a process that died was charged for stays charged, and what comes next in another
     process, or in a fork of this one, is charged anew. Threads may share it. What else the file releases is charged once, with the first
@@ -152,7 +159,7 @@ class Rounds(Displayed):
         return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
 
     def _begin(self) -> None:
-        """Begin, or begin again in a forked process: nothing is paid for yet."""
+        """Reset the state, also in a forked process: no round is paid for yet."""
         self._left, self._paid, self._last = 0, 0, ""
         self._batches = client_batches(self.plan, self._clients)
         with self._open() as ledger:
@@ -171,17 +178,17 @@ class Rounds(Displayed):
 
     @property
     def charged(self) -> int:
-        """Return the rounds that were paid for under this key by any process, as the ledger's entries say now."""
+        """Return the number of rounds that any process has paid for under this key, as the ledger states now."""
         return self._entries().rounds
 
     def round(self) -> Round:
         """Charge the next round, if no earlier charge pays for it, and return it.
 
         Raises:
-            Denied: it does not fit in what is left: nothing was written, and no noise may be drawn.
-            InputError: the plan has no further round, or this process was forked while another thread of its parent was in here.
-            LedgerError: the ledger is missing, locked or damaged, or the key is another run's. Where it is asked again later, that
-                is another charge.
+            Denied: It does not fit in what is left: nothing was written, and no noise may be drawn.
+            InputError: The plan has no further round, or this process was forked while another thread of its parent was in here.
+            LedgerError: The ledger is missing, locked or damaged, or the key is another run's. Where it is asked again later, that is
+                another charge.
         """
         with self._lock:
             if self._torn:
@@ -201,7 +208,7 @@ class Rounds(Displayed):
             return Round(self.plan, self.taken, self._last, clients, self._counter)
 
     def __iter__(self) -> Iterator[Round]:
-        """Yield the rounds that the plan still has. Raises Denied where the ledger refuses one."""
+        """Yield the remaining rounds of the plan. Raises Denied if the ledger refuses one."""
         while self.taken < self.planned:
             yield self.round()
 
@@ -222,11 +229,11 @@ class Rounds(Displayed):
             return charged_under(ledger, self.plan, self.key)
 
     def _charge(self) -> None:
-        """Charge the next rounds, as an entry of the ledger under a key that no other entry has."""
+        """Charge the next rounds as an entry of the ledger under a new key."""
         count = self._next_count()
         pipeline, why = self.plan.charge(count, with_rest=False), f"round {self.taken + 1:,} of {self.planned:,}"
         with self._open() as ledger:
-            for _ in range(TRIES):
+            for _ in range(KEY_ATTEMPTS):
                 rest = None if rest_is_charged(ledger, self.plan, self.key) else self.plan.rest
                 self._charges += 1  # each number is tried once
                 key = charge_key(self.key, self._charges, self.chunk)
@@ -238,7 +245,7 @@ class Rounds(Displayed):
                 if not charged_before:
                     break
             else:
-                raise LedgerError(f'"{self.key}": all {TRIES:,} keys tried were charged meanwhile by other processes')
+                raise LedgerError(f'"{self.key}": all {KEY_ATTEMPTS:,} keys tried were charged meanwhile by other processes')
             if not rest_is_charged(ledger, self.plan, self.key):
                 raise LedgerError(f'"{self.key}": what else {self.plan.path} releases is not charged')
         self._last, self._paid = key, self._paid + count
@@ -254,7 +261,7 @@ class Rounds(Displayed):
         return ledger.spend_both([(rest, rest_key(self.key)), (rounds, key)], both, why)[-1].repeated
 
     def _next_count(self) -> int:
-        """Return the rounds of the next charge: a chunk, or as few portions as pay for all rounds that are left."""
+        """Return the number of rounds of the next charge: a chunk, or the fewest portions that pay for all remaining rounds."""
         left = min(self.planned - self.taken, self.plan.paid_by - self._paid)
         return min(self.chunk, -(-left // self.plan.portion) * self.plan.portion)
 
@@ -277,16 +284,17 @@ def rounds(
     """Return the rounds of a file with [federated], each charged in a ledger before its noise is drawn.
 
     Args:
-        pipeline: the path of the file. Its own [budget] stops nothing here: the ledger does.
-        ledger: a path, sqlite:///path or postgresql://... dataset: its name there; the only one where None.
-        key: names the run. A later process that goes on with it under the same key pays for every round that it does again.
-        chunk: rounds of one charge: a multiple of a pass, or of a run of correlated noise, where the entry has one; the least where None.
-        done: rounds of the plan that earlier processes brought to their end.
-        clients: how many there really are; the declared number where None. Private under add-remove.
+        pipeline: The path of the file. Its own [budget] stops nothing here: the ledger does.
+        ledger: A path, sqlite:///path or postgresql://...
+        dataset: Its name there; the only one if None.
+        key: Names the run. A later process that goes on with it under the same key pays for every round that it does again.
+        chunk: Rounds of one charge: a multiple of a pass, or of a run of correlated noise, if the entry has one; the least if None.
+        done: Rounds of the plan that earlier processes brought to their end.
+        clients: How many there really are; the declared number if None. Private under add-remove.
 
     Raises:
-        InputError: the file, the key or a number is wrong, the file has no [federated], or it charges less than that says is done.
-        LedgerError: the ledger is not there. CannotCertify, NotRepresentable: its filter has no cost for a round.
+        InputError: The file, the key or a number is wrong, the file has no [federated], or it charges less than that says is done.
+        LedgerError: The ledger is not there. CannotCertify, NotRepresentable: its filter has no cost for a round.
     """
     plan = federated_plan(path_or_url("pipeline", pipeline))
     size = plan.portion if chunk is None else whole_number("chunk", chunk, plan.portion)
@@ -313,7 +321,7 @@ def whole_number(name: str, given: object, least: int) -> int:
 
 
 def _forked() -> None:
-    """Replace the locks in a forked process: only the thread that forked lives on, and another may have held one."""
+    """Replace the locks in a forked process, where another thread of the parent may have held them."""
     for rounds in _OPEN:
         rounds._torn = rounds._torn or rounds._lock.locked()
         rounds._lock = threading.Lock()

@@ -22,7 +22,7 @@ _DOWN = Context(prec=DIGITS, rounding=ROUND_FLOOR)
 
 
 def cost_text(upper: float) -> str:
-    """Return a cost in [0, inf) as a decimal of at most 20 significant digits, rounded up. Raise InternalError for any other number."""
+    """Return a cost in [0, inf) as a decimal of at most 20 significant digits, rounded up. Raises InternalError for any other number."""
     if not 0.0 <= upper < math.inf:
         raise InternalError(f"a cost of {upper!r}: this is a bug in dpcli")
     return str(_UP.create_decimal(decimal_of(upper)).normalize(_UP))
@@ -57,7 +57,7 @@ def float_below(amount: Decimal) -> float:
 
 
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
-    """Return the amounts of an entry. Raise LedgerError for what `written` cannot have written."""
+    """Return the amounts of an entry. Raises LedgerError for what `written` cannot have written."""
     result = {}
     for name, text in amounts.items():
         try:
@@ -89,7 +89,7 @@ def divide_down(cap: str, parts: int) -> str:
 
 
 def exceeded(total: Amounts, caps: Amounts) -> str | None:
-    """Return the first name whose total is above its cap, None where all are within; a name without a cap is above it."""
+    """Return the first name whose total is above its cap, None if all are within; a name without a cap is above it."""
     return next((name for name in total if name not in caps or total[name] > caps[name]), None)
 
 

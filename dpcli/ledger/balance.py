@@ -21,11 +21,13 @@ from dpcli.ledger.state import LedgerState, Run
 class Remaining:
     """The part of a cap that may still be spent.
 
-    spent, reserved, left: shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
-    epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound. planned: in declared mode the epsilon of the
-    whole plan, which was fixed in advance; else None. like_last: further runs like the last one that fit, None where
-    none was made. pure: a pure epsilon that certainly fits in one run. Both are 0 where the dataset has moved, or is a copy that is not
-    open: nothing is taken there, whatever is left of the cap.
+    Attributes:
+        spent, reserved, left: Shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
+            epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound.
+        planned: In declared mode the epsilon of the whole plan, which was fixed in advance; else None.
+        like_last: Further runs like the last one that fit, None if none was made.
+        pure: A pure epsilon that certainly fits in one run. Both are 0 if the dataset has moved, or is a copy that is not open: nothing is
+            taken there, whatever is left of the cap.
     """
 
     spent: float
@@ -60,7 +62,7 @@ def share_of(state: LedgerState, part: amounts.Amounts) -> float:
 
 
 def runs_like(state: LedgerState, run: Run) -> int:
-    """Return how many more runs of that cost fit, by its maker, whose quotas count; -1 where it costs nothing, and any number does."""
+    """Return how many more runs of that cost fit, by its maker, whose quotas count; -1 if it costs nothing, and any number does."""
     if state.closed(run.window) is not None:
         return 0
     quotas = quotas_of(state.quotas, str(run.content["who"]))
@@ -75,7 +77,7 @@ def _pure_room(rule: Filter, left: amounts.Amounts) -> float:
 
 
 def fullest_block(state: LedgerState) -> str | None:
-    """Return the first of the blocks of which most is used, None where there are none."""
+    """Return the first of the blocks of which most is used, None if there are none."""
     if state.open_terms().family is None:
         return None
     shares = {block: amounts.largest_share(spent, state.caps) for block, spent in spent_by_block(state.spent, state.caps).items()}

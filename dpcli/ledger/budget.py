@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def text_of(name: str, given: object) -> str:
-    """Return a text. Raise InputError for anything else."""
+    """Return a text. Raises InputError for anything else."""
     if not isinstance(given, str):
         raise InputError(f"{name}: expected a text, found {repr(given)[:60]}")
     return given
 
 
 def texts_of(name: str, given: object) -> tuple[str, ...]:
-    """Return one text or several. Raise InputError for anything else."""
+    """Return one text or several. Raises InputError for anything else."""
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, (list, tuple)):
@@ -42,14 +42,14 @@ def texts_of(name: str, given: object) -> tuple[str, ...]:
 
 
 def path_or_url(name: str, given: object) -> str:
-    """Return a text, or a path as text. Raise InputError for anything else."""
+    """Return a text, or a path as text. Raises InputError for anything else."""
     if not isinstance(given, (str, os.PathLike)):
         raise InputError(f"{name}: expected a path or a URL, found {repr(given)[:60]}")
     return os.fsdecode(given)
 
 
 def number_of(name: str, given: object) -> float:
-    """Return a number, of whatever library, as a double. Raise InputError for anything else, a bool among it."""
+    """Return a number, of whatever library, as a double. Raises InputError for anything else, a bool among it."""
     if not isinstance(given, Real) or isinstance(given, bool):
         raise InputError(f"{name}: expected a number, found {repr(given)[:60]}")
     try:
@@ -59,7 +59,7 @@ def number_of(name: str, given: object) -> float:
 
 
 def pipeline_of(name: str, given: object) -> Pipeline:
-    """Return a pipeline, or what is in its file. Raise InputError for anything else."""
+    """Return a pipeline, or what is in its file. Raises InputError for anything else."""
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.file.pipeline.read import load
 
@@ -74,8 +74,9 @@ def pipeline_of(name: str, given: object) -> Pipeline:
 class DatasetBudget(Displayed):
     """The ledger of one dataset, reached anew by each request: nothing is held while a run takes its hours.
 
-    url: a path, sqlite:///path or postgresql://..., of now: a later change of the working directory means no other file. dataset: its
-    name there; the only one where None.
+    Attributes:
+        url: A path, sqlite:///path or postgresql://..., of now: a later change of the working directory means no other file.
+        dataset: Its name there; the only one if None.
     """
 
     url: str
@@ -103,23 +104,23 @@ class DatasetBudget(Displayed):
         """Charge one run in full, before it starts; what is returned is for `with`.
 
         Args:
-            pipeline: what the run does, or the path of its file.
-            key: names the run. Asked for again before the run was started, it is the same charge; afterwards it is refused, since what
+            pipeline: What the run does, or the path of its file.
+            key: Names the run. Asked for again before the run was started, it is the same charge; afterwards it is refused, since what
                 draws noise again is another run.
-            why: for the log.
-            delta: that the run is described at, where the filter needs one; the file's where None.
-            expires: a time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for
-                again with another one it keeps the first, and a UserWarning says so.
-            window: the blocks that it reads, where the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
+            why: For the log.
+            delta: Delta at which the run is described, if the filter needs one; the file's if None.
+            expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for again
+                with another one it keeps the first, and a UserWarning says so.
+            window: The blocks that it reads, if the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
                 Each is charged in full, all or none. The pipeline's own (privacy.window) where empty; another one than that is refused.
                 That the run reads no other records is the caller's word, and not checked.
 
         Raises:
-            Denied: it does not fit in what is left, on one of its blocks. Nothing was written.
-            InputError: the file, the key, the time or the window is wrong or of another type, or the run is of another unit or adjacency;
+            Denied: It does not fit in what is left, on one of its blocks. Nothing was written.
+            InputError: The file, the key, the time or the window is wrong or of another type, or the run is of another unit or adjacency;
                 the dataset has blocks and no window is stated, or has none and one is.
-            LedgerError: the ledger is missing, locked or damaged, or the key is another run's or has begun.
-            CannotCertify, NotRepresentable: the ledger's filter has no cost for it.
+            LedgerError: The ledger is missing, locked or damaged, or the key is another run's or has begun.
+            CannotCertify, NotRepresentable: The ledger's filter has no cost for it.
         """
         request = _request(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
@@ -140,7 +141,7 @@ class DatasetBudget(Displayed):
     ) -> None:
         """Charge a run that is made at once; when this returns, and not before, its noise may be drawn.
 
-        Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError where the key was charged before: its noise may
+        Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError if the key was charged before: its noise may
         have been drawn.
         """
         request = _request(pipeline, key, delta, why)
@@ -173,22 +174,27 @@ class ReservedRun(Displayed):
             return ledger.state().run(self.key)
 
     def start(self) -> None:
-        """Noise is about to be drawn; granted once. Raises LedgerError where it was started before or voided: then draw nothing."""
+        """Noise is about to be drawn; granted once. Raises LedgerError if it was started before or voided: then draw nothing."""
         with self.budget._open() as ledger:
             receipt = ledger.start(self.key)
         assert not receipt.repeated  # a second start is refused by the ledger
 
     def commit(self, why: str = "") -> None:
-        """The run has ended; it stays charged. why: where it was never started.
+        """The run has ended; it stays charged.
 
-        Raises LedgerError where it was voided, InputError where it was never started and there is no reason.
+        Args:
+            why: The reason, needed if it was never started.
+
+        Raises:
+            LedgerError: If it was voided.
+            InputError: If it was never started and there is no reason.
         """
         reason = text_of("why", why)
         with self.budget._open() as ledger:
             ledger.commit(self.key, reason)
 
     def void(self, why: str) -> None:
-        """Give it back, as no noise was drawn. Raises LedgerError where it was started or has expired, InputError without a reason.
+        """Give it back, as no noise was drawn. Raises LedgerError if it was started or has expired, InputError without a reason.
 
         In a ledger of two persons it is proposed, and stays charged until another person approves.
         """
@@ -224,10 +230,12 @@ def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBu
     """The ledger of a dataset, to charge runs from a program.
 
     Args:
-        url: a path, sqlite:///path or postgresql://...
-        dataset: its name there; the only one where None.
+        url: A path, sqlite:///path or postgresql://...
+        dataset: Its name there; the only one if None.
 
-    Raises LedgerError where it is not there, InputError where it is not named.
+    Raises:
+        LedgerError: If it is not there.
+        InputError: If it is not named.
     """
     named = DatasetBudget(path_or_url("budget", url), dataset)
     with named._open() as ledger:

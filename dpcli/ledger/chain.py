@@ -31,7 +31,7 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of a chain: the number of its last entry (0 where there is none) and that entry's hash."""
+    """The end of a chain: the number of its last entry (0 if there is none) and that entry's hash."""
 
     seq: int = 0
     hash: str = GENESIS
@@ -51,7 +51,7 @@ class LedgerEntry:
 
     @property
     def key(self) -> str:
-        """The name of the run that it is about; "" where there is none."""
+        """The name of the run that it is about; "" if there is none."""
         return str(self.content.get("key", ""))
 
 
@@ -73,7 +73,7 @@ def seal(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
 
 
 def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
-    """Return the entry in a row that follows `head`. Raise LedgerError where anything in it was changed."""
+    """Return the entry in a row that follows `head`. Raises LedgerError if anything in it was changed."""
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
         raise LedgerError(f"{place}: missing from the chain (entry {row.seq} comes next): the ledger was changed by hand")
@@ -86,7 +86,7 @@ def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
 
 
 def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
-    """Return the entry in a row, checked by itself. Raise LedgerError where anything in it was changed."""
+    """Return the entry in a row, checked by itself. Raises LedgerError if anything in it was changed."""
     place = f'dataset "{dataset}", entry {row.seq}'
     if digest(row.body) != row.hash:
         raise LedgerError(f"{place}: its content does not match its hash: the ledger was changed or damaged")
@@ -97,7 +97,7 @@ def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
 
 
 def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
-    """Return the entry in a row, unchecked. Raise LedgerError, which begins with `place`, where there is none."""
+    """Return the entry in a row, unchecked. Raises LedgerError, which begins with `place`, if there is none."""
     try:
         content = json.loads(row.body)
     except (ValueError, RecursionError):
@@ -110,7 +110,7 @@ def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
 
 
 def stated_dataset(body: object) -> str | None:
-    """Return the dataset that an entry says it is of; None where nothing can be made of it."""
+    """Return the dataset that an entry says it is of; None if nothing can be made of it."""
     try:
         dataset = json.loads(str(body))["dataset"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -150,7 +150,10 @@ def time_after(now: str, days: float) -> str:
 def expiry_time(text: str | None, now: str) -> str | None:
     """Return the time that `text` means: ISO (UTC where it names no zone), or days or hours from `now` ("14d", "36h").
 
-    To the second, in UTC. Raise InputError for anything else, or a time that is over.
+    To the second, in UTC.
+
+    Raises:
+        InputError: For anything else, or a time that is over.
     """
     if text is None:
         return None

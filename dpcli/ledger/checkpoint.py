@@ -2,7 +2,7 @@
 
 A checkpoint is a cache. It is written in the transaction of the entry that it is about, from a state that was itself read and checked; it
 names that entry and the opening by their hashes, holds every sum as the exact decimal that the fold has there, and has a digest. A reader
-uses it where the digest is right, it is of this dataset and of a format that he knows; then both entries must be there with those hashes,
+uses it if the digest is right, it is of this dataset and of a format that he knows; then both entries must be there with those hashes,
 and what comes after is checked against the chain as ever. One that is damaged, foreign or of a later format is not used: everything is
 read, as without one. One that names an entry which is not there, or another, says that entries were lost: that is an error. One that an
 earlier version of dpcli left behind, which appends without it, is as good as new.
@@ -35,13 +35,16 @@ from dpcli.ledger.stores.store import Store, StoredCheckpoint
 FORMAT, WITH_QUOTAS = 1, 2  # a version that knows no quotas would go on from the second without them
 EVERY = 256  # entries from one to the next
 SUMS = ("caps", "spent", "reserved")
-LARGEST = 500  # digits before the point of an amount; no sum of entries comes near
+MOST_DIGITS = 500  # digits before the point of an amount; no sum of entries comes near
 
 
 def is_due(state: LedgerState, noted: int) -> bool:
-    """Check whether one should be written at the end of `state`; noted: the entry of the last one, 0 where there is none.
+    """Check whether one should be written at the end of `state`.
 
-    Never where the dataset has moved: whoever reads on from a checkpoint has to find that entry.
+    Never if the dataset has moved: whoever reads on from a checkpoint has to find that entry.
+
+    Args:
+        noted: The entry of the last one, 0 if there is none.
     """
     return state.departure is None and state.head.seq - noted >= EVERY
 
@@ -86,7 +89,7 @@ def _digest(body: str) -> str:
 
 
 def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
-    """Return what a checkpoint says; None where there is none, or one that is damaged, of another dataset or of a later format."""
+    """Return what a checkpoint says; None if there is none, or one that is damaged, of another dataset or of a later format."""
     if checkpoint is None or _digest(checkpoint.body) != checkpoint.digest:
         return None
     try:
@@ -109,9 +112,10 @@ def agrees_with(noted: Mapping[str, Any], state: LedgerState) -> bool:
 
 
 def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
-    """Return the state at the checkpoint of a dataset, None where there is none to use.
+    """Return the state at the checkpoint of a dataset, None if there is none to use.
 
-    Raise LedgerError where it is about entries that are not there.
+    Raises:
+        LedgerError: If it is about entries that are not there.
     """
     content = usable_content(store.checkpoint(dataset), dataset)
     if content is None:
@@ -156,7 +160,7 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
 
 
 def _quota_content(state: LedgerState) -> dict[str, Any]:
-    """Return the quotas, and what each person has charged; nothing where no quota was ever set."""
+    """Return the quotas, and what each person has charged; nothing if no quota was ever set."""
     if not state.quotas or state.people is None:
         return {}
     people = {who: _amount_texts(total) for who, total in state.people.items()}
@@ -211,7 +215,7 @@ def _read_amounts(texts: Mapping[str, str], names: Collection[str]) -> dict[str,
     """Return amounts by these names, in their order. Blocks that were charged alike have one text, which is read once."""
     known = {text: amounts.EXACT.create_decimal(text) for text in set(texts.values())}
     if texts.keys() != set(names) or not all(
-        value.is_finite() and value >= 0 and value.adjusted() < LARGEST for value in known.values()
+        value.is_finite() and value >= 0 and value.adjusted() < MOST_DIGITS for value in known.values()
     ):
         raise ValueError("expected an amount for each cap")
     return {name: known[texts[name]] for name in names}

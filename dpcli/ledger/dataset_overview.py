@@ -21,7 +21,12 @@ UNNOTED = "its definitions are of an earlier version: dpcli budget upgrade"
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A dataset at a glance. used, reserved: shares of the cap, with blocks of the fullest, `block`. warnings: to look at."""
+    """A dataset at a glance.
+
+    Attributes:
+        used, reserved: Shares of the cap, with blocks of the fullest, `block`.
+        warnings: Warnings to look at.
+    """
 
     ledger: str
     state: LedgerState
@@ -36,7 +41,7 @@ class Glance:
 
     @property
     def moved_to(self) -> str | None:
-        """The place where it is charged once the move is complete, None where it has not moved."""
+        """The place where it is charged once the move is complete, None if it has not moved."""
         return None if self.state.departure is None else self.state.departure.to
 
     @property
@@ -58,7 +63,8 @@ class Unread:
 def overview(urls: Sequence[str]) -> tuple[tuple[Unread, ...], tuple[Glance, ...]]:
     """Return what cannot be read, and every dataset, the fullest first; those that have moved come last.
 
-    Raise InputError for what names no ledger at all.
+    Raises:
+        InputError: For what names no ledger at all.
     """
     datasets = [each for url in dict.fromkeys(urls) for each in _of_ledger(url)]
     glances = [each for each in datasets if isinstance(each, Glance)]

@@ -25,7 +25,7 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     """Return the message of a charge by `who`, several lines: the numbers, what would fit, and what other composition says."""
     from dpcli.ledger.planning.fit import changes_that_fit_now
 
-    # The name of its pipeline, where it has one: a program may ask for several.
+    # The name of its pipeline, if it has one: a program may ask for several.
     no = f"denied, and nothing was written{f': {seen(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
     closed, full_state = state.closed(window), state.over(window)
     if closed is not None:
@@ -80,7 +80,11 @@ def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> 
 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
-    """Return what to do where delta is what does not fit; nothing where another amount is. path: of the run's file."""
+    """Return what to do where delta is what does not fit; nothing if another amount is.
+
+    Args:
+        path: Path of the run's file.
+    """
     if _scarcest(state, amounts.read(cost.amounts)) != "delta":
         return []
     left = state.left()["delta"]
@@ -90,7 +94,7 @@ def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
 
 
 def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
-    """Return the amount that does not fit; the first where all do."""
+    """Return the amount that does not fit; the first if all do."""
     return amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
 
 

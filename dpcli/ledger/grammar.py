@@ -1,7 +1,7 @@
-"""The grammar of entries: one table, by which dpcli checks what it writes and from which the database's own checks are made.
+"""The grammar of ledger entries: the rules that dpcli checks before it writes, and from which the database checks are generated.
 
-A reader (dpcli.ledger.state) asks for less: whatever these rules let in, every reader reads. Each type has a function here and one in SQL
-(dpcli.is_a), and both are tested on the same values.
+A reader (dpcli.ledger.state) is more lenient, so that every entry that these rules accept can be read. Each type has a function here and
+one in SQL (dpcli.is_a). Both are tested on the same values.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dpcli.ledger.filters.declared_set import MOST_RUNS, declared_caps
 from dpcli.ledger.governance.proposals import MOST_DAYS
 
 LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # characters of a reason, and of a name or key
-LONGEST_ENTRY = 4_000_000  # characters of an entry in its one spelling
-AMOUNT_DIGITS = 20  # without leading zeros
-SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # but for 0
+LONGEST_ENTRY = 4_000_000  # characters of an entry in its canonical form
+AMOUNT_DIGITS = 20  # significant digits
+SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # 0 is allowed as well
 MOST_COUNT = 10**18
 HOLDERS = ("person", "team")  # of a quota
 MODES = ("adaptive", "declared")
@@ -33,7 +33,7 @@ PATTERNS = {
     "portion": "^(0|1|0[.][0-9]{1,6})$",
     "amount": "^[0-9]{1,40}([.][0-9]{1,40})?(E[+-]?[0-9]{1,3})?$",
 }
-# Characters that a terminal acts on or nobody sees, as ranges: no key, name or reason has one.
+# Ranges of control characters and invisible characters, which no key, name or reason may contain.
 UNSEEN = (
     (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F),
     (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
@@ -42,7 +42,7 @@ UNSEEN = (
 )  # fmt: skip
 SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000))
 
-# The names of each table and the types of their values; with "?" a name may be absent.
+# The names of each table and the types of their values. A type with "?" is optional.
 COMMON = {
     "ledger": "count",
     "dataset": "name",
@@ -64,7 +64,7 @@ CHARGE = {
     "made": "stamp?",
     "maker": "name?",
 }
-APPROVED = {"proposal": "count?", "approval": "said?"}  # the number of what was proposed, and why it is approved
+APPROVED = {"proposal": "count?", "approval": "said?"}  # number of the proposal, and reason of the approval
 QUOTA = {"of": "holder", "name": "name", "members": "people", "share": "portion", "alert_at": "portion", "why": "said"}
 ENTRIES = {
     "open": {"terms": "terms", "caps": "amounts"},
@@ -83,7 +83,7 @@ ENTRIES = {
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},
 }
-# What may be proposed: the entry that an approval would make, but for what the approver adds.
+# The entries that may be proposed, without the parts that the approver adds.
 ASKS = {
     "amend": {"kind": "name", "epsilon": "positive", "caps": "amounts", "why": "said"},
     "void": {"kind": "name", "key": "name", "why": "said"},
@@ -145,7 +145,7 @@ WORDS = {
 
 
 def rules() -> dict[str, Any]:
-    """Return the whole table as JSON values: what the database is given."""
+    """Return all rules as JSON values, as the database receives them."""
     return {
         "patterns": PATTERNS,
         "words": WORDS,
@@ -174,7 +174,7 @@ def rules() -> dict[str, Any]:
 
 
 def wrong_entry(content: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the content of an entry, as "expected ..."; None where it may be written."""
+    """Return the first fault in the content of an entry, as "expected ..."; None if the entry may be written."""
     kind = content.get("kind")
     if type(kind) is not str or kind not in ENTRIES:
         return "expected a known kind of entry"
@@ -188,17 +188,17 @@ def wrong_entry(content: Mapping[str, Any]) -> str | None:
 
 
 def seen(text: str) -> str:
-    """Return a reason as an entry may hold it: what nobody sees is replaced, and what is too long is cut."""
+    """Return a reason in the form that entries may hold: invisible characters replaced, and cut to the largest length."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)[:LONGEST_TEXT]
 
 
 def is_a(kind: str, value: Any) -> bool:
-    """Check whether a value is of a type, as "name"; WORDS says what that is."""
+    """Check whether a value is of a type such as "name". WORDS describes the types."""
     return TYPES[kind](value)
 
 
 def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | None:
-    """Return the first name of a table that should not be there, is missing, or has a value of another type, as "expected ..."."""
+    """Return the first fault of a table, as "expected ...": an unknown or missing name, or a value of another type."""
     unknown = sorted(set(table) - set(names))
     if unknown:
         return f"expected no {unknown[0]}"
@@ -215,7 +215,7 @@ def _is_table(names: Mapping[str, str], value: Any) -> bool:
 
 
 def _wrong_opening(terms: Mapping[str, Any], caps: Mapping[str, str]) -> str | None:
-    """Return what is wrong with the parts of an opening that depend on each other."""
+    """Return the first contradiction between the parts of an opening entry, as "expected ..."; None if there is none."""
     if terms.get("ceiling", terms["epsilon"]) < terms["epsilon"]:
         return "expected a ceiling that is no lower than the cap"
     if terms["delta"] * float(terms.get("dataset_size", 1)) >= 1.0:
@@ -267,7 +267,7 @@ def _is_stamp(value: Any) -> bool:
         return False
     try:
         datetime.strptime(value, STAMP)
-    except ValueError:  # the 30th of February
+    except ValueError:  # for example the 30th of February
         return False
     return True
 
@@ -295,7 +295,7 @@ def _is_number(value: Any) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all doubles
+    except OverflowError:  # an integer too large for a double
         return False
 
 

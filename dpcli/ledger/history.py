@@ -28,8 +28,10 @@ LARGEST_CAP = 1e6  # epsilon that is looked at
 def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ...]:
     """Charge all of them or none; those that are charged already, under the same key and in the same words, are passed.
 
-    Raise InputError where a line has no place in this ledger, LedgerError where a key is another run's, and Denied with the cap that would
-    hold the history where the ledger's does not: then nothing was written.
+    Raises:
+        InputError: If a line has no place in this ledger.
+        LedgerError: If a key is another run's, and Denied with the cap that would hold the history where the ledger's does not: then
+            nothing was written.
     """
     place = runs[0].place.rpartition(":")[0]
     requests = each_or_all_mistakes(
@@ -90,7 +92,7 @@ def _advice(after: LedgerState) -> str:
 
 
 def _smallest_cap(after: LedgerState) -> float | None:
-    """Return the smallest cap on epsilon, to four digits, that holds what is spent; None where none up to 10^6 does."""
+    """Return the smallest cap on epsilon, to four digits, that holds what is spent; None if none up to 10^6 does."""
 
     def holds(epsilon: float) -> bool:
         trial = copy(after)

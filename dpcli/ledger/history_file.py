@@ -2,7 +2,7 @@
 
 One line is one run: when it was made (`date`) and its `key`; a pipeline `file`, or the guarantee that somebody stated for one unit
 (`epsilon` with or without `delta`, or `rho`, and the `unit` and `adjacency` that it was stated for); by `who`, and a `note`; a `window`
-where the dataset has blocks (BLOCKS;BLOCKS). delta beside a file or a rho is where the run is described.
+if the dataset has blocks (BLOCKS;BLOCKS). delta beside a file or a rho is where the run is described.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class WrongCell(Exception):
 
 
 def read_history(path: str, now: str) -> tuple[PastRun, ...]:
-    """Return the runs in a file. Raise InputError with every mistake and its line, at most 20."""
+    """Return the runs in a file. Raises InputError with every mistake and its line, at most 20."""
     shown = escaped_path(path)
     data = read_head(path, MOST_BYTES, "a history in csv or json lines")
     if len(data) > MOST_BYTES:

@@ -1,4 +1,4 @@
-"""The ledger of one dataset: may this run still be made?"""
+"""The ledger of one dataset: decides whether a run fits in the remaining privacy budget, and records it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ from dpcli.mechanisms.neighbours import Adjacency
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-PAGE, MANY = 256, 4096  # entries that are read at once: where they are let go, and where runs are kept
+# Entries that are read at once: by a replay, which forgets them, and by `state`, which keeps the runs.
+PAGE, STATE_PAGE = 256, 4096
 
 
 def account_name() -> str:
-    """Return the account of this process. On a file it proves nothing: whoever may write that may write any name."""
+    """Return the account name of this process. In a ledger file it proves nothing: who can write the file can write any name."""
     try:
         import pwd
 
@@ -58,8 +59,11 @@ def account_name() -> str:
 class Receipt:
     """The result of a request.
 
-    entry: the entry that was appended, None where it had been granted before (`repeated`). run: what it is about, as it now stands.
-    notes: what whoever asked has to know besides, a line each.
+    Attributes:
+        entry: The entry that was appended; None if the request had been granted before (`repeated`).
+        run: The run that the request is about, in its new state.
+        state: State of the ledger after the request.
+        notes: Further sentences for the user.
     """
 
     entry: LedgerEntry | None
@@ -69,30 +73,29 @@ class Receipt:
 
     @property
     def repeated(self) -> bool:
-        """True where nothing had to be written."""
+        """True if the request had been granted before, so that nothing was written."""
         return self.entry is None
 
 
 def first_time(receipt: Receipt, key: str) -> Receipt:
-    """Return the receipt of a run that was charged now. Raise LedgerError where it was before: its noise may have been drawn."""
+    """Return the receipt of a new charge. Raises LedgerError if the run was charged before: its noise may have been drawn."""
     if receipt.repeated:
         raise LedgerError(f'key "{key}": expected a run that was not charged before, found one that was: {OWN_KEY}')
     return receipt
 
 
 class Ledger:
-    """A dataset in a store.
+    """The ledger of a dataset in a store.
 
-    Reading begins at its last checkpoint (dpcli.ledger.checkpoint), or at the first entry where there is none. Every entry from there on is
-    checked against the chain when it is first read; what has been read is remembered, and a later read starts after it.
-    At the end of a `with` its connection is closed.
+    Reading starts at the last checkpoint (dpcli.ledger.checkpoint), or at the first entry if there is none. Each entry is checked against
+    the hash chain when it is first read. The state is kept, and a later read starts after it. A `with` block closes the connection.
     """
 
     def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
         self.store, self.dataset, self.now = store, dataset, now or store.now
         self.who = who or store.who or account_name()
         self._state = LedgerState(dataset, hides=store.hides)
-        self._noted = 0  # the entry of the last checkpoint
+        self._checkpoint_seq = 0  # number of the entry of the last checkpoint
 
     def __enter__(self) -> Self:
         return self
@@ -105,36 +108,36 @@ class Ledger:
         self.store.close()
 
     def state(self) -> LedgerState:
-        """Return everything up to now. Raise LedgerError where the ledger is missing, locked or damaged."""
+        """Return the current state. Raises LedgerError if the ledger is missing, locked or damaged."""
         if not self._state.head.seq:
             self._state = state_at_checkpoint(self.store, self.dataset) or self._state
-            self._noted = self._state.head.seq
+            self._checkpoint_seq = self._state.head.seq
         rows = None
-        while rows is None or len(rows) == MANY:
-            rows = self.store.after(self.dataset, self._state.head.seq, MANY)
+        while rows is None or len(rows) == STATE_PAGE:
+            rows = self.store.after(self.dataset, self._state.head.seq, STATE_PAGE)
             for row in rows:
                 self._take(row)
         self._state.open_terms()
         return self._state
 
     def _take(self, row: StoredRow) -> None:
-        """Take in the next row; at the first quota after totals that say nothing of persons all entries are read."""
+        """Apply the next row. If it is a quota and the checkpoint has no totals per person, all entries are read again."""
         try:
             self._state.apply(next_entry(row, self.dataset, self._state.head))
         except UnknownPeople:
             self._state = fold_entries(self.store, self.dataset, row.seq)
 
     def _know_people(self) -> None:
-        """Read all entries where the totals that were noted say nothing of persons, as none was needed before a quota."""
+        """Read all entries again if the checkpoint has no totals per person: before the first quota nothing needs them."""
         if self.state().people is None:
             self._state = fold_entries(self.store, self.dataset, self._state.head.seq)
 
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """Return every entry, as `replay` checks it."""
+        """Return every entry, checked against the chain."""
         return tuple(entry for entry, _ in self.replay())
 
     def replay(self) -> Iterator[tuple[LedgerEntry, LedgerState]]:
-        """Yield every entry, checked against the chain, and the state after it: read a page at a time, and not remembered."""
+        """Yield every entry, checked against the chain, with the state after it. Entries are read in pages and not kept."""
         with closing(ForgetfulRuns()) as runs:
             state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
             while rows := self.store.after(self.dataset, state.head.seq, PAGE):
@@ -144,7 +147,7 @@ class Ledger:
                     yield entry, state
 
     def reread(self, end: Head) -> Iterator[LedgerEntry]:
-        """Yield the entries up to `end`, to which `replay` came, checked against the chain."""
+        """Yield the entries again up to `end`, the head that `replay` reached, checked against the chain."""
         head = Head()
         for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
             entry = next_entry(row, self.dataset, head)
@@ -164,10 +167,10 @@ class Ledger:
         return [run for run in runs.values() if run.key.startswith(start)]
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
-        """Return what one run would be charged, and the delta it is described at (the file's where None; 0 where it states none).
+        """Return the cost of one run, and the delta at which it is described: `delta`, or that of the file, or 0.
 
-        Raise InputError where the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable where it has no
-        cost; LedgerError where the dataset has moved.
+        Raises InputError if the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable if it has no
+        cost; LedgerError if the dataset has moved.
         """
         terms = self._state.terms or self.state().open_terms()  # which no entry changes
         self._state.refuse_moved()
@@ -186,16 +189,22 @@ class Ledger:
             raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, at)}") from None
 
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
-        """Charge a run that is made at once; returns when the charge is durable, and only then may noise be drawn.
+        """Charge a run that is made at once. Noise may be drawn only after this returns, when the charge is durable.
 
-        window: the blocks that it reads (names, FIRST..LAST), where the dataset has any; those of the pipeline where absent.
+        Args:
+            window: The blocks that it reads (names, FIRST..LAST), if the dataset has any; those of the pipeline if absent.
 
-        Raise Denied where it does not fit: nothing is written then.
+        Raises:
+            Denied: If it does not fit: nothing is written then.
         """
         return self._charge(self._request("spend", pipeline, key, delta, why, None, window), pipeline)
 
     def spend_both(self, parts: Sequence[tuple[Pipeline, str]], together: Pipeline, why: str = "") -> tuple[Receipt, ...]:
-        """Charge parts of one run, each under its key, all or none, as `spend` does. together: the run that a refusal names."""
+        """Charge parts of one run, each under its key, all or none, as `spend` does.
+
+        Args:
+            together: The run that a refusal names.
+        """
         requests = [self._request("spend", pipeline, key, None, why, None, ()) for pipeline, key in parts]
         try:
             return self.append_all([(request, request.key) for request in requests])
@@ -211,33 +220,49 @@ class Ledger:
         expires: str | None = None,
         window: Sequence[str] = (),
     ) -> Receipt:
-        """Charge a long run before it starts; `start` it before the first noise, `commit` it at its end.
+        """Charge a long run before it starts. Call `start` before the first noise is drawn, and `commit` at the end.
 
-        A run that is resumed draws fresh noise: what it does again is another run, with a key of its own.
+        A resumed run draws fresh noise. The steps that it repeats are another run, with a key of its own.
         """
         return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window), pipeline)
 
     def start(self, key: str, why: str = "") -> Receipt:
-        """Note that noise is about to be drawn: from here on the reservation cannot be voided. why: where it is somebody else's."""
+        """Record that noise is about to be drawn. The reservation can no longer be voided.
+
+        Args:
+            why: Reason. Required if another person reserved the run.
+        """
         return self._append(Move("start", key, self.who, seen(why)), key)
 
     def commit(self, key: str, why: str = "") -> Receipt:
-        """Note that a reserved run has ended; it stays charged. why: where it is somebody else's, or was never started."""
+        """Record that a reserved run has ended. It stays charged.
+
+        Args:
+            why: Reason. Required if another person reserved the run, or if it was never started.
+        """
         return self._append(Move("commit", key, self.who, seen(why)), key)
 
     def count(self, key: str, of: str, count: int, total: int) -> int:
-        """Grant `count` more answers of a run, called `of`, all or none: how many that makes in all, at most `total`.
+        """Grant `count` more answers of a run, all or none, and return the number granted so far.
 
-        Durable on return, and only then may their noise be drawn. A folder that is put back to an earlier state is no second grant.
+        Noise may be drawn only after this returns, when the grant is durable. Restoring an earlier copy of the run's folder grants nothing
+        again.
+
+        Args:
+            key: Key of the run.
+            of: Name of the answers.
+            count: Number of further answers.
+            total: Largest number that the charge pays for.
         """
         entry = self._append(CountAnswers(key, of, count, total, self.who), key).entry
         assert entry is not None
         return int(entry.content["count"])
 
     def void(self, key: str, why: str, expires: str | None = None) -> Receipt:
-        """Give back a reservation of which no noise was drawn, with the reason. Raise LedgerError where it was started or has expired.
+        """Release a reservation before any noise was drawn, with a reason. Raises LedgerError if it was started or has expired.
 
-        expires: as in `amend`.
+        Args:
+            expires: As in `amend`.
         """
         return self._append(Proposable(Move("void", key, self.who, seen(why)), expires), key)
 
@@ -250,19 +275,21 @@ class Ledger:
         expires: str | None = None,
         unseen: bool = False,
     ) -> Receipt:
-        """Change the cap on epsilon; chained like every entry. In a ledger of two persons it is proposed, and changes when approved.
+        """Change the cap on epsilon; chained like every entry. In a two-person ledger this is a proposal, which takes effect when approved.
 
-        unseen: the approver's word that nobody who decides it has seen an output; the guarantee is then the new cap. acknowledged: needed
-        upwards without that word, as no epsilon is guaranteed then, and downwards, as a lower cap stops further runs and guarantees
-        nothing about those that were made.
-        expires: until when another person may approve it (a time, 7d, 36h); a week where None.
+        Args:
+            unseen: The approver states that nobody who decides on the cap has seen an output. The new cap is then the guarantee.
+            acknowledged: Required to raise the cap without `unseen`, which ends the guarantee, and to lower it, which stops further runs
+                but adds no guarantee for earlier ones.
+            expires: Until when another person may approve it (a time, 7d, 36h); a week if None.
         """
         return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), self.who, unseen, acknowledged), expires), "")
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
-        """Make what entry `seq` proposes effective. Raise LedgerError where it is not open, or is this person's own.
+        """Approve the proposal of entry `seq`. Raises LedgerError if it is not open, or is this person's own.
 
-        unseen, acknowledged: as in `amend`, of a cap that is raised.
+        Args:
+            unseen, acknowledged: As in `amend`, of a cap that is raised.
         """
         proposal = proposal_numbered(self.state().proposals, seq)
         if proposal is not None and proposal.asks["kind"] == "quota":
@@ -270,7 +297,7 @@ class Ledger:
         return self._append(Approve(seq, self.who, seen(why), unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
-        """Close the proposal of entry `seq`; its proposer withdraws it so."""
+        """Close the proposal of entry `seq`. Its proposer can thereby withdraw it."""
         return self._append(Refuse(seq, seen(why)), "")
 
     def quota(
@@ -283,20 +310,21 @@ class Ledger:
         why: str = "",
         expires: str | None = None,
     ) -> Receipt:
-        """Limit what a person (`of`), or the members of a team together, may charge to a share of the cap; 1 lifts it.
+        """Limit the charges of a person, or of the members of a team together, to a share of the cap; 1 removes the limit.
 
-        expires: as in `amend`.
+        Args:
+            expires: As in `amend`.
         """
         self._know_people()
-        everybody = tuple(sorted({*members})) if of == "team" else (name,)
-        return self._append(Proposable(SetQuota(of, name, everybody, share, alert_at, seen(why)), expires), "")
+        people = tuple(sorted({*members})) if of == "team" else (name,)
+        return self._append(Proposable(SetQuota(of, name, people, share, alert_at, seen(why)), expires), "")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
-        """Close blocks for good, with the reason. Raise InputError where the dataset has none."""
+        """Close blocks permanently, with a reason. Raises InputError if the dataset has no blocks."""
         return self._append(Retire(self.window(window), seen(why)), "")
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """Return the blocks that are stated, in order; none where the dataset has none. Raise InputError where one is wrong."""
+        """Return the stated blocks in order; an empty tuple if the dataset has no blocks. Raises InputError if a name is wrong."""
         family = (self._state.terms or self.state().open_terms()).family
         if family is None:
             if stated:
@@ -312,7 +340,8 @@ class Ledger:
     def resolve_trailing(self, given: Sequence[str]) -> tuple[str, ...]:
         """Return what is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
 
-        Raise InputError where the blocks are not days or weeks.
+        Raises:
+            InputError: If the blocks are not days or weeks.
         """
         if not given:
             return ()
@@ -328,7 +357,7 @@ class Ledger:
         return tuple(blocks)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the blocks that a file says it reads, or that are given with it. Raise InputError where the two differ, or as `window`.
+        """Return the blocks that a file says it reads, or that are given with it. Raises InputError if the two differ, or as `window`.
 
         Everything that is charged passes here: no run is charged on other blocks than it states. A blanked record may leave its block and
         enter another: under zero-out only entries are charged on blocks to which a blank adds nothing.
@@ -348,22 +377,23 @@ class Ledger:
         return blocks
 
     def upgrade(self) -> Receipt:
-        """Note that the definitions which guard the entries were made again by a later version."""
+        """Record that a later version made the definitions that guard the entries again."""
         return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", even_moved=True)
 
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
         """Close the dataset, as it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a ledger of two persons it is proposed.
 
-        Raise LedgerError where it moved elsewhere.
+        Raises:
+            LedgerError: If it moved elsewhere.
         """
         return self._append(Proposable(Leave(to, seen(why)), expires), "", even_moved=True)
 
     def name_copy(self, copy: str) -> Receipt:
-        """Name its copy there, by the hash of that one's own first entry."""
+        """Record which copy the dataset has moved to, by the hash of the first entry that is the copy's own."""
         return self._append(Arrived(copy), "", even_moved=True)
 
     def first_own_entry(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
-        """Return the first entry of a copy that is its own, after `state`, which takes it in."""
+        """Return the first entry that is a copy's own, and apply it to `state`."""
         now = self.now()
         content = request.entry(state, now)
         assert content is not None
@@ -398,16 +428,21 @@ class Ledger:
         return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
-        """Append one request. even_moved: as of `append_all`."""
+        """Append one request.
+
+        Args:
+            even_moved: As of `append_all`.
+        """
         (receipt,) = self.append_all([(request, key)], even_moved)
         return receipt
 
     def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
-        """Append requests, with the keys of their runs, in order and in one transaction: all or none. Raise what any of them raises.
+        """Append requests, with the keys of their runs, in order and in one transaction: all or none. Errors of any request are raised.
 
-        even_moved: append them to a dataset that has moved too.
+        Args:
+            even_moved: Append them to a dataset that has moved too.
         """
-        state = self.state()  # most of the reading before anybody has to wait
+        state = self.state()  # most reading happens before the lock is taken
         entries: list[LedgerEntry | None] = []
         try:
             with self.store.writing(self.dataset) as tail:
@@ -419,24 +454,26 @@ class Ledger:
                 trial = state.rehearsal()
                 for request, _ in requests:
                     entries.append(self.append_in(tail, trial, request))
-                if self.store.takes_notes and self._notable(trial, entries):
+                if self.store.takes_notes and self._is_checkpoint_due(trial, entries):
                     tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None
-        for entry in filter(None, entries):  # durable: only now are they remembered
+        for entry in filter(None, entries):  # now durable
             state.apply(entry)
-        self._noted = state.head.seq if any(entries) and self._notable(state, entries) else self._noted
+        self._checkpoint_seq = state.head.seq if any(entries) and self._is_checkpoint_due(state, entries) else self._checkpoint_seq
         return tuple(
             Receipt(entry, state.runs.get(key or ("" if entry is None else entry.key)), state)
             for entry, (_, key) in zip(entries, requests, strict=True)
         )
 
-    def _notable(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Check whether a checkpoint is due: at once after a quota, which needs to know who was charged for what, and in an opened copy."""
-        return is_due(state, self._noted) or any(entry is not None and entry.kind in ("quota", "copied") for entry in entries)
+    def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
+        """Check whether a checkpoint is due. One is due at once after a quota, which needs totals per person, and in an opened copy."""
+        return is_due(state, self._checkpoint_seq) or any(
+            entry is not None and entry.kind in ("quota", "copied") for entry in entries
+        )
 
     def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
-        """Append the entry of a request after `state`, which takes it in; None where none is needed. The caller ends the transaction."""
+        """Append the entry of a request and apply it to `state`. Return None if no entry is needed. The caller ends the transaction."""
         now = self.now()
         content = request.entry(state, now)
         if content is None:
@@ -452,7 +489,7 @@ class Ledger:
         return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
 
     def _applied(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
-        """Return the signed entry after `state`, which takes it in: what a later reading would refuse is not written."""
+        """Return the signed entry, and apply it to `state`, so that no entry is written that a later reader would refuse."""
         entry = seal(self._signed(content, now), self.dataset, state.head)
         wrong = wrong_entry(entry.content)
         if wrong is None and len(entry.row.body) > LONGEST_ENTRY:
@@ -464,7 +501,7 @@ class Ledger:
 
 
 def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
-    """Append the opening entry of a new dataset. Raise LedgerError where it has one already, or its data under another name."""
+    """Append the opening entry of a new dataset. Raises LedgerError if the dataset, or its data under another name, has one."""
     ledger = Ledger(store, dataset, who, now)
     caps = declared_caps(terms.declared) if terms.mode == "declared" else terms.caps(terms.epsilon)
     with store.writing(dataset) as tail:
@@ -479,7 +516,7 @@ def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", 
 
 
 def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
-    """Raise LedgerError where the fingerprint is another dataset's: the same data under a second name would have a second budget."""
+    """Check that no other dataset has the fingerprint: the same data under a second name would get a second budget."""
     stated = (terms.fingerprint or "").lower()  # a hash in capitals is the same hash
     for other in store.datasets() if stated else ():
         known = _terms_of(store, other) if other != dataset else None
@@ -490,7 +527,7 @@ def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
 
 
 def _terms_of(store: Store, dataset: str) -> LedgerTerms | None:
-    """Return the terms of another dataset by its opening alone: what is wrong with its later entries is its own affair."""
+    """Return the terms of another dataset. Only its opening entry is read, so that damage in later entries does not matter."""
     state = LedgerState(dataset)
     for row in store.after(dataset, 0, 1):
         state.apply(next_entry(row, dataset, state.head))

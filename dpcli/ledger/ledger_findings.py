@@ -17,7 +17,7 @@ HOUR = 3600.0  # seconds
 
 
 class LedgerFinding(NamedTuple):
-    """A finding of a rule (`code`) about an entry, by its number; about the terms where that is 0."""
+    """A finding of a rule (`code`) about an entry, by its number; about the terms if that is 0."""
 
     code: str
     message: str
@@ -26,7 +26,7 @@ class LedgerFinding(NamedTuple):
 
 
 def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
-    """Return every finding about one dataset, placed at its entries. Raise LedgerError where it cannot be read."""
+    """Return every finding about one dataset, placed at its entries. Raises LedgerError if it cannot be read."""
     state = ledger.state()
     place = f"{ledger.store.place}#{ledger.dataset}"
     return tuple(

@@ -37,7 +37,8 @@ def fingerprint_of(paths: Sequence[str]) -> str:
 
     A file that is named twice, or whose contents another one has too, adds nothing: else the same data could be given a second budget.
 
-    Raise InputError for what is no file with contents, or cannot be read.
+    Raises:
+        InputError: For what is no file with contents, or cannot be read.
     """
     digests = sorted({_digest(path) for path in paths})
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(f"{each}\n" for each in digests).encode()).hexdigest()
@@ -70,7 +71,14 @@ def _size_and_time(file: int) -> tuple[int, int]:
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
-    """Open a ledger. given: the flags by name. Raise InputError, Denied or LedgerError where it cannot be opened."""
+    """Open a ledger.
+
+    Args:
+        given: The flags by name.
+
+    Raises:
+        InputError, Denied, LedgerError: If it cannot be opened.
+    """
     given = {**given, "dataset": dataset}
     _require_all(given)
     common = {name: given[name] for name in ("unit", "adjacency", "epsilon", "delta", "dataset_size", "fingerprint", "team")}
@@ -85,7 +93,10 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
 def _require_all(given: Mapping[str, Any]) -> None:
     """Raise InputError for every flag that is missing, in one message."""
     missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
-    lines = [f"--{FLAGS.get(name, name)}: state {NEEDED[name] if name in NEEDED else filter_wanted()}" for name in missing]
+    lines = [
+        f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_wanted()}"
+        for name in missing
+    ]
     if len(lines) == 1:
         raise InputError(lines[0])
     if lines:
@@ -112,7 +123,7 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 
 
 def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the blocks that the dataset is cut into, None where it is one."""
+    """Return the blocks that the dataset is cut into, None if it is one."""
     by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
     if by is None:
         stray = next((name for name in flags if given.get(name)), None)
@@ -170,7 +181,7 @@ FLAGS = {
     "name": "filter",
     "plans": "declare",
 }
-NEEDED = {
+REQUIRED_FLAGS = {
     "dataset": "the name of the dataset",
     "unit": "what one individual is, as every run will state it (user, example, ...)",
     "adjacency": "add-remove, replace-one or zero-out, as every run will state it",
@@ -189,8 +200,9 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
     """Return the terms with a set of (pipeline, count) runs, certified together.
 
     Raises:
-        InputError: a run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
-        Denied: the whole set exceeds the cap. CannotCertify: nobody can say what it costs.
+        InputError: A run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
+        Denied: The whole set exceeds the cap.
+        CannotCertify: Nobody can say what it costs.
     """
     declared: list[dict[str, Any]] = []
     for pipeline, count in runs:
@@ -226,7 +238,7 @@ class QuotaTerms(NamedTuple):
 
 
 def quota_from_flags(person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str) -> QuotaTerms:
-    """Return the terms of a quota. Raise InputError for flags that contradict each other."""
+    """Return the terms of a quota. Raises InputError for flags that contradict each other."""
     if person is not None and team is not None:
         raise InputError("--person, --team: state one of the two, not both")
     if team is None and members:
@@ -236,7 +248,7 @@ def quota_from_flags(person: str | None, team: str | None, members: Sequence[str
     name = person if team is None else team
     if name is None:
         raise InputError("--person, --team: state one of the two")
-    for flag, each in (("--person" if team is None else "--team", name), *(("--member", one) for one in members)):
+    for flag, each in (("--person" if team is None else "--team", name), *(("--member", member) for member in members)):
         if not is_a("name", each):
             raise InputError(f"{flag}: expected {WORDS['name']}, found {each[:60]!a}")
     of = "person" if team is None else "team"

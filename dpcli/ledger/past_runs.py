@@ -171,7 +171,7 @@ def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]
 
 
 def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: str) -> list[LedgerEntry]:
-    """Return the entries of the rows. Raise LedgerError where they do not lead to `end`."""
+    """Return the entries of the rows. Raises LedgerError if they do not lead to `end`."""
     entries: list[LedgerEntry] = []
     head = Head(rows[0].seq - 1, str(single_entry(rows[0], dataset).content.get("previous"))) if rows else Head()
     for row in rows:
@@ -185,7 +185,7 @@ def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: s
 
 
 def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Iterator[StoredRow]:
-    """Yield the rows after `seq` up to `end`, read `count` at a time. Raise LedgerError where one is missing at the end of a page."""
+    """Yield the rows after `seq` up to `end`, read `count` at a time. Raises LedgerError if one is missing at the end of a page."""
     while seq < end:
         rows = store.after(dataset, seq, min(count, end - seq))
         if not rows:

@@ -1,4 +1,4 @@
-"""The ledger, its filters, its blocks and the schedule of planned runs."""
+"""Registers `dpcli budget`, the ledger of privacy budgets, with its filters, kinds of blocks and schedule of planned runs."""
 
 from __future__ import annotations
 

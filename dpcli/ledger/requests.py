@@ -1,4 +1,4 @@
-"""Requests to a ledger. Each looks at the state and returns the entry to append, or None where it was granted before.
+"""Requests to a ledger. Each looks at the state and returns the entry to append, or None if it was granted before.
 
 How a dataset moves (`Leave`, `Prepare`, `Arrived`, `Open`). Two copies that can both be charged would be two budgets. So the chain is first
 closed at its origin, by an entry that names the target ("moved"), and that entry goes along. The copy's next entry is its own: "moved"
@@ -20,7 +20,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
-LONGEST = 200
+LONGEST_KEY_SHOWN = 200
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
 
 
@@ -28,19 +28,21 @@ class LedgerRequest(Protocol):
     """A request to a ledger."""
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        """Return the entry. Raise Denied where the budget says no, LedgerError where the ledger holds something that contradicts it."""
+        """Return the entry. Raises Denied if the budget says no, LedgerError if the ledger holds something that contradicts it."""
         ...
 
 
 def checked_key(key: str) -> str:
-    """Return a key as an entry may hold it. Raise InputError for one that is empty, long, or holds what a terminal would act on."""
-    if not key.strip() or len(key) > LONGEST or not key.isprintable():
-        raise InputError(f"--key: expected a name of at most {LONGEST} printable characters for this run, found {key[:60]!r}")
+    """Return a key as an entry may hold it. Raises InputError for one that is empty, long, or holds what a terminal would act on."""
+    if not key.strip() or len(key) > LONGEST_KEY_SHOWN or not key.isprintable():
+        raise InputError(
+            f"--key: expected a name of at most {LONGEST_KEY_SHOWN} printable characters for this run, found {key[:60]!r}"
+        )
     return key
 
 
 def nonempty(**optional: Any) -> dict[str, Any]:
-    """Return the fields of an entry that hold something."""
+    """Return the fields of an entry that are not empty."""
     return {name: value for name, value in optional.items() if value}
 
 
@@ -48,10 +50,12 @@ def nonempty(**optional: Any) -> dict[str, Any]:
 class Charge:
     """Spend at once, or reserve for a long run (`kind`: spend or reserve).
 
-    key: the name of the run; the same key with the same body is charged once, to whoever (`who`) was charged first: two people under one
-    key make two runs. expires: ISO time after which a reservation cannot be voided; it then counts in full.
-    window: the blocks that it reads, sorted; none where the dataset has none.
-    made, maker: when and by whom, of a run that was made before there was a ledger; whoever charges it, it is charged once.
+    Attributes:
+        key: Name of the run. A repeated key with the same body is charged once. The body includes the person (`who`), so that two people
+            under one key make two runs.
+        expires: ISO time after which a reservation cannot be voided; it then counts in full.
+        window: The blocks that it reads, sorted; none if the dataset has none.
+        made, maker: When and by whom, of a run that was made before there was a ledger; whoever charges it, it is charged once.
     """
 
     kind: str
@@ -67,7 +71,7 @@ class Charge:
     maker: str = ""
 
     def body(self) -> dict[str, Any]:
-        """Return what makes two charges the same."""
+        """Return the content by which two charges are equal."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
         return {**body, **nonempty(window=list(self.window), made=self.made, maker=self.maker)}
 
@@ -87,7 +91,7 @@ class Charge:
         return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
     def repeated(self, run: Run) -> tuple[str, ...]:
-        """Return what whoever asked has to know where the run was charged before, and nothing is written."""
+        """Return notes for a request that was granted before, so that nothing is written."""
         charged = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
         lines: tuple[str, ...] = (f"{charged}: this is no new run, and one that draws noise again needs a key of its own",)
         end = run.content.get("expires")
@@ -119,7 +123,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """start, commit or void a reservation (`kind`): by whoever made it, or by an administrator who says why."""
+    """Start, commit or void a reservation (`kind`), by the person who made it or by another one with a reason."""
 
     kind: str
     key: str
@@ -186,7 +190,7 @@ class CountAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Close blocks for good: no further run reads them. What was charged stays charged."""
+    """Close blocks permanently for further runs. Earlier charges stay."""
 
     window: tuple[str, ...]
     why: str
@@ -203,7 +207,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The definitions that guard the entries were made again by a later version (`version`): their hash is `schema` from then on."""
+    """Record that version `version` made the definitions that guard the entries again. Their hash is `schema` from then on."""
 
     schema: str
     version: int
@@ -222,7 +226,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Close a dataset, as it moves to the ledger at `to`. Asked for again, it is granted where it is the same place."""
+    """Close a dataset that moves to the ledger at `to`. A repeated request for the same place is granted."""
 
     to: str
     why: str = ""
@@ -239,7 +243,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Name the copy that is durable where the dataset has moved to: `copy` is the hash of its own first entry."""
+    """Name the copy, which is durable, at the place that the dataset has moved to: `copy` is the hash of its own first entry."""
 
     copy: str
 
@@ -257,7 +261,11 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """The first entry that is a copy's own: it is closed as before, and has a name. word: what no other copy has."""
+    """Append the first entry that is a copy's own. The copy stays closed, and its name is the hash of this entry.
+
+    Attributes:
+        word: Random word that makes the name of the copy unique.
+    """
 
     word: str
 
@@ -272,7 +280,7 @@ class Prepare:
 class Open:
     """Open the copy that was named: `name` is the hash of its own first entry, `origin` the place that it comes from.
 
-    schema and version are of the definitions that guard it at its new place. Nothing is written where it is open.
+    schema and version are of the definitions that guard it at its new place. Nothing is written if it is open.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The state of a ledger: its terms, every run, and what is spent. A fold over the entries, and the only reading of them."""
+"""The state of a ledger: its terms, its runs and its spending, computed by applying the entries one after another."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from dpcli.ledger.governance.proposals import (
 from dpcli.ledger.governance.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
 from dpcli.ledger.terms import LedgerTerms
 
-LONGEST = 200  # characters of a run's mechanisms in print
-# What may become of a run. All but a void one count in full: a reservation is never unspent because nobody came back to it.
+LONGEST_NAMES = 200  # characters of a run's mechanisms in print
+# Status of a run after each kind of entry. Every run but a void one counts in full: an abandoned reservation stays charged.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
-TWO_PERSONS = ("amend", "void", "quota", "moved")  # what a ledger of two persons takes on the word of both
-COUNTED = ("started", "committed")  # runs whose answers may be counted
-BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
+TWO_PERSONS = ("amend", "void", "quota", "moved")  # kinds of entries that a two-person ledger accepts only if approved
+COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted
+STATUSES_BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "void": ("reserved",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A charge, and where it stands: reserved, started (noise may have been drawn), committed or void.
+    """A charge and its status: reserved, started (noise may have been drawn), committed or void.
 
-    counts: how many answers of its session were granted, by what they are called.
+    Attributes:
+        counts: Number of granted answers of its session, by their name.
     """
 
     key: str
@@ -49,32 +50,32 @@ class Run:
 
     @property
     def pipeline(self) -> Mapping[str, Any]:
-        """The tables of its pipeline."""
+        """The tables of the pipeline."""
         tables: Mapping[str, Any] = self.content["pipeline"]
         return tables
 
     @property
     def window(self) -> tuple[str, ...]:
-        """The blocks that it reads; none where the dataset has none."""
+        """The blocks that the run reads; empty if the dataset has no blocks."""
         return tuple(self.content.get("window", ()))
 
     @property
     def total(self) -> Mapping[str, Decimal]:
-        """The amounts that it adds to the spending: its cost, on each block of its window."""
+        """The amounts that the run adds to the spending: its cost, on each block of its window."""
         return cost_on_blocks(self.cost, self.window)
 
     @property
     def name(self) -> str:
-        """The pipeline's mechanisms, in a word."""
+        """The names of the pipeline's mechanisms."""
         return mechanism_names(self.pipeline)
 
     def expired(self, now: str) -> bool:
-        """Check whether its reservation is past its day: then it is charged in full and cannot be voided."""
+        """Check whether the reservation has expired. It then stays charged in full and cannot be voided."""
         return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
 
 
 class LedgerRuns(Protocol):
-    """The runs of a state by their keys, in the order in which they were charged: a dictionary, or what answers like one."""
+    """A mapping from keys to runs, in the order in which they were charged."""
 
     def __getitem__(self, key: str, /) -> Run: ...
 
@@ -93,21 +94,23 @@ class LedgerRuns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A reservation that has not ended: the place and hash of its entry, and whether it is reserved or started."""
+    """A reservation that has not ended: number and hash of its entry, and its status, reserved or started."""
 
     seq: int
     hash: str
     status: str
 
 
-AWAY = ("moved", "copied", "upgrade")  # what may follow the entry by which a dataset has moved
+KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may follow the one by which a dataset moved
 
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
     """A dataset that has moved `to` another place, `at` an entry.
 
-    copy: the name of its copy there, once that is known. prepared: its own name, where this is a copy that was not opened yet.
+    Attributes:
+        copy: The name of its copy there, once that is known.
+        prepared: Its own name, where this is a copy that was not opened yet.
     """
 
     to: str
@@ -116,7 +119,7 @@ class MovedAway:
     prepared: str = ""
 
     def __str__(self) -> str:
-        """Say why nothing more is charged, and what to do, after the name of the dataset. Only the copy says whether it is open."""
+        """Return the end of a sentence that begins with the dataset's name: why nothing more is charged, and what to do."""
         if self.prepared:
             return f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {self.to}, completes the move"
         charged = "it is charged there, and where that is not open yet" if self.copy else "where it is not there yet"
@@ -125,10 +128,12 @@ class MovedAway:
 
 @dataclass(slots=True)
 class LedgerState:
-    """The ledger of a dataset up to `head`. Built by `apply`, which refuses an entry that no sound ledger can hold.
+    """The state of a dataset's ledger up to `head`. It is built by `apply`, which refuses entries that no sound ledger contains.
 
-    reserved: what of `spent` is under way. charges: how many runs there are. Where the dataset is cut into blocks, caps are those of each
-    block, and spent and reserved name amount and block (dpcli.ledger.amounts): `over` a window they name amounts, as without blocks.
+    Attributes:
+        reserved: Part of `spent` whose runs have not ended.
+        charges: Number of runs. If the dataset is cut into blocks, caps are those of each block, and spent and reserved name
+            amount and block (dpcli.ledger.amounts): `over` a window they name amounts, as without blocks.
     """
 
     dataset: str
@@ -136,36 +141,36 @@ class LedgerState:
     terms: LedgerTerms | None = None
     caps: dict[str, Decimal] = field(default_factory=dict)
     epsilon: float = 0.0  # the cap as last amended
-    largest: float = 0.0  # the largest cap that there was, or that may be set whatever the outputs show
-    unbounded: bool = False  # whether it was set with nobody's word that no output had been seen
+    largest: float = 0.0  # the largest cap so far, or the ceiling up to which caps may depend on outputs
+    unbounded: bool = False  # whether the largest cap was set without a statement that no output had been seen
     spent: dict[str, Decimal] = field(default_factory=dict)
     reserved: dict[str, Decimal] = field(default_factory=dict)
     charges: int = 0
     under_way: dict[str, UnderWay] = field(default_factory=dict)
     runs: LedgerRuns = field(default_factory=dict[str, Run])
     last: Run | None = None
-    latest: str = ""  # the latest time that an entry states
-    opening: str = ""  # the hash of the first entry
-    departure: MovedAway | None = None  # where it has moved: nothing is charged here then
-    schema: str = ""  # the hash of the definitions that guard the entries
+    latest: str = ""  # latest time of an entry
+    opening: str = ""  # hash of the first entry
+    departure: MovedAway | None = None  # new place of a dataset that has moved; nothing is charged here any more
+    schema: str = ""  # hash of the definitions that guard the entries
     version: int = 1  # of those definitions
-    retired: frozenset[str] = frozenset()  # blocks that were closed by hand
-    proposals: Proposals = field(default_factory=dict)  # those that are open, in a ledger of two persons
+    retired: frozenset[str] = frozenset()  # blocks that were closed by `retire`
+    proposals: Proposals = field(default_factory=dict)  # open proposals of a two-person ledger
     quotas: Quotas = field(default_factory=dict)
-    hides: bool = False  # whether its store hides datasets of other teams: one without entries is then not known to be absent
+    hides: bool = False  # whether the store hides datasets of other teams, so that a dataset without entries may still exist
     people: dict[str, dict[str, Decimal]] | None = field(default_factory=dict)  # None: not known, and no quota needs them
 
     def apply(self, entry: LedgerEntry) -> None:
-        """Take in the next entry. Raises LedgerError where it makes no sense here, and then changes nothing."""
+        """Apply the next entry. Raises LedgerError, and changes nothing, if the entry contradicts the state."""
         change = _CHANGES.get(entry.kind)
         if change is None:
             raise LedgerError(f'{self._place(entry)}: "{entry.kind}" is unknown to this version: written by a later dpcli')
-        if self.departure is not None and entry.kind not in AWAY:
+        if self.departure is not None and entry.kind not in KINDS_AFTER_MOVE:
             raise LedgerError(
                 f"{self._place(entry)}: follows the entry by which the dataset has moved: the ledger was changed by hand"
             )
         try:
-            self._refuse_alone(entry)
+            self._require_approved(entry)
             change(self, entry)
             self.proposals = open_proposals_after(self.proposals, entry)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -175,7 +180,7 @@ class LedgerState:
         self.latest = max(self.latest, when) if is_stamp(when) else self.latest
 
     def open_terms(self) -> LedgerTerms:
-        """Return the terms. Raise LedgerError where the dataset has no ledger."""
+        """Return the terms of the ledger. Raises LedgerError if the dataset has no ledger."""
         if self.terms is None:
             unseen = (
                 " that this login may see: it does not exist, or belongs to a team that the login is not in" if self.hides else ""
@@ -185,17 +190,17 @@ class LedgerState:
 
     @property
     def guaranteed(self) -> float | None:
-        """The epsilon that bounds everything together, whatever is chosen from outputs; None where nothing does.
+        """The epsilon that bounds all runs together, even if runs are chosen by earlier outputs; None if there is no bound.
 
-        A filter's theorem is about a cap that no output decides. Caps below `largest` may follow from anything: no run that they let
-        through exceeds it. Raised because of what was seen, neither the old cap nor the new one is a bound: over caps 1 and 2 an adversary
-        reaches 1.94 times delta at the cap that is in force in the end, and 3,000 times at the first.
+        The theorem of a privacy filter holds for a cap that does not depend on outputs. Caps below `largest` may be chosen in any way, as
+        they admit no run beyond it. If a cap is raised because of outputs, neither the old nor the new cap is a bound: with caps 1 and 2
+        an adversary reaches 1.94 times delta at the final cap, and 3,000 times delta at the first.
         """
         return None if self.unbounded else self.largest
 
     @property
     def guarantee(self) -> str:
-        """The kind of `guaranteed`: the cap, a ceiling fixed at the opening, the largest cap on somebody's word ("stated"), or "none"."""
+        """The basis of `guaranteed`: "cap", a "ceiling" fixed at the opening, the largest cap if stated unseen ("stated"), or "none"."""
         if self.unbounded:
             return "none"
         if self.largest > self.at_opening:
@@ -204,30 +209,30 @@ class LedgerState:
 
     @property
     def at_opening(self) -> float:
-        """The epsilon that was guaranteed on the first day."""
+        """The epsilon that was guaranteed when the ledger was opened."""
         terms = self.open_terms()
         return terms.epsilon if terms.ceiling is None else terms.ceiling
 
     @property
     def not_open(self) -> bool:
-        """True of a copy that nothing opened yet: what guards it is noted when that is done."""
+        """True for a copy that is not open yet. Its guarding definitions are recorded when it is opened."""
         return self.departure is not None and self.departure.prepared != ""
 
     def refuse_moved(self) -> None:
-        """Raise LedgerError where the dataset has moved, or is a copy that is not open yet."""
+        """Check that the dataset is charged here. Raises LedgerError if it has moved, or is a copy that is not open yet."""
         if self.departure is not None:
             raise LedgerError(f'dataset "{self.dataset}" {self.departure}')
 
     def left(self) -> dict[str, Decimal]:
-        """Return what remains of each cap, 0 where nothing does."""
+        """Return the rest of each cap, at least 0."""
         return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
-        """Check whether a cost may still be added."""
+        """Check whether a further cost fits within the caps."""
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
     def over(self, window: Sequence[str]) -> LedgerState:
-        """Return the balance for a run that reads these blocks: what the fullest of them has. Without blocks, the balance."""
+        """Return the balance for a run that reads these blocks: that of the fullest block. Without blocks, return the balance as it is."""
         if self.terms is None or self.terms.blocks is None:
             return self
         flat = copy(self)
@@ -235,15 +240,15 @@ class LedgerState:
         return flat
 
     def fullest(self) -> LedgerState:
-        """Return the balance over all blocks; without blocks, the balance."""
+        """Return the balance of the fullest of all blocks; without blocks, the balance as it is."""
         return self.over(charged_blocks(self.spent))
 
     def closed(self, window: Sequence[str]) -> str | None:
-        """Return the first block that was retired, None where none was."""
+        """Return the first retired block of a window; None if there is none."""
         return next((block for block in window if block in self.retired), None)
 
     def over_quota(self, who: str, window: Sequence[str], cost: Mapping[str, Decimal]) -> Quota | None:
-        """Return the first quota that a further cost of somebody exceeds, None where none is."""
+        """Return the first quota that a further cost of a person would exceed; None if there is none."""
         for quota in quotas_of(self.quotas, who):
             used = self.quota_used(quota, window)
             if amounts.exceeded(amounts.add(used, cost), quota.limits(self.caps)) is not None:
@@ -251,18 +256,18 @@ class LedgerState:
         return None
 
     def quota_used(self, quota: Quota, window: Sequence[str] = ()) -> dict[str, Decimal]:
-        """Return what is charged to a quota; of blocks, on the fullest of a window, or of all."""
+        """Return the charges to a quota: with blocks, on the fullest block of the window, or of all blocks without a window."""
         return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
 
     def run(self, key: str) -> Run:
-        """Return the run of that key. Raise LedgerError where there is none."""
+        """Return the run with a key. Raises LedgerError if there is none."""
         run = self.runs.get(key)
         if run is None:
             raise LedgerError(f'dataset "{self.dataset}": expected the key of a run, found {key!r}, which no entry has')
         return run
 
     def rehearsal(self) -> LedgerState:
-        """Return a copy to try an entry on."""
+        """Return a copy on which an entry can be tried."""
         trial = copy(self)
         trial.people = None if self.people is None else dict(self.people)
         trial.runs, trial.under_way = ChainMap({}, cast("dict[str, Run]", self.runs)), dict(self.under_way)
@@ -281,7 +286,7 @@ class LedgerState:
     def _charge(self, entry: LedgerEntry) -> None:
         self.open_terms()
         cost = amounts.read(entry.content["cost"])
-        _refuse_no_run(entry.content)
+        _require_run(entry.content)
         if not entry.key or entry.key in self.runs:
             raise LedgerError(f"{self._place(entry)}: charges the key {entry.key!r} again: the ledger was changed by hand")
         window = self._window(entry)
@@ -301,7 +306,7 @@ class LedgerState:
 
     def _move(self, entry: LedgerEntry) -> None:
         run = self.run(entry.key)
-        if run.status not in BEFORE[entry.kind]:
+        if run.status not in STATUSES_BEFORE[entry.kind]:
             raise LedgerError(f"{self._place(entry)}: {entry.kind} of a run that is {run.status}: the ledger was changed by hand")
         moved = self.runs[entry.key] = replace(run, status=NEXT[entry.kind])
         if entry.kind == "start":
@@ -314,7 +319,7 @@ class LedgerState:
             self._paid(run.content, run.total, -1)
 
     def _count(self, entry: LedgerEntry) -> None:
-        """Note how far a session has gone: never back."""
+        """Record how many answers a session has given, which can only grow."""
         run, of, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
         if run.status not in COUNTED or count <= run.counts.get(of, 0):
             raise LedgerError(
@@ -347,28 +352,28 @@ class LedgerState:
         self.retired |= frozenset(self._window(entry))
 
     def _window(self, entry: LedgerEntry) -> tuple[str, ...]:
-        """Return the blocks of an entry; none where the dataset has none."""
+        """Return the blocks of an entry; empty if the dataset has no blocks."""
         family, stated = self.open_terms().family, entry.content.get("window")
         wrong = ("expected no window" if stated is not None else None) if family is None else family.wrong(stated)
         if wrong is not None or (family is None and entry.kind == "retire"):
             raise LedgerError(f"{self._place(entry)}: {wrong or 'expected blocks to retire'}: the ledger was changed by hand")
         return tuple(stated or ())
 
-    def _refuse_alone(self, entry: LedgerEntry) -> None:
-        """Raise LedgerError where what takes two persons was not approved by a second one, or something is proposed without that term."""
-        two = self.terms is not None and self.terms.two_person is True
+    def _require_approved(self, entry: LedgerEntry) -> None:
+        """Raise LedgerError if what takes two persons was not approved by a second one, or something is proposed without that term."""
+        is_two_person = self.terms is not None and self.terms.two_person is True
         try:
-            if two and entry.kind in TWO_PERSONS and not is_arrival(entry.content):
+            if is_two_person and entry.kind in TWO_PERSONS and not is_arrival(entry.content):
                 refuse_unapproved(self.proposals, entry)
             elif entry.kind == "refuse" and proposal_numbered(self.proposals, entry.content["proposal"]) is None:
                 raise LedgerError("refuses nothing that is proposed")
-            elif not two and (entry.kind == "propose" or "proposal" in entry.content):
+            elif not is_two_person and (entry.kind == "propose" or "proposal" in entry.content):
                 raise LedgerError("is of a ledger of two persons")
         except LedgerError as error:
             raise LedgerError(f"{self._place(entry)}: {error}: the ledger was changed by hand") from None
 
     def _propose(self, entry: LedgerEntry) -> None:
-        self.open_terms()  # what is proposed or refused changes nothing else
+        self.open_terms()  # proposals change nothing else
 
     def _upgrade(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -385,8 +390,8 @@ class LedgerState:
             and copy_
             and not (self.departure.copy or self.departure.prepared)
         ):
-            own = copy_ == self.departure.at.hash  # no entry names its own chain's but a copy's first
-            self.departure = replace(self.departure, prepared=entry.row.hash) if own else replace(self.departure, copy=copy_)
+            is_own = copy_ == self.departure.at.hash  # only the first entry of a copy names the hash of its own chain
+            self.departure = replace(self.departure, prepared=entry.row.hash) if is_own else replace(self.departure, copy=copy_)
         else:
             raise LedgerError(f"{self._place(entry)}: moves what has moved: the ledger was changed by hand")
 
@@ -401,20 +406,20 @@ class LedgerState:
 
 
 def payer(content: Mapping[str, Any]) -> str:
-    """Return who is charged for a run."""
+    """Return the person who is charged for a run."""
     return str(content.get("who", ""))
 
 
 def mechanism_names(pipeline: Mapping[str, Any]) -> str:
-    """Return the names of a pipeline's mechanisms, cut where they are longer than anybody reads: a spender may write anything."""
+    """Return the names of a pipeline's mechanisms, cut to a readable length, as a spender can write any text."""
     text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return text if len(text) <= LONGEST_NAMES else text[: LONGEST_NAMES - 3] + "..."
 
 
-def _refuse_no_run(content: Mapping[str, Any]) -> None:
-    """Raise what `apply` explains where a charge does not say for which run.
+def _require_run(content: Mapping[str, Any]) -> None:
+    """Check that a charge states its run. Raises TypeError, ValueError or KeyError, which `apply` turns into a LedgerError.
 
-    A delta of 1 and more says nothing, and `verify` reports it; here it stops nobody from reading on.
+    A delta of 1 or more is accepted here, so that the ledger stays readable; `verify` reports it.
     """
     pipeline = content["pipeline"]
     if not (isinstance(pipeline["privacy"], dict) and all(isinstance(entry, dict) for entry in pipeline["mechanism"])):

@@ -26,16 +26,21 @@ MOST_BLOCKS = 10**6  # of one unit, and parts of a hash
 class LedgerTerms:
     """The terms of one dataset's ledger, named as its opening entry names them.
 
-    unit, adjacency: what every run must be stated in. epsilon, delta: the cap.
-    ceiling: the largest cap that may be set whatever outputs show, and so what is guaranteed from the first day; epsilon where None.
-    mode: "adaptive" (the filter decides on each run) or "declared" (the runs are fixed in advance: dpcli.ledger.filters.declared_set).
-    filter, parameters: the filter and what was chosen for it. dataset_size: where declared public.
-    declared: in declared mode the runs, as tables and how often; certified: the epsilon of them all and the accountant.
-    schema, version: of the definitions that guard the entries, their hash and which of dpcli's they are (1 where absent).
-    blocks: what the dataset is cut into, as tables (dpcli.ledger.blocks.family); None where it is one.
-    two_person: whether a second person has to approve what changes the cap or gives something back; True or None.
-    fingerprint: of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
-    team: in a database, the role whose members alone see the dataset.
+    Attributes:
+        unit, adjacency: What every run must be stated in.
+        epsilon, delta: The cap.
+        ceiling: The largest cap that may be set whatever outputs show, and so what is guaranteed from the first day; epsilon if None.
+        mode: "adaptive" (the filter decides on each run) or "declared" (the runs are fixed in advance: dpcli.ledger.filters.declared_set).
+        filter, parameters: The filter and what was chosen for it.
+        dataset_size: Where declared public.
+        declared: In declared mode the runs, as tables and how often.
+        certified: The epsilon of them all and the accountant.
+        schema, version: Schema and version of the definitions that guard the entries, their hash and which of dpcli's they are (1 if
+            absent).
+        blocks: What the dataset is cut into, as tables (dpcli.ledger.blocks.family); None if it is one.
+        two_person: Whether a second person has to approve what changes the cap or gives something back; True or None.
+        fingerprint: Fingerprint of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
+        team: In a database, the role whose members alone see the dataset.
     """
 
     unit: str
@@ -62,7 +67,7 @@ class LedgerTerms:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> LedgerTerms:
-        """Return the terms in an opening entry. Raise LedgerError where there are none."""
+        """Return the terms in an opening entry. Raises LedgerError if there are none."""
         try:
             return cls(**content)
         except TypeError as error:
@@ -75,7 +80,7 @@ class LedgerTerms:
 
     @property
     def family(self) -> BlockFamily | None:
-        """The blocks that the dataset is cut into, None where it is one."""
+        """The blocks that the dataset is cut into, None if it is one."""
         return None if self.blocks is None else BlockFamily(**self.blocks)
 
     def caps(self, epsilon: float) -> dict[str, str]:
@@ -84,13 +89,13 @@ class LedgerTerms:
         return caps if family is None else family.per_block(caps, self.the_filter)
 
     def price(self, pipeline: Pipeline, delta: float) -> Cost:
-        """Return what one run is charged, described at `delta`. Raise CannotCertify or NotRepresentable where it has no cost."""
+        """Return what one run is charged, described at `delta`. Raises CannotCertify or NotRepresentable if it has no cost."""
         if self.mode == "declared":
             return declared_cost(self.declared, pipeline)
         return self.the_filter.cost(pipeline, delta)
 
     def filter_advice(self, pipeline: Pipeline, delta: float) -> str:
-        """Return "; the filter of this ledger is zcdp, and one with --filter rdp takes this run"; "" where no filter does."""
+        """Return "; the filter of this ledger is zcdp, and one with --filter rdp takes this run"; "" if no filter does."""
         if self.mode == "declared":
             return ""
         for name in FILTERS:
@@ -106,7 +111,7 @@ class LedgerTerms:
         return True
 
     def refuse_other_privacy(self, pipeline: Pipeline) -> None:
-        """Raise InputError (DP103) where a run is stated for another unit, adjacency or dataset_size than the ledger."""
+        """Raise InputError (DP103) if a run is stated for another unit, adjacency or dataset_size than the ledger."""
         privacy, place = pipeline.privacy, pipeline.path or "<pipeline>"
         for name, value in (("unit", privacy.unit), ("adjacency", privacy.adjacency.value)):
             expected = getattr(self, name)
@@ -123,7 +128,7 @@ class LedgerTerms:
             )
 
     def refuse_forged(self, caps: Mapping[str, Any]) -> None:
-        """Raise LedgerError where an opening entry with these caps was written by hand: under its terms nothing can be added up."""
+        """Raise LedgerError if an opening entry with these caps was written by hand: under its terms nothing can be added up."""
         try:
             fits_mode = self._fits_declared_mode(caps) if self.mode == "declared" else self._fits_adaptive_mode(caps)
             consistent = self._has_valid_numbers() and self._has_proved_blocks() and fits_mode
@@ -200,7 +205,7 @@ class LedgerTerms:
 
 
 def _refuse_large_delta(delta: float, dataset_size: int) -> None:
-    """Raise InputError where delta is too large for so many records to promise anything (DP105)."""
+    """Raise InputError if delta is too large for so many records to promise anything (DP105)."""
     if not 1 <= dataset_size <= LARGEST_DATASET:
         raise InputError(f"--dataset-size: expected a whole number from 1 to 10^18, found {str(dataset_size)[:40]}")
     from dpcli.lint.delta import CODE, size_problem

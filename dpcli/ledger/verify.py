@@ -1,4 +1,4 @@
-"""Checking a ledger from end to end: the backend, the guards around the rows, the chain, its replay, every cost, and an anchor.
+"""Verification of a whole ledger: the backend, the guards around the rows, the chain, its replay, every cost, and an anchor.
 
 It is read twice, a page at a time: first the chain, so that what is broken is said before hours of pricing; then every cost, under the
 ledger's own terms, whatever the entries say they are stated for. Memory does not grow with the history, but for the problems that are
@@ -39,8 +39,11 @@ SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of 
 class Verified:
     """The result of a verification.
 
-    entries: how many were checked. costs: how many were computed again. problems: what understates the spending. notes: what does not,
-    and is better mended.
+    Attributes:
+        entries: Number of checked entries.
+        costs: Number of costs that were computed again.
+        problems: Faults by which the ledger understates the spending.
+        notes: Other faults.
     """
 
     entries: int
@@ -86,7 +89,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 
 
 def refuse_changed(store: Store, state: LedgerState) -> None:
-    """Raise LedgerError where what guards the entries is not what the chain says, at its opening, upgrade or copy.
+    """Check that the definitions that guard the entries are those that the chain states. Raises LedgerError if not.
 
     The chain of a copy that is not open says what guards it where it comes from.
     """
@@ -96,9 +99,9 @@ def refuse_changed(store: Store, state: LedgerState) -> None:
 
 
 def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
-    """Return what all entries come to, whatever totals were noted.
+    """Return the state after all entries, whatever totals were noted.
 
-    Raise LedgerError where the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
+    Raises LedgerError if the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
     nothing unless all before it is read: totals that somebody else noted would be believed in its name.
     """
     state, noted = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
@@ -121,14 +124,14 @@ def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
 
 
 def anchor_of(ledger: Ledger) -> dict[str, Any]:
-    """Return the head of the chain, to be kept elsewhere: a backup that was restored does not contain a later one."""
+    """Return the head of the chain. Kept elsewhere, it reveals a restored backup, which does not contain a later head."""
     state = ledger.state()
     state.refuse_moved()
     return {"schema": ANCHOR, "dataset": ledger.dataset, "seq": state.head.seq, "hash": state.head.hash, "when": ledger.now()}
 
 
 def read_anchor(path: str) -> dict[str, Any]:
-    """Return what `anchor` wrote to a file. Raise InputError where there is none, or something else."""
+    """Return the anchor in a file. Raises InputError if the file does not exist or holds something else."""
     from dpcli.file.toml.limits import read_bytes
 
     data = read_bytes(path)
@@ -144,7 +147,7 @@ def read_anchor(path: str) -> dict[str, Any]:
 
 
 def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
-    """Raise LedgerError where the chain does not contain the anchored entry: a backup was restored, or the history replaced."""
+    """Check that the chain contains the anchored entry. Raises LedgerError if not: a backup was restored, or the history replaced."""
     place, seq = f'{ledger.store.place}: dataset "{ledger.dataset}"', anchor["seq"]
     if anchor["dataset"] != ledger.dataset:
         raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")
@@ -156,7 +159,7 @@ def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
 
 
 def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
-    """Yield caps in the filter's currency that are above what this version derives from the epsilon they stand for."""
+    """Yield the caps, in the filter's currency, that exceed those that this version derives from the cap on epsilon."""
     epsilon = float(entry.content.get("epsilon", terms.epsilon))
     try:
         sound = amounts.read(terms.caps(epsilon))
@@ -170,14 +173,14 @@ def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
 
 
 def _lookalike_approver(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
-    """Yield an approval by somebody whose name people do not tell from the proposer's; a file takes any name."""
+    """Yield a problem for an approval by a name that looks like the proposer's. A ledger file accepts any name."""
     who = str(entry.content.get("who"))
     if proposal.made_by(who):
         yield f"entry {entry.row.seq}: {who} approved what {proposal.who} proposed, and the two names look alike"
 
 
 def _notes_on_store(ledger: Ledger) -> Iterator[str]:
-    """Yield guards of an earlier version, which may have let in what no guard should; and totals that nobody can use."""
+    """Yield notes on guards of an earlier version, which may have accepted invalid entries, and on unusable checkpoints."""
     amiss = ledger.store.outdated
     if amiss:
         yield f"{amiss}: dpcli budget upgrade makes them again"
@@ -188,7 +191,12 @@ def _notes_on_store(ledger: Ledger) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Restated:
-    """A run under the ledger's terms. others: what it was stated for instead, in words; least: whether its contributions are unknown."""
+    """A run under the ledger's terms.
+
+    Attributes:
+        others: Terms that the run was stated for instead, in words.
+        least: The cost is a lower bound, as the number of contributions is unknown.
+    """
 
     pipeline: Pipeline
     others: tuple[str, ...]
@@ -196,9 +204,9 @@ class Restated:
 
 
 def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
-    """Return the run as the ledger has to count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
+    """Return the run as the ledger must count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
 
-    A unit that states no bound on its records is given one record: the cost is then a lower bound on the true one.
+    A unit without a bound on its records counts as one record. The cost is then a lower bound.
     """
     from dpcli.mechanisms.neighbours import Adjacency
 
@@ -214,16 +222,16 @@ def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
 
 
 class Prices:
-    """Charges of one ledger priced again. The same run at the same delta is composed once: of a year of nightly runs that is nearly all."""
+    """Costs of the charges of a ledger, computed again. Equal runs are composed once, which covers most of a year of nightly runs."""
 
     def __init__(self, terms: LedgerTerms) -> None:
         self.terms = terms
         self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
 
     def understated(self, entry: LedgerEntry) -> Iterator[str]:
-        """Yield a charge under other terms than the ledger's, or of a cost that this version finds larger than what was charged.
+        """Yield a problem for a charge under other terms than the ledger's, or below the cost that this version computes.
 
-        A run that cannot be priced is one of them, whatever its content does to whoever tries.
+        A run whose cost cannot be computed is a problem as well, whatever error its content causes.
         """
         who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
         try:
@@ -234,8 +242,8 @@ class Prices:
             yield f"{who}: {problem}"
 
     def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
-        """Return what a run is charged. Raise CannotCertify or NotRepresentable where it has no cost; that is tried each time."""
-        if self.terms.mode != "declared":  # where a run is looked up by all that it states
+        """Return the cost of a run. Raises CannotCertify or NotRepresentable if it has none; errors are not cached."""
+        if self.terms.mode != "declared":  # a declared run is looked up by all that it states
             pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
         key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
         if key not in self.known:
@@ -246,7 +254,7 @@ class Prices:
 
 
 def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
-    """Yield what this version finds about all runs of a declared set together, under the ledger's terms."""
+    """Yield the problems of all runs of a declared set together, under the ledger's terms."""
     try:
         yield from _excess_of_declared_set(terms)
     except Exception as error:  # whatever composing a forged set ends in

@@ -59,7 +59,11 @@ class Releases:
 
 
 def merged_releases(log_q: Array, counted: Array, total: Total) -> Releases:
-    """Return releases, those with the same q put together. counted: (n,) how often each is counted, or with which probability."""
+    """Return releases, those with the same q put together.
+
+    Args:
+        counted: (n,) how often each is counted, or with which probability.
+    """
     different, place = np.unique(log_q, return_inverse=True)
     weights = np.asarray(np.bincount(np.ravel(place), weights=counted, minlength=len(different)), dtype=float)
     return Releases(different[weights > 0.0], weights[weights > 0.0], total)
@@ -67,7 +71,11 @@ def merged_releases(log_q: Array, counted: Array, total: Total) -> Releases:
 
 @dataclass(frozen=True, slots=True)
 class VoteCosts:
-    """The cost of a session. answered: how many queries were, or are expected to be, answered."""
+    """The cost of a session.
+
+    Attributes:
+        answered: How many queries were, or are expected to be, answered.
+    """
 
     parts: tuple[Releases, ...]
     queries: int
@@ -87,7 +95,11 @@ class VoteCosts:
 
 
 class Aggregator(ABC):
-    """A way of answering queries by votes. abstains: whether a query may stay without an answer."""
+    """A way of answering queries by votes.
+
+    Attributes:
+        abstains: Whether a query may stay without an answer.
+    """
 
     __slots__ = ()
 
@@ -133,7 +145,12 @@ class Aggregator(ABC):
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
         """Return by how much one vote on each query changes the cost of a session at most, at each distance from the votes, (teachers,).
 
-        counts: of the queries that were answered. largest: of all that were asked. Raises CannotCertify where it is not known.
+        Args:
+            counts: Counts of the queries that were answered.
+            largest: Largest of all that were asked.
+
+        Raises:
+            CannotCertify: If it is not known.
         """
         raise CannotCertify(
             f"expected gnmax or confident-gnmax, whose smooth sensitivity is known, found {type(self).__name__.lower()}"
@@ -212,7 +229,7 @@ class ConfidentGnMax(GnMax):
 
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
-        # The largest count moves by 1 where the counts move by sqrt 2, for which the bound is stated.
+        # The largest count moves by 1 if the counts move by sqrt 2, for which the bound is stated.
         return (merged_releases(log_q, np.ones(len(log_q)), _gaussian(math.sqrt(2.0) * self.threshold_sigma)),)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:

@@ -1,4 +1,4 @@
-"""Private prediction: pate, pmixed, prompt and generate."""
+"""Registers private prediction: the commands pate, pmixed, prompt and generate, their tables and aggregators."""
 
 from __future__ import annotations
 

@@ -46,7 +46,11 @@ ADD = "INSERT INTO dpcli_queries.budget VALUES (%s, %s, %s, 0) ON CONFLICT (name
 
 
 class PostgresQueries:
-    """The count of that name in the database at `url`. new: made where there is none; without it, it must be there."""
+    """The count of that name in the database at `url`.
+
+    Attributes:
+        new: Made if there is none; without it, it must be there.
+    """
 
     def __init__(
         self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, things: str = ANSWERS
@@ -119,7 +123,7 @@ class _Raced(Exception):
 
 
 def split_name(url: str) -> tuple[str, str]:
-    """Return a URL without its name, and the name. Raises InputError, which quotes nothing of it, where it has none."""
+    """Return a URL without its name, and the name. Raises InputError, which quotes nothing of it, if it has none."""
     address, _, name = url.rpartition("#")
     if not address or NAME.fullmatch(name) is None:
         raise InputError(

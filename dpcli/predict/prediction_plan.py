@@ -39,7 +39,12 @@ def same_source(private: str | None, public: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PredictionPlan(FilePlan):
-    """The plan of one command. section: of the file, and the field that holds it. free: keys of it that may change in a session."""
+    """The plan of one command.
+
+    Attributes:
+        section: Section of the file, and the field that holds it.
+        free: Keys of it that may change in a session.
+    """
 
     section: ClassVar[str]
     free: ClassVar[Collection[str]]
@@ -64,11 +69,13 @@ class PredictionPlan(FilePlan):
 
 def with_entry(pipeline: Pipeline, entry: Entry) -> Pipeline:
     """Return the pipeline with an entry in place of the one of its name."""
-    return replace(pipeline, mechanisms=tuple(entry if one.name == entry.name else one for one in pipeline.mechanisms))
+    return replace(
+        pipeline, mechanisms=tuple(entry if mechanism.name == entry.name else mechanism for mechanism in pipeline.mechanisms)
+    )
 
 
 def table_of(data: bytes, path: str, kind: type[Table], name: str) -> Table:
-    """Return the table [name] of a file, the rest of which is read as strictly. Raises InvalidFile where it has none."""
+    """Return the table [name] of a file, the rest of which is read as strictly. Raises InvalidFile if it has none."""
     table = section(data, path, name)
     if not isinstance(table, kind):
         text, tables = toml_document(data, path)

@@ -39,7 +39,12 @@ class SessionPlan(Resumable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AnswerCount:
-    """The number of answers that a session may give. things: in words. name: of a second count beside the first."""
+    """The number of answers that a session may give.
+
+    Attributes:
+        things: In words.
+        name: Name of a second count besides the first.
+    """
 
     total: int
     things: str = ANSWERS
@@ -48,7 +53,8 @@ class AnswerCount:
     def opened(self, session: Session, ledger: Ledger | None, place: str | None, moved: bool) -> QueryBudget:
         """Open the count: in the ledger that was charged for the session, and else in its folder, or at `place`.
 
-        Raises LedgerError where the count cannot be relied on.
+        Raises:
+            LedgerError: If the count cannot be relied on.
         """
         if ledger is not None:
             return LedgerQueries(ledger, session.run, self.total, self.name or self.things)
@@ -71,17 +77,18 @@ def open_queries(
     """Open the count of a fitted system's answers.
 
     Args:
-        place: a path, sqlite:///path, or postgresql://user@host/database#name.
-        identity: a fingerprint of the system: what was fitted, on what, and every number of the file that its privacy depends on.
-        total: how many answers its charge pays for.
-        new: make the count where there is none: only when a system is fitted, before its first answer. A count that is there goes on.
-            Without it a missing count is refused, as it may have been removed.
-        moved: the file's first place is gone, and this is its latest state (--moved); nothing can check that.
-        seconds: how long to wait for others.
-        things: what is counted, in words.
+        place: A path, sqlite:///path, or postgresql://user@host/database#name.
+        identity: A fingerprint of the system: what was fitted, on what, and every number of the file that its privacy depends on.
+        total: How many answers its charge pays for.
+        new: Make the count if there is none: only when a system is fitted, before its first answer. A count that is there goes on. Without
+            it a missing count is refused, as it may have been removed.
+        moved: The file's first place is gone, and this is its latest state (--moved); nothing can check that.
+        seconds: How long to wait for others.
+        things: What is counted, in words.
 
     Raises:
-        LedgerError: missing, locked, damaged, a copy, of another system, or for another total. InputError: the place cannot be read.
+        LedgerError: Missing, locked, damaged, a copy, of another system, or for another total.
+        InputError: The place cannot be read.
     """
     if not identity or not identity.isascii() or not identity.isprintable() or len(identity) > 200:
         raise InputError(f"identity: expected a fingerprint of at most 200 printable characters, found {identity[:60]!a}")
@@ -111,12 +118,14 @@ def begin_session(
     """Charge a session of a plan in full, or go on with the one in its folder, and open its counts; nothing is drawn before.
 
     Args:
-        inputs: what it reads beside its file, by name and content.
-        place: where answers are counted without a ledger; in the folder where None.
-        released: the file of answers, which must not be there before a session has begun to count: together both cost more than one charge.
+        inputs: What it reads beside its file, by name and content.
+        place: Where answers are counted without a ledger; in the folder if None.
+        released: The file of answers, which must not be there before a session has begun to count: together both cost more than one charge.
 
     Raises:
-        InputError: the file or an input has changed. Denied: the ledger says no. LedgerError: ledger or count cannot be relied on.
+        InputError: The file or an input has changed.
+        Denied: The ledger says no.
+        LedgerError: Ledger or count cannot be relied on.
     """
     if ledger is not None:
         require_counting(ledger)
@@ -131,9 +140,10 @@ def begin_session(
 
 
 def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
-    """Raise LedgerError where answers were released that the count does not know: it was put back to an earlier state.
+    """Raise LedgerError if answers were released that the count does not know: it was put back to an earlier state.
 
-    path, last: the file of answers, and the number of the last one in it. Where both were put back, nothing can be seen.
+    Args:
+        path, last: The file of answers, and the number of the last one in it. Where both were put back, nothing can be seen.
     """
     if last > budget.taken():
         raise LedgerError(
@@ -143,7 +153,7 @@ def require_count_of(path: str, last: int, budget: QueryBudget) -> None:
 
 
 def add_line(path: str, content: Mapping[str, Any]) -> None:
-    """Append a line of JSON to a file of answers, durable on return. Raises OSError where the disk is full: nothing of it is left."""
+    """Append a line of JSON to a file of answers, durable on return. Raises OSError if the disk is full: nothing of it is left."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"

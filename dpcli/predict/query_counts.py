@@ -13,9 +13,9 @@ from typing import Protocol
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 
-MOST = 2**62  # fits into the integers of every store
+LARGEST_COUNT = 2**62  # fits into the integers of every store
 BUSY_SECONDS = 30.0
-ANSWERS = "answers"  # what is counted, where nobody says
+ANSWERS = "answers"  # what is counted, if nobody says
 WRITTEN = "nothing was written"
 UNSURE = "nothing is answered, and it may be counted or not: ask again, which counts anew"
 LOST = "what was answered is not known: no more answers of this system; fit another one, which is charged for"
@@ -43,7 +43,9 @@ class QueryBudget(Protocol):
     def take(self, count: int = 1) -> Granted:
         """Grant `count` answers together or none; returns when the count is durable, and only then may noise be drawn.
 
-        Raises Denied where fewer are left (exit code 1), LedgerError where the store is locked, damaged or another system's.
+        Raises:
+            Denied: If fewer are left (exit code 1).
+            LedgerError: If the store is locked, damaged or another system's.
         """
         ...
 
@@ -57,7 +59,7 @@ class Count:
     taken: int
 
     def refuse_other(self, identity: str, total: int, place: str) -> None:
-        """Raise LedgerError where the place counts the answers of another system, or another number of them."""
+        """Raise LedgerError if the place counts the answers of another system, or another number of them."""
         if self.identity != identity:
             raise LedgerError(
                 f"{place}: counts the answers of another system ({self.identity[:12]}), expected {identity[:12]}: "
@@ -70,7 +72,14 @@ class Count:
             )
 
     def after(self, count: int, place: str, things: str = ANSWERS) -> int:
-        """Return how many are granted after `count` more. things: in words. Raises Denied where fewer are left."""
+        """Return how many are granted after `count` more.
+
+        Args:
+            things: In words.
+
+        Raises:
+            Denied: If fewer are left.
+        """
         left = self.total - self.taken
         if count > left:
             spent = f"{self.taken:,} of {self.total:,} {things} are spent: {left:,} are left, {count:,} were requested"
@@ -80,9 +89,13 @@ class Count:
 
 
 class LedgerQueries:
-    """The count in the ledger that was charged for a run. things: what is counted, in words.
+    """The count in the ledger that was charged for a run.
 
-    Raises LedgerError where the ledger's definitions are too old to count.
+    Attributes:
+        things: What is counted, in words.
+
+    Raises:
+        LedgerError: If the ledger's definitions are too old to count.
     """
 
     def __init__(self, ledger: Ledger, run: str, total: int, things: str) -> None:
@@ -98,7 +111,7 @@ class LedgerQueries:
 
 
 def require_counting(ledger: Ledger) -> None:
-    """Raise LedgerError where the definitions of a ledger's database are too old to count answers."""
+    """Raise LedgerError if the definitions of a ledger's database are too old to count answers."""
     if not ledger.store.takes_counts:
         raise LedgerError(
             f"{ledger.store.place}: expected definitions that count answers, found those of version {ledger.store.version}: "
@@ -108,6 +121,6 @@ def require_counting(ledger: Ledger) -> None:
 
 def require_count(count: int, name: str = "count") -> int:
     """Return the count. Raises InputError unless it is a whole number from 1 to 2^62."""
-    if type(count) is not int or not 1 <= count <= MOST:
+    if type(count) is not int or not 1 <= count <= LARGEST_COUNT:
         raise InputError(f"{name}: expected a whole number of answers, at least 1, found {count!r}")
     return count

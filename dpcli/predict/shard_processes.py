@@ -42,7 +42,12 @@ def cores() -> int:
 
 
 class StartedWork(NamedTuple):
-    """A process that has begun with a work. line: to it. own: the warmed process that was started for it alone, if any."""
+    """A process that has begun with a work.
+
+    Attributes:
+        line: Line to it.
+        own: The warmed process that was started for it alone, if any.
+    """
 
     line: Connection
     own: _WarmedProcess | None
@@ -57,9 +62,13 @@ class StartedWork(NamedTuple):
 class ShardProcesses:
     """The processes that do the same work on private shards, one for each shard.
 
-    gone: the message where one of them is killed. jobs: processes at once. threads: of torch in each process.
+    Attributes:
+        gone: The message where one of them is killed.
+        jobs: Processes at once.
+        threads: Threads of torch in each process.
 
-    Raises InputError where what is public cannot be built, in the words of `work`.
+    Raises:
+        InputError: If what is public cannot be built, in the words of `work`.
     """
 
     def __init__(self, work: ShardWork, gone: str, jobs: int = 1, threads: int = 1) -> None:
@@ -73,7 +82,7 @@ class ShardProcesses:
         return self._warmed.content
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each shard, and the result of the work on it, as they become ready. Raises InputError where one fails."""
+        """Yield the number of each shard, and the result of the work on it, as they become ready. Raises InputError if one fails."""
         waiting, busy = iter(shards), dict[Connection, tuple[int, StartedWork]]()
         try:
             while True:
@@ -96,7 +105,7 @@ class ShardProcesses:
                 started.close()
 
     def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
-        """Start a process for each shard, which keeps its result and answers questions. Raises InputError where one fails."""
+        """Start a process for each shard, which keeps its result and answers questions. Raises InputError if one fails."""
         residents = [ResidentProcess(self, self._start_work(number, shard, stays=True)) for number, shard in enumerate(shards)]
         for resident in residents:
             resident.answer()
@@ -117,7 +126,7 @@ class ShardProcesses:
         return StartedWork(line, own)
 
     def receive(self, line: Connection) -> Any:
-        """Return the next result of a process. Raises the error that it sent, and InputError where it is gone."""
+        """Return the next result of a process. Raises the error that it sent, and InputError if it is gone."""
         try:
             succeeded, result = line.recv()
         except (EOFError, OSError):
@@ -162,21 +171,26 @@ class ResidentProcess:
     started: StartedWork
 
     def ask(self, question: Callable[[Any], Any]) -> None:
-        """Send the question that `answer` returns the answer to: a function of the result. Raises InputError where the process is gone."""
+        """Send the question that `answer` returns the answer to: a function of the result. Raises InputError if the process is gone."""
         try:
             self.started.line.send(question)
         except OSError:
             raise InputError(self.processes.gone) from None
 
     def answer(self) -> Any:
-        """Return the answer. Raises InputError where the question raises, without its words, and where the process is gone."""
+        """Return the answer. Raises InputError if the question raises, without its words, and where the process is gone."""
         return self.processes.receive(self.started.line)
 
 
 class _WarmedProcess:
-    """A process that is ready. line: to it. content: of what is public. forks: whether it can; else it does the work on one shard itself.
+    """A process that is ready.
 
     end: ends it, as does the end of this object.
+
+    Attributes:
+        line: Line to it.
+        content: Content of what is public.
+        forks: Whether it can; else it does the work on one shard itself.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], line: Connection, content: str, forks: bool) -> None:

@@ -1,6 +1,6 @@
 """Disjoint shards of private data, by unit of privacy.
 
-Which shard a unit is in depends on that unit alone: whoever comes, goes or changes, all others stay where they are, so that one change
+Which shard a unit is in depends on that unit alone: whoever comes, goes or changes, all others stay if they are, so that one change
 retrains one model. Shards that are cut to equal sizes would all move when one record comes or goes.
 """
 
@@ -72,7 +72,11 @@ PREMISES: Premises = (
 
 
 def shard_of(unit: str | int, shards: int, salt: str = "") -> int:
-    """Return the shard of a unit, 0 to shards - 1: an evenly spread hash of its name. salt: public; another one spreads anew."""
+    """Return the shard of a unit, 0 to shards - 1: an evenly spread hash of its name.
+
+    Args:
+        salt: Public; another one spreads anew.
+    """
     kind = "number" if isinstance(unit, int) else "text"
     name = hashlib.blake2b(f"{len(salt)} {salt} {kind} {unit}".encode("utf-8", "surrogatepass"), key=KEY).digest()
     return int.from_bytes(name[:16], "big") % shards
@@ -87,7 +91,7 @@ def shards_of(units: Iterable[str | int], shards: int, salt: str = "") -> list[l
 
 
 def spread_names(units: Sequence[str | int], names_owners: bool, adjacency: Adjacency) -> Sequence[str | int]:
-    """Return the names by which texts are spread over shards: their owners, where the file names them (`names_owners`).
+    """Return the names by which texts are spread over shards: their owners, if the file names them (`names_owners`).
 
     Else by their places under replace-one, as what changes stays in its place; elsewhere by what they say (`units` then), as places move
     when others come and go, or are blanked: a blank text is none, and whoever spreads texts leaves it out.
@@ -96,9 +100,10 @@ def spread_names(units: Sequence[str | int], names_owners: bool, adjacency: Adja
 
 
 def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
-    """Raise InputError where one unit may take another's place: the shards of both change, and one is what is priced.
+    """Raise InputError if one unit may take another's place: the shards of both change, and one is what is priced.
 
-    key: the key that names each record's owner, or shard.
+    Args:
+        key: The key that names each record's owner, or shard.
     """
     if adjacency is Adjacency.REPLACE_ONE:
         raise InputError(
@@ -108,7 +113,7 @@ def refuse_replaced_units(key: str, adjacency: Adjacency, path: str) -> None:
 
 
 def require_units(pipeline: Pipeline, units: str | None, path: str, table: str) -> None:
-    """Raise InputError where a unit may own several records and no key names owners, or where one may take another's place."""
+    """Raise InputError if a unit may own several records and no key names owners, or where one may take another's place."""
     privacy = pipeline.privacy
     if units is None and ((privacy.max_contributions or 1) > 1 or privacy.unit not in (None, "example")):
         raise InputError(

@@ -76,7 +76,7 @@ class FileIdentity:
 
     @classmethod
     def of(cls, path: str) -> FileIdentity:
-        """Return the identity of the file at `path`. Raise OSError where there is none."""
+        """Return the identity of the file at `path`. Raises OSError if there is none."""
         return cls(hashed_machine_id(), os.stat(path).st_ino, os.path.realpath(path))
 
     def refuse_copy(self, known: FileIdentity) -> None:
@@ -112,7 +112,11 @@ class Row:
 class SqliteQueries:
     """The count in the file at `path`, which must be there: only `create` makes one.
 
-    moved: the file was moved here from where it was, which is gone. Raises LedgerError where it cannot be relied on.
+    Attributes:
+        moved: The file was moved here from where it was, which is gone.
+
+    Raises:
+        LedgerError: If it cannot be relied on.
     """
 
     def __init__(
@@ -224,7 +228,7 @@ def sqlite_errors(path: str) -> Iterator[None]:
 
 
 def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) -> None:
-    """Make a count that begins at 0, whole or not at all; do nothing where a file exists. Mode 0600."""
+    """Make a count that begins at 0, whole or not at all; do nothing if a file exists. Mode 0600."""
     folder, name = os.path.split(os.path.abspath(path))
     try:
         with _locked_folder(folder, path, seconds):

@@ -45,7 +45,8 @@ def log_q_gaussian(counts: Counts, sigma: float) -> Array:
     """Return log of an upper bound on the probability that GNMax answers with another label than the winner, (n,).
 
     Args:
-        counts: (n, m) votes for each of m >= 2 labels. sigma: standard deviation of the noise on each count, in votes.
+        counts: (n, m) votes for each of m >= 2 labels.
+        sigma: Standard deviation of the noise on each count, in votes.
     """
     return _union(counts, lambda gaps: log_ndtr_array(gaps * (-1.0 / (math.sqrt(2.0) * sigma))))
 
@@ -64,7 +65,8 @@ def log_q_laplace(counts: Counts, scale: float) -> Array:
 def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
     """Return log of upper bounds on the probabilities that the largest count, with noise, reaches the threshold, and does not; (n,) each.
 
-    largest: (n,) whole votes, as the analysis of its sensitivity needs.
+    Args:
+        largest: (n,) whole votes, as the analysis of its sensitivity needs.
     """
     with np.errstate(over="ignore"):
         above = (largest - threshold) / sigma
@@ -89,8 +91,8 @@ def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
     """Return upper bounds on D_a of one release each, (n, k).
 
     Args:
-        log_q: (n,) at most 0; -inf where the outcome is certain, which costs nothing.
-        sigma: standard deviation of the noise, for a release of sensitivity sqrt 2; `sqrt 2 sigma` for one of sensitivity 1.
+        log_q: (n,) at most 0; -inf if the outcome is certain, which costs nothing.
+        sigma: Standard deviation of the noise, for a release of sensitivity sqrt 2; `sqrt 2 sigma` for one of sensitivity 1.
         orders: (k,) real numbers > 1.
     """
     return np.stack([*_by_order(log_q, sigma, orders)], axis=1)
@@ -121,7 +123,7 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
 
 
 class _Terms(NamedTuple):
-    """log A and log B, (n,) each, and the largest order up to which they are a bound: 1 where they are none."""
+    """log A and log B, (n,) each, and the largest order up to which they are a bound: 1 if they are none."""
 
     log_a: Array
     log_b: Array
@@ -137,7 +139,7 @@ def _terms(log_q: Array, sigma: float) -> _Terms:
         mu1 = mu2 + 1.0
         inverse = 1.0 / sigma  # squares of sigma itself may be no number
         e2 = root * inverse
-        # q e^e2 to the power 1 - 1/mu2 is q e^d: taken so, nothing cancels where it is close to q.
+        # q e^e2 to the power 1 - 1/mu2 is q e^d: taken so, nothing cancels if it is close to q.
         d = 2.0 * root * inverse - inverse * inverse
         log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)
         log_a = -np.log1p(-np.exp(log_ratio))
@@ -154,8 +156,9 @@ def _terms(log_q: Array, sigma: float) -> _Terms:
 def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Array) -> Array:
     """Return upper bounds on the sum of D_a over n releases of LNMax, each counted `weights` times, (k,).
 
-    epsilon: of one release, 2 / scale. Whatever the votes are, D_a is at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016,
-    arXiv:1605.02065).
+    Args:
+        epsilon: Epsilon of one release, 2 / scale. Whatever the votes are, D_a is at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016,
+            arXiv:1605.02065).
     """
     log_1q = log1mexp_array(log_q)
     with np.errstate(over="ignore"):
@@ -175,7 +178,7 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
 def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_one: float) -> Array:
     """Return log[(1 - q) A^z + q B^z] / z for A, B >= 1 at z = order - 1, elementwise; 0 where q is.
 
-    As log1p of (1 - q)(A^z - 1) + q (B^z - 1): both are positive, and nothing cancels where the order is close to 1 or q to 0.
+    As log1p of (1 - q)(A^z - 1) + q (B^z - 1): both are positive, and nothing cancels if the order is close to 1 or q to 0.
     """
     with np.errstate(all="ignore"):
         likely, unlikely = above_one * log_a, log_q + log_expm1_array(above_one * log_b)
@@ -208,7 +211,11 @@ def inverse_log_ndtr(log_p: Array) -> Array:
 
 @dataclass(frozen=True)
 class AnswerSensitivity:
-    """The sensitivity of answers by GNMax at one order. classes: m labels."""
+    """The sensitivity of answers by GNMax at one order.
+
+    Attributes:
+        classes: m labels.
+    """
 
     sigma: float
     classes: int
@@ -221,11 +228,11 @@ class AnswerSensitivity:
 
     @cached_property
     def log_q0(self) -> float:
-        """Return log of the q up to which the votes make an answer cheaper. Raises CannotCertify where they never do."""
+        """Return log of the q up to which the votes make an answer cheaper. Raises CannotCertify if they never do."""
         independent = independent_gaussian(self.sigma, self.order)
 
         def dearer(certainty: float) -> float:
-            """Return a number > 0 where an answer with log q = -certainty costs as much as any."""
+            """Return a number > 0 if an answer with log q = -certainty costs as much as any."""
             cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
             return float(cost) - independent * (1.0 - EQUAL)
 
@@ -262,7 +269,7 @@ class AnswerSensitivity:
         """Return the largest local sensitivity of each query's cost where at most d votes are others, (n, teachers); d = 0, 1, ...
 
         At most, and not exactly: where the sensitivities of queries are added up, d teachers may move one query and leave another. Votes
-        are walked towards where the sensitivity is largest: to the winner from the second, or from it.
+        are walked towards if the sensitivity is largest: to the winner from the second, or from it.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)
@@ -284,7 +291,11 @@ class AnswerSensitivity:
 
 
 def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
-    """Return the largest local sensitivity, by distance, of the decision whether to answer, (n, teachers); largest: whole votes, (n,)."""
+    """Return the largest local sensitivity, by distance, of the decision whether to answer, (n, teachers).
+
+    Args:
+        largest: Whole votes, (n,).
+    """
     counts = np.arange(teachers + 1.0)
     log_q = np.minimum(*log_answered(counts, threshold, sigma))
     steps = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))

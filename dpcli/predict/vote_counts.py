@@ -16,7 +16,7 @@ SAY = 'say vote_rows = "labels" where each row holds the label that every teache
 
 @dataclass(frozen=True, slots=True)
 class VoteCounts:
-    """counts: (n, m) integers >= 0 of which each row adds up to `teachers`; n >= 1 queries, m >= 2 labels. Private."""
+    """Private vote counts of shape (n, m): n >= 1 queries and m >= 2 labels. Each row adds up to `teachers`."""
 
     counts: Counts
     teachers: int

@@ -38,7 +38,12 @@ GRACE_LOOKS, LOOK_SECONDS = 100, 0.01  # trackers of shared memory, which ignore
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The public part of the work, built once. content: the same wherever it is built. work: on one shard, in a process of its own."""
+    """The public part of the work, built once.
+
+    Attributes:
+        content: The same wherever it is built.
+        work: Work on one shard, in a process of its own.
+    """
 
     content: str
     work: Callable[[Any], Any]
@@ -59,7 +64,12 @@ class ShardWork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The work of one process. threads: of torch. stays: the result stays in the process, and answers questions."""
+    """The work of one process.
+
+    Attributes:
+        threads: Threads of torch.
+        stays: The result stays in the process, and answers questions.
+    """
 
     entropy: bytes
     threads: int
@@ -136,7 +146,7 @@ def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
             _end_group(worker, folder)
 
     signal.signal(signal.SIGCHLD, look)
-    look()  # where it has ended by now
+    look()  # if it has ended by now
     gone = select.poll()
     gone.register(line, 0)  # which says that the other end is closed, and no more
     gone.poll()
@@ -157,7 +167,7 @@ def _run_worker(folder: str, work: Callable[[], None]) -> NoReturn:
 
 def _end_group(group: int, folder: str) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter on macOS, where all have ended
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter on macOS, if all have ended
         os.killpg(group, signal.SIGTERM)
         for _ in range(GRACE_LOOKS):
             with contextlib.suppress(ChildProcessError):

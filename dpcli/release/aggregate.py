@@ -19,9 +19,9 @@ class Steps:
 
     Attributes:
         expression: SQL scalar, a number.
-        minimum, maximum: in steps: the value is clamped to minimum x step and maximum x step.
-        step: positive; of the value.
-        missing: what null, NaN and infinity count as; None: a row without a value is out of the query.
+        minimum, maximum: In steps: the value is clamped to minimum x step and maximum x step.
+        step: Positive; of the value.
+        missing: What null, NaN and infinity count as; None: a row without a value is out of the query.
         squared: None, or the centre in steps: then the integer is (steps - squared)^2.
     """
 
@@ -52,11 +52,11 @@ class GroupKey:
     """A part of the key by which rows are grouped. A row whose part is null is out of the query.
 
     Attributes:
-        expression: SQL scalar: text, integer or boolean; a number where there are bins.
-        domain: every value that counts: rows with another are out, before contributions are bounded. None: every value that there is.
-        bins: rising edges: the part is then the number of the bin, from 0. A bin has its lower edge, the last one both; what is outside of
+        expression: SQL scalar: text, integer or boolean; a number if there are bins.
+        domain: Every value that counts: rows with another are out, before contributions are bounded. None: every value that there is.
+        bins: Rising edges: the part is then the number of the bin, from 0. A bin has its lower edge, the last one both; what is outside of
             all bins is out of the query.
-        steps: the part is the integer of these steps (their expression, not this one's): rows are counted by their value, and a unit's are
+        steps: The part is the integer of these steps (their expression, not this one's): rows are counted by their value, and a unit's are
             bounded in all of these values together. Keys that no row has are not in the answer.
     """
 
@@ -67,7 +67,7 @@ class GroupKey:
 
     @property
     def declared(self) -> tuple[KeyValue, ...] | None:
-        """Every value that the part can have, in order; None where only the data tell."""
+        """Every value that the part can have, in order; None if only the data tell."""
         return tuple(range(len(self.bins) - 1)) if self.bins is not None else self.domain
 
 
@@ -84,9 +84,9 @@ class Aggregation:
     drawn in proportion to its rows, divided by those of it that count; each further one so among those that are left.
 
     Attributes:
-        unit: column that says whose a row is; a row where it is null or empty is out. None: each row is a unit of its own.
+        unit: Column that says whose a row is; a row in which it is null or empty is left out. None: each row is a unit of its own.
         where: SQL scalar, a condition; rows that it is not true for are out.
-        keys: none: one group, with the key ().
+        keys: None: one group, with the key ().
     """
 
     unit: str | None
@@ -113,7 +113,7 @@ Totals = Mapping[tuple[KeyValue, ...], Total]
 
 
 def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals:
-    """Return the totals of every declared key, zeros where no row has it. Raises InputError where the sums may have overflown."""
+    """Return the totals of every declared key, zeros if no row has it. Raises InputError if the sums may have overflown."""
     count = len(aggregation.keys)
     declared = [key.declared for key in aggregation.keys]
     nothing = Total(0, 0, (0,) * len(aggregation.values))

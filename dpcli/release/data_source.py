@@ -1,4 +1,4 @@
-"""The [source] table: where the data are, which column names the unit of a row, and what columns may hold."""
+"""The [source] table: if the data are, which column names the unit of a row, and what columns may hold."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Column:
 
     @property
     def unit_step(self) -> float | None:
-        """The stated step, 1 for integers; None where a decimal states none."""
+        """The stated step, 1 for integers; None if a decimal states none."""
         return 1.0 if self.step is None and self.type == "integer" else self.step
 
     @property
@@ -63,7 +63,7 @@ class Column:
 
     @property
     def whole_numbers(self) -> range:
-        """The integers from min to max; none where the column is not of bounded integers."""
+        """The integers from min to max; none if the column is not of bounded integers."""
         if self.type != "integer" or self.min is None or self.max is None or self.unit_step != 1.0:
             return range(0)
         return range(math.ceil(self.min), math.floor(self.max) + 1)
@@ -209,7 +209,10 @@ class Stepped:
 def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int | bool, ...] | None:
     """Return every key that a column may have, in the declared order: its domain, false and true, or the whole numbers from min to max.
 
-    None where nothing declares them. Raises InputError where a domain file cannot be read or repeats a value.
+    None if nothing declares them.
+
+    Raises:
+        InputError: If a domain file cannot be read or repeats a value.
     """
     if not column.declares_keys:
         return None
@@ -225,7 +228,7 @@ def declared_keys_of(column: Column, name: str, folder: str) -> tuple[str | int 
 def values_in(path: str, key: str, folder: str, most: int) -> tuple[str, ...]:
     """Read the lines of a UTF-8 file, in its order, without their ends; a path that is not absolute starts at `folder`.
 
-    Raises InputError where it cannot be read, is empty, repeats a value or has more than `most` lines. The file is public.
+    Raises InputError if it cannot be read, is empty, repeats a value or has more than `most` lines. The file is public.
     """
     try:
         text = read_bytes(os.path.join(folder, path), "a file of values").decode("utf-8-sig")
@@ -245,7 +248,7 @@ def folder_of(path: str) -> str:
 
 
 def stepped(source: Source, name: str) -> Stepped:
-    """Return the range of a column without number_problems; 2^53 steps either way where none is declared."""
+    """Return the range of a column without number_problems; 2^53 steps either way if none is declared."""
     column = source.columns[name]
     step = column.unit_step
     assert step is not None
@@ -268,7 +271,11 @@ def number_problems(source: Source, key: str, name: str) -> Iterator[Problem]:
 
 
 def value_problems(source: Source, key: str, name: str, rows: int) -> Iterator[Problem]:
-    """Yield the problem of a column that cannot be added up. rows: of one unit in a key."""
+    """Yield the problem of a column that cannot be added up.
+
+    Args:
+        rows: Rows of one unit in a key.
+    """
     column = source.columns.get(name)
     lacking = tuple(number_problems(source, key, name))
     yield from lacking

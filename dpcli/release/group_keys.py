@@ -15,7 +15,11 @@ from dpcli.release.query_answer import QueryAnswer
 def aggregation_of(
     query: NoisyQuery, setting: QuerySetting, values: tuple[Steps, ...] = (), rows: int | None = None
 ) -> Aggregation:
-    """Return the aggregation of a query over the columns of `by`. rows: of a unit in a key, the query's own where None."""
+    """Return the aggregation of a query over the columns of `by`.
+
+    Args:
+        rows: Rows of a unit in a key; those of the query if None.
+    """
     return aggregation_by(query, setting, group_keys(query, setting), values, query.groups, query.rows if rows is None else rows)
 
 
@@ -32,7 +36,11 @@ def group_keys(query: NoisyQuery, setting: QuerySetting) -> tuple[GroupKey, ...]
 
 
 def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
-    """Return a column as a key. declared: whether only declared values count; others would show who is in the data."""
+    """Return a column as a key.
+
+    Args:
+        declared: Whether only declared values count; others would show who is in the data.
+    """
     domain = declared_keys_of(setting.source.columns[name], name, setting.folder) if declared else None
     if declared and not domain:
         raise InternalError(f'no values of "{name}" are declared: nothing was asked')
@@ -54,7 +62,8 @@ def within_keys(query: Query, source: Source) -> Query:
 def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple[str, ...]) -> QueryAnswer:
     """Return the answer with its rows in the declared order of their keys, others (a total) last.
 
-    by: of the query. An answer whose keys come from the data, or are not the columns of `by`, stays as it is.
+    Args:
+        by: Columns of the query. An answer whose keys come from the data, or are not the columns of `by`, stays as it is.
     """
     domains = [key.domain for key in keys]
     if answer.by != by or len(by) != len(keys) or None in domains:
@@ -76,6 +85,10 @@ def stepped_key(source: Source, name: str) -> GroupKey:
 
 
 def steps_of(source: Source, name: str, squared: int | None = None) -> Steps:
-    """Return a column as whole numbers of steps. squared: the centre, where squared distances are added up."""
+    """Return a column as whole numbers of steps.
+
+    Args:
+        squared: The centre, where squared distances are added up.
+    """
     values, missing = stepped(source, name), source.columns[name].missing
     return Steps(quoted(name), values.least, values.most, values.step, missing, squared)

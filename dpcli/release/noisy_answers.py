@@ -49,7 +49,11 @@ def law_of(release: QueryRelease) -> NoiseLaw:
 def additive_answer(
     query: NoisyQuery, release: QueryRelease, numbers: Keyed, covers: str, by: tuple[str, ...] | None = None
 ) -> QueryAnswer:
-    """Return noisy numbers as an answer, each with the interval of its noise. by: names of the keys, the query's own where None."""
+    """Return noisy numbers as an answer, each with the interval of its noise.
+
+    Args:
+        by: Names of the keys, the query's own if None.
+    """
     law, step = law_of(release), release.unit
     rows = tuple(
         postprocessed_row(query, key, scaled(value, step), additive_interval(value, law, query.confidence, step))
@@ -61,7 +65,11 @@ def additive_answer(
 def answer_of(
     query: NoisyQuery, rows: tuple[AnswerRow, ...], covers: str = NOISE_ALONE, by: tuple[str, ...] | None = None, *done: str
 ) -> QueryAnswer:
-    """Return rows as an answer. done: postprocessing besides what the query asks for."""
+    """Return rows as an answer.
+
+    Args:
+        done: Postprocessing besides what the query asks for.
+    """
     named = (*done, *(POSTPROCESSING[name][1] for name in query.postprocess))
     return QueryAnswer(query.name, query.measure, query.by if by is None else by, rows, query.confidence, covers, named)
 

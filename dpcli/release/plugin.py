@@ -1,4 +1,4 @@
-"""The release feature: noisy answers to queries about a table."""
+"""Registers `dpcli release`, which answers queries about a table with noise, and the measures of its queries."""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ class ErrorTarget:
 class QuerySetting:
     """The source of a query, and its cost.
 
-    cost: from epsilon, rho or weight; None where error decides. folder: of the file. dataset_size: number of rows, where it is public.
+    Attributes:
+        cost: From epsilon, rho or weight; None where error decides.
+        folder: Folder of the file.
+        dataset_size: Number of rows, if it is public.
     """
 
     source: Source
@@ -57,9 +60,13 @@ class QuerySetting:
 class QueryRelease:
     """A mechanism of a query.
 
-    suffix: appended to the query's name; "" where it has one mechanism. type, keys: of the [[mechanism]] table that prices it. steps: how
-    often it runs. why: the steps of reasoning that give its sensitivity. law: of additive noise, None where a value is chosen. unit: of the
-    answer per whole number that noise is added to.
+    Attributes:
+        suffix: Appended to the query's name; "" if it has one mechanism.
+        type, keys: Type and keys of the [[mechanism]] table that prices it.
+        steps: How often it runs.
+        why: The steps of reasoning that give its sensitivity.
+        law: Law of additive noise, None if a value is chosen.
+        unit: Unit of the answer per whole number that noise is added to.
     """
 
     suffix: str
@@ -83,7 +90,7 @@ class Query:
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     keyed: ClassVar[bool] = False  # the answer has keys even without `by`: bins, or the values of a column
     counts_rows: ClassVar[bool] = True  # a unit's rows add up, so that their number matters
-    undeclared: ClassVar[str] = ""  # how it is asked about values that nobody declares, for messages; "" where it cannot be
+    undeclared: ClassVar[str] = ""  # how it is asked about values that nobody declares, for messages; "" if it cannot be
 
     name: Annotated[str, Key("unique name of the query and of its answer")]
     measure: Annotated[str, MEASURE]
@@ -155,7 +162,7 @@ class Query:
         return self.max_groups or 1
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
-        """Return the mechanisms that answer the query. Raises InputError where there is none."""
+        """Return the mechanisms that answer the query. Raises InputError if there is none."""
         raise NotImplementedError
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
@@ -163,7 +170,11 @@ class Query:
         raise NotImplementedError
 
     def answer(self, setting: QuerySetting, totals: Totals) -> QueryAnswer:
-        """Return the answer, with noise from the operating system. totals: exact; they leave through noise alone."""
+        """Return the answer, with noise from the operating system.
+
+        Args:
+            totals: Exact; they leave through noise alone.
+        """
         raise NotImplementedError
 
     def expected_error(self, setting: QuerySetting) -> str:

@@ -22,7 +22,9 @@ STATEMENT = "statement.md"
 class AnswerRow:
     """A value of an answer.
 
-    key: the values of the columns in `by`. lower, upper: of its interval; None where it has none, infinite where nothing bounds it.
+    Attributes:
+        key: The values of the columns in `by`.
+        lower, upper: Lower and upper of its interval; None if it has none, infinite if nothing bounds it.
     """
 
     key: tuple[KeyValue, ...]
@@ -35,8 +37,11 @@ class AnswerRow:
 class QueryAnswer:
     """The noisy answer to one query.
 
-    by: names of the key's columns. confidence: of each interval. covers: which errors the interval covers. postprocessed: what was done to
-    the noisy numbers.
+    Attributes:
+        by: Names of the key's columns.
+        confidence: Confidence of each interval.
+        covers: Which errors the interval covers.
+        postprocessed: What was done to the noisy numbers.
     """
 
     query: str
@@ -50,7 +55,12 @@ class QueryAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The answers of one run. fingerprint: of the release. data: path of the data, "" for a database."""
+    """The answers of one run.
+
+    Attributes:
+        fingerprint: Fingerprint of the release.
+        data: Path of the data, "" for a database.
+    """
 
     run: str
     fingerprint: str
@@ -59,7 +69,7 @@ class Stored:
 
 
 def store(folder: str, stored: Stored) -> None:
-    """Write the answers durably. Raises LedgerError where answers exist, or the disk fails: the charge stays."""
+    """Write the answers durably. Raises LedgerError if answers exist, or the disk fails: the charge stays."""
     path = os.path.join(folder, ANSWERS)
     if os.path.lexists(path):
         raise LedgerError(f"{path}: holds answers already: they are not replaced")
@@ -74,7 +84,7 @@ def store(folder: str, stored: Stored) -> None:
 
 
 def stored_in(folder: str) -> Stored | None:
-    """Return the stored answers, None where there are none. Raises InputError where they were changed."""
+    """Return the stored answers, None if there are none. Raises InputError if they were changed."""
     path = os.path.join(folder, ANSWERS)
     if not os.path.lexists(path):
         return None

@@ -1,4 +1,4 @@
-"""Queries as mechanisms of the pipeline, which every command prices and a ledger records; and the cost of each query."""
+"""The mechanisms that queries add to a pipeline, so that every command can price them and a ledger records them; query costs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dpcli.release.data_source import Source
 from dpcli.release.group_keys import within_keys
 from dpcli.release.query import Query, QueryRelease, QuerySetting
 
-# Of a unit with one row, one row and one key count: what is not stated is 1, and the engine leaves out whatever is more.
-BOUNDS = (("max_rows",), ("max_groups",))
+# Bounds that default to 1 if a unit has one row (max_contributions = 1). The engine drops further rows and keys.
+BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class PricedQuery:
 
 
 def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, Entry], ...]:
-    """Return the entries of the queries in their order, each with the index of its query; none where a finding was added."""
+    """Return the entries of the queries in order, each with the index of its query; an empty tuple if a finding was added."""
     before = len(findings)
     for key, expected, wrong in _problems(values):
         findings.add("DP005", key, expected, wrong)
@@ -46,15 +46,15 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
         return ()
     try:
         performed = priced_queries(values["source"], values["query"], values["privacy"], values.get("budget"))
-        priced = tuple((place, entry) for place, one in enumerate(performed) for entry in _entries(one))
+        priced = tuple((index, entry) for index, query in enumerate(performed) for entry in _entries(query))
     except InputError as error:
         findings.add("DP005", ("query",), "queries that can be priced", str(error))
         return ()
     taken = {entry.name for entry in values.get("mechanism", ()) if entry is not None}
-    for place, entry in priced:
+    for index, entry in priced:
         if entry.name in taken:
             findings.add(
-                "DP005", ("query", place, "name"), "a name that no mechanism of another query has", f'"{entry.name}" again'
+                "DP005", ("query", index, "name"), "a name that no mechanism of another query has", f'"{entry.name}" again'
             )
         taken.add(entry.name)
     return priced if len(findings) == before else ()
@@ -63,7 +63,7 @@ def entries(values: Mapping[str, Any], findings: Findings) -> tuple[tuple[int, E
 def priced_queries(
     source: Source, queries: Sequence[Query], privacy: Privacy, budget: Budget | None, folder: str = ""
 ) -> tuple[PricedQuery, ...]:
-    """Return every query with its mechanisms. Raises InputError where one cannot be priced."""
+    """Return the queries with their mechanisms. Raises InputError if a query cannot be priced."""
     queries = [within_keys(query, source) for query in queries]
     shares = query_costs(queries, source, privacy, budget)
     return tuple(
@@ -76,16 +76,17 @@ def _priced_query(query: Query, setting: QuerySetting) -> PricedQuery:
     return PricedQuery(query, setting, query.releases(setting))
 
 
-def _entries(one: PricedQuery) -> Iterator[Entry]:
-    for release in one.releases:
+def _entries(priced: PricedQuery) -> Iterator[Entry]:
+    """Yield an entry for each mechanism of a query."""
+    for release in priced.releases:
         kind = load(MECHANISMS[release.type])
-        whose = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # a query bounds what a unit does, not a row
-        table = {"name": one.name_of(release), "type": release.type, "steps": release.steps, **release.keys, **whose}
-        yield _read(one.query.name, table)
+        stated_for = {"stated_for": "unit"} if issubclass(kind, StatedSpec) else {}  # queries bound units, not rows
+        table = {"name": priced.name_of(release), "type": release.type, "steps": release.steps, **release.keys, **stated_for}
+        yield _read_entry(priced.query.name, table)
 
 
-def _read(query: str, table: Mapping[str, Any]) -> Entry:
-    """Read a [[mechanism]] table by the rules of the file, by which a ledger reads it again."""
+def _read_entry(query: str, table: Mapping[str, Any]) -> Entry:
+    """Read a [[mechanism]] table by the rules of pipeline files, as a ledger will. Raises InputError if it breaks one."""
     findings = Findings()
     entry = Mechanisms().entry(dict(table), KeyPlace((), findings))
     problems = [(fault.key, fault.expected, fault.actual) for fault in findings.items]
@@ -108,11 +109,11 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             yield (*query_key, "name"), "a name that no other query or mechanism has", f'"{query.name}" again'
         taken.add(query.name)
         for key, expected, wrong in query.needs(source):
-            if not (privacy.max_contributions == 1 and key in BOUNDS and getattr(query, key[0]) is None):
+            if not (privacy.max_contributions == 1 and key in BOUNDS_OF_ONE_ROW and getattr(query, key[0]) is None):
                 yield (*query_key, *key), expected, wrong
-    own = math.fsum(getattr(query, "delta", None) or 0.0 for query in values["query"])
-    if privacy.delta is not None and own > privacy.delta * (1 + 1e-12):
-        yield ("privacy", "delta"), f"at least the {own:g} that the deltas of the queries come to", f"{privacy.delta:g}"
+    spent_delta = math.fsum(getattr(query, "delta", None) or 0.0 for query in values["query"])
+    if privacy.delta is not None and spent_delta > privacy.delta * (1 + 1e-12):
+        yield ("privacy", "delta"), f"at least the {spent_delta:g} that the deltas of the queries come to", f"{privacy.delta:g}"
     if privacy.unit == "example" and source.unit is not None:
         yield ("source", "unit"), 'no unit column with privacy.unit = "example": each row is one', f'"{source.unit}"'
     elif privacy.unit not in (None, "example") and source.unit is None:
@@ -124,19 +125,22 @@ def _problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> Iterator[QueryCost | None]:
-    """Yield the cost of each query, None where its error decides.
+    """Yield the cost of each query; None if the query states an error, which determines its cost.
 
-    Weights share what the other queries leave of the budget: in rho where there is a delta, else in pure epsilon. The account of the file
-    prices the result again, and decides. Raises InputError where there is no budget, or nothing is left of it.
+    Queries with a weight share the part of the budget that the other queries leave: rho if there is a delta, otherwise pure epsilon.
+    The account of the pipeline prices all mechanisms again, and its result is the one that counts.
+
+    Raises:
+        InputError: There is no budget to share, or nothing is left of it.
     """
-    stated = {place: query.weight for place, query in enumerate(queries) if query.weight is not None}
-    _, power = math.frexp(max(stated.values(), default=0.0))
-    parts = {place: math.ldexp(weight, -power) for place, weight in stated.items()}  # the sum of weights may be no double
-    total = math.fsum(parts.values())
-    left = _cost_left(queries, source, privacy, budget) if parts else None
-    for place, query in enumerate(queries):
-        if place in parts and left is not None:
-            yield left.share(parts[place] / total * (1.0 - 1e-12))
+    weights = {index: query.weight for index, query in enumerate(queries) if query.weight is not None}
+    _, power = math.frexp(max(weights.values(), default=0.0))
+    scaled = {index: math.ldexp(weight, -power) for index, weight in weights.items()}  # the sum of the weights might overflow
+    total = math.fsum(scaled.values())
+    available = _cost_left(queries, source, privacy, budget) if scaled else None
+    for index, query in enumerate(queries):
+        if index in scaled and available is not None:
+            yield available.share(scaled[index] / total * (1.0 - 1e-12))
         elif query.epsilon is not None:
             yield QueryCost(epsilon=query.epsilon)
         else:
@@ -144,7 +148,7 @@ def query_costs(queries: Sequence[Query], source: Source, privacy: Privacy, budg
 
 
 def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budget: Budget | None) -> QueryCost:
-    """Return the cost that the queries with a weight share."""
+    """Return the part of the budget that the queries with a weight share. Raises InputError if there is none."""
     if budget is None:
         raise InputError("weight: no [budget] to share: state its epsilon")
     if any(getattr(query, "error", None) is not None for query in queries):
@@ -169,7 +173,7 @@ def _cost_left(queries: Sequence[Query], source: Source, privacy: Privacy, budge
 
 
 def _delta(queries: Sequence[Query], delta: float | None) -> float | None:
-    """Return delta less the deltas of queries; None where there is no delta."""
+    """Return delta less the deltas of the queries, or None without a delta. Raises InputError if nothing is left."""
     if not delta:
         return None
     left = delta - math.fsum(getattr(query, "delta", None) or 0.0 for query in queries)
@@ -183,7 +187,7 @@ def _rho(cost: QueryCost) -> float:
 
 
 def rho_within(epsilon: float, delta: float) -> float:
-    """Return the largest rho with at most this epsilon at delta, rounded down.
+    """Return the largest rho of zCDP that implies at most this epsilon at delta, rounded down.
 
     Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 13, inverted by bisection.
     """

@@ -34,7 +34,8 @@ WITHOUT_LEDGER = "expected --ledger with it, which knows which rows are in a blo
 class ReleasePlan(PricedFile):
     """A priced file with queries, its pipeline holding them as mechanisms.
 
-    window: the rows that may be read, all where None.
+    Attributes:
+        window: The rows that may be read, all if None.
     """
 
     source: Source
@@ -44,8 +45,9 @@ class ReleasePlan(PricedFile):
     def reading(self, ledger: Ledger | None) -> Self:
         """Return the plan with its window as a condition on rows, by the blocks of the ledger.
 
-        Raises InputError where dpcli cannot tell which rows are in the window, or where the unit that is bounded is not the one that the
-        file claims to protect, as far as names tell.
+        Raises:
+            InputError: If dpcli cannot tell which rows are in the window, or where the unit that is bounded is not the one that the file
+                claims to protect, as far as names tell.
         """
         from dpcli.sessions.window import require_bounded
 
@@ -80,7 +82,7 @@ class ReleasePlan(PricedFile):
             for name, column in self.source.columns.items()
             if column.domain_file
         }
-        questions: list[Any] = [plain(one.query) for one in self.queries]
+        questions: list[Any] = [plain(priced.query) for priced in self.queries]
         source = {name: value for name, value in plain(self.source).items() if name != "output"}
         rows = {} if self.window is None else {"window": {"blocks": list(self.window.blocks), **self.window.family}}
         return fingerprint(
@@ -102,7 +104,9 @@ class ReleaseOutcome:
 def plan_of(path: str) -> ReleasePlan:
     """Return the plan of a file with [source] and [[query]].
 
-    Raises InputError where it cannot be read or asks for what cannot be done, CannotCertify where nobody can say what it costs.
+    Raises:
+        InputError: If it cannot be read or asks for what cannot be done.
+        CannotCertify: If nobody can say what it costs.
     """
     data = read_bytes(path)
     source, queries = section(data, path, "source"), section(data, path, "query")
@@ -127,7 +131,7 @@ def reads_expressions() -> bool:
 
 
 def require_expressions(source: Source, queries: Sequence[PricedQuery], path: str) -> None:
-    """Raise InputError where a `where` or an `expression` of the file is refused; Unavailable where nothing reads it."""
+    """Raise InputError if a `where` or an `expression` of the file is refused; Unavailable if nothing reads it."""
     from dpcli.release.expressions.sql_grammar import Expressions
 
     columns, place = source.columns, path
@@ -135,10 +139,10 @@ def require_expressions(source: Source, queries: Sequence[PricedQuery], path: st
         for name, column in columns.items():
             if column.expression is not None:
                 Expressions(columns).column(name, name)
-        for one in queries:
-            if one.query.where is not None:
-                place = f'{path}: query "{one.query.name}"'
-                Expressions(columns).condition(one.query.where, "where")
+        for priced in queries:
+            if priced.query.where is not None:
+                place = f'{path}: query "{priced.query.name}"'
+                Expressions(columns).condition(priced.query.where, "where")
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
@@ -157,8 +161,12 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
     Where max_blocks is more, a unit is a whole source.unit, and is bounded in the whole window: its loss is at most what one block is
     charged. A unit that is neither is refused (sessions/whose.py), as far as its name tells.
 
-    place: of the file. Raises InputError where dpcli cannot tell a row's block: of parts of a hash, which is computed elsewhere, and where
-    the file computes the column anew, as what decides a block must be the same in every file.
+    Args:
+        place: Place of the file.
+
+    Raises:
+        InputError: If dpcli cannot tell a row's block: of parts of a hash, which is computed elsewhere, and where the file computes the
+            column anew, as what decides a block must be the same in every file.
     """
     rows = told_rows(family, family.window(window))
     if rows is None:

@@ -41,13 +41,14 @@ def release(
     """Answer the queries once; where answers are stored already, return those.
 
     Args:
-        ledger: charged in full before the data are touched. Where its dataset is cut into blocks, only rows of the window are read.
-        key: of the charge; random where None.
-        report: called with the queries done, and their number.
+        ledger: Charged in full before the data are touched. Where its dataset is cut into blocks, only rows of the window are read.
+        key: Key of the charge; random if None.
+        report: Called with the queries done, and their number.
 
     Raises:
-        InputError: what the file asks for cannot be done. Denied: its budget or the ledger says no. LedgerError: ledger or folder cannot be
-            relied on, or the release was charged and its answers are lost.
+        InputError: What the file asks for cannot be done.
+        Denied: Its budget or the ledger says no.
+        LedgerError: Ledger or folder cannot be relied on, or the release was charged and its answers are lost.
     """
     plan.require_budget()
     plan = plan.reading(ledger)
@@ -76,7 +77,7 @@ def release(
 
 
 def charged_before(plan: ReleasePlan) -> str:
-    """Return the run under which this release was begun in its folder, "" where it was not."""
+    """Return the run under which this release was begun in its folder, "" if it was not."""
     session = session_there(plan.folder)
     return session.run if session is not None and session.fingerprint == plan.fingerprint() else ""
 
@@ -199,7 +200,7 @@ def _totals(engine: SqlEngine, question: Aggregation, path: str) -> Totals:
 
 
 def require_ready(plan: ReleasePlan) -> None:
-    """Raise InputError where an expression is refused or the source cannot be opened or lacks a column; Unavailable where a package is
+    """Raise InputError if an expression is refused or the source cannot be opened or lacks a column; Unavailable if a package is
     missing. No row is read.
     """
     from dpcli.release.aggregate import totals_of
@@ -208,21 +209,22 @@ def require_ready(plan: ReleasePlan) -> None:
 
     require_samplers()
     require_expressions(plan.source, plan.queries, plan.path)
-    questions = [one.query.aggregation(one.setting) for one in plan.queries]
+    questions = [priced.query.aggregation(priced.setting) for priced in plan.queries]
     require_source(plan.source, plan.path, questions, plan.window)
-    for one, question in zip(plan.queries, questions, strict=True):  # whatever fails without data fails here, before the charge
-        one.query.answer(one.setting, totals_of((), question))
-        one.query.expected_error(one.setting)
+    for priced, question in zip(plan.queries, questions, strict=True):  # errors that need no data must come before the charge
+        priced.query.answer(priced.setting, totals_of((), question))
+        priced.query.expected_error(priced.setting)
 
 
 def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
     """Call `done` so that no error of a library quotes the data.
 
-    Args:
-        place: for messages. charge: what became of the charge, a clause.
-
     Raises DpcliError as `done` does; LedgerError with the system's words for an OSError; for any other error InternalError, which names its
     type and line and holds nothing else of it.
+
+    Args:
+        place: For messages.
+        charge: What became of the charge, a clause.
     """
     try:
         return done()

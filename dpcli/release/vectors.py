@@ -18,8 +18,10 @@ from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 class Contribution:
     """A bound on what one unit adds to a vector: to at most `groups` coordinates, `rows` rows to each, every row a whole number.
 
-    least, most: of one row, where it counts. fixed: the unit has exactly one row that counts, in every dataset, so that of two versions
-    both are there. one_key: there is one coordinate only.
+    Attributes:
+        least, most: Range of one row that counts.
+        fixed: The unit has exactly one row that counts, in every dataset, so that of two versions both are there.
+        one_key: There is one coordinate only.
     """
 
     groups: int
@@ -52,7 +54,7 @@ class Sensitivity:
 
     @property
     def l2(self) -> float:
-        """L2 sensitivity, rounded up; exact where it is whole."""
+        """L2 sensitivity, rounded up; exact if it is whole."""
         root = math.isqrt(self.squared_l2)
         exact = root * root == self.squared_l2 and root < 2**53
         return float(root) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
@@ -101,7 +103,9 @@ def noisy_vector(
     """Return discrete Laplace or Gaussian noise for one number of each key.
 
     Args:
-        contribution: what one unit adds, in whole numbers. part: of the query's cost. unit: of the answer per whole number.
+        contribution: What one unit adds, in whole numbers.
+        part: Part of the query's cost.
+        unit: Unit of the answer per whole number.
     """
     return noisy_moved(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
 

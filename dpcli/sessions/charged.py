@@ -1,4 +1,4 @@
-"""A session's folder: under which run it is charged, settled before the first noise, and what the ledger says of that."""
+"""The folder of a session: it records, before the first noise, the run that the session is charged as in the ledger."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ if TYPE_CHECKING:
 
 
 RUN = "run.json"
-UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # by which a ledger says that it wrote nothing
+UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors after which a ledger has written nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A charge, and what it is for.
+    """A session and its charge.
 
-    fingerprint: of every table that its privacy depends on. charged: whether a ledger was. counted: whether the count was made by which no
-    answer is given twice: from then on it must be there, and the ledger must know the run. inputs: what it was begun with besides the file,
-    by name and digest.
-    window: the blocks that it was charged on. rows: of these, where dpcli has chosen them.
+    Attributes:
+        fingerprint: Fingerprint of every table that its privacy depends on.
+        charged: A ledger was charged.
+        counted: Whether the count was made by which no answer is given twice: from then on it must be there, and the ledger must know the
+            run.
+        inputs: Digests of the inputs besides the file, by name.
+        window: The blocks that the session was charged on.
+        rows: Rows of these blocks, if dpcli has chosen them.
     """
 
     folder: str
@@ -43,7 +47,12 @@ class Session:
     rows: dict[str, Any] | None = None
 
     def require_same(self, inputs: Mapping[str, str], same: Callable[[str, str], bool] = str.__eq__) -> None:
-        """Raise InputError where one of these is not what the session began with. same: whether two are one."""
+        """Check that inputs are those that the session began with. Raises InputError if not.
+
+        Args:
+            inputs: Digests of the inputs, by name.
+            same: Function that tells whether two digests are of equal content.
+        """
         others = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
         if others:
             raise InputError(
@@ -53,11 +62,11 @@ class Session:
 
     @property
     def identity(self) -> str:
-        """The name that its answers are counted under, which no other session of the same file has."""
+        """The name under which the session's answers are counted, unique among the sessions of a file."""
         return hashlib.sha256(f"{self.run} {self.fingerprint}".encode()).hexdigest()
 
     def write(self) -> None:
-        """Write it durably. Raise LedgerError where the disk takes nothing: the caller draws nothing then."""
+        """Write the session durably. Raises LedgerError if it cannot be written; the caller must then draw no noise."""
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
         path = os.path.join(self.folder, RUN)
         try:
@@ -67,7 +76,7 @@ class Session:
 
 
 def session_there(folder: str) -> Session | None:
-    """Return the session of a folder, None where there is none. Raise InputError where it is not as dpcli wrote it."""
+    """Return the session of a folder; None if there is none. Raises InputError if its file was changed."""
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
@@ -80,9 +89,13 @@ def session_in(
     inputs: Mapping[str, str] | None = None,
     same: Callable[[str, str], bool] = str.__eq__,
 ) -> Session:
-    """Return a new session, or under --resume the one that is there. The folder is locked by the caller.
+    """Return a new session or, with --resume, the existing one. The caller holds the lock of the folder.
 
-    inputs, same: as in `Session.require_same`. Raise InputError where it is not what was asked for, or of a file that has changed since.
+    Args:
+        inputs, same: As in `Session.require_same`.
+
+    Raises:
+        InputError: A new session finds an existing one, a resumed session finds none, or the file has changed since.
     """
     inputs = inputs or {}
     path = os.path.join(folder, RUN)
@@ -105,9 +118,11 @@ def session_in(
 
 
 def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
-    """Raise InputError where a session goes on with a ledger that was not charged for it, or without the one that was.
+    """Check that a session is resumed with the ledger that was charged for it, if any. Raises InputError if not.
 
-    place: where a message begins. what: what goes on, in a word.
+    Args:
+        place: Start of messages.
+        what: Kind of session, for messages.
     """
     if charged != (ledger is not None):
         stated = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
@@ -115,9 +130,11 @@ def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: s
 
 
 def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
-    """Raise InputError where a run that draws more noise has ended in the ledger that was charged, or is somebody else's.
+    """Check that a run may draw more noise. Raises InputError if it has ended in the ledger, or belongs to another person.
 
-    place: where a message begins. what: what goes on, in a word.
+    Args:
+        place: Start of messages.
+        what: Kind of session, for messages.
     """
     reserved = ledger.state().run(run)
     if reserved.status in ("committed", "void"):
@@ -134,7 +151,7 @@ def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
 
 
 def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> Session:
-    """Reserve and start the session in the ledger, once, and return it; its folder knows the run before the ledger does."""
+    """Reserve and start the session in the ledger, once, and return it. Its folder records the run before the ledger does."""
     path = os.path.join(session.folder, RUN)
     new = not os.path.lexists(path)
     session.write()
@@ -146,16 +163,18 @@ def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str
     try:
         charge_run(ledger, session.run, pipeline, why)
     except UNCHARGED:
-        if new and session.run not in ledger.state().runs:  # nothing was charged: the folder is as good as new
+        if new and session.run not in ledger.state().runs:  # nothing was charged, so the folder can be used for a new session
             os.remove(path)
         raise
     return session
 
 
 def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
-    """Reserve and start a run, whichever of it the ledger has not seen yet. Call it before the first noise, again after a crash.
+    """Reserve and start a run, unless the ledger has it already. Call it before the first noise, and again after a crash.
 
-    Raise Denied where the ledger says no, LedgerError where the run was voided: nothing may be drawn under it.
+    Raises:
+        Denied: The run does not fit in the ledger's budget.
+        LedgerError: The run was voided, so that no noise may be drawn for it.
     """
     known = ledger.state().runs.get(run)
     if known is None:
@@ -166,13 +185,13 @@ def charge_run(ledger: Ledger, run: str, pipeline: Pipeline, why: str) -> None:
 
 
 def commit(session: Session, ledger: Ledger | None) -> None:
-    """Note that all was answered; the run stays charged in full."""
+    """Record that the session has ended. The run stays charged in full."""
     if ledger is not None and ledger.state().run(session.run).status == "started":
         ledger.commit(session.run)
 
 
 def noted(session: Session) -> Session:
-    """Return the session, which remembers that its counts are there."""
+    """Return the session with a record that its counts exist."""
     counted = replace(session, counted=True)
     counted.write()
     return counted
@@ -195,9 +214,9 @@ def _read(path: str, folder: str) -> Session:
 
 
 def require_charged(ledger: Ledger, run: str) -> None:
-    """Raise LedgerError unless the ledger holds the run, charged for, as one whose noise is being drawn or was.
+    """Check that the ledger has charged the run and that it was started. Raises LedgerError if not.
 
-    A copied folder is the same run: its answers are counted in the ledger, for all copies together.
+    A copy of the folder is the same run: the ledger counts the answers of all copies together.
     """
     status = ledger.state().run(run).status
     if status not in ("started", "committed"):
@@ -208,6 +227,6 @@ def require_charged(ledger: Ledger, run: str) -> None:
 
 
 def reason(command: str, path: str, pipeline: Pipeline) -> str:
-    """Return why a run is charged, for the log, as "dpcli train week.toml (clicks-week)": a stored pipeline has no name."""
+    """Return the reason of a charge for the log, such as "dpcli train week.toml (clicks-week)": a stored pipeline has no name."""
     name = f" ({pipeline.name})" if pipeline.name else ""
     return f"dpcli {command} {os.path.basename(path)}{name}"

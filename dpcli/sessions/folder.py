@@ -1,4 +1,4 @@
-"""Files of a folder: there whole or not at all, in a folder that one process works in at a time."""
+"""Durable, all-or-nothing file writes, and folders that one process at a time may use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _FORKS = 0
 
 
 def this_process() -> tuple[int, int]:
-    """Return what no process has that this one was forked from, or that is forked from it.
+    """Return a key that differs between this process, its ancestors and its forks.
 
-    Its number alone is no answer: in a namespace of its own a fork may have its parent's, and later one may have that of an ancestor that
-    ended. So the forks since the first process are counted, and the number is for those that Python did not hear of.
+    The process id alone does not suffice: in a PID namespace of its own a fork can have its parent's id, and the system may give the id
+    of an ancestor that ended to a later process. The number of forks since the first process tells these apart. The process id covers
+    forks that were made outside of Python.
     """
     return os.getpid(), _FORKS
 
@@ -31,29 +32,42 @@ if hasattr(os, "register_at_fork"):
 
 
 LOCK = ".lock"
-TRIES = 100  # to hold a folder that others make and remove
+LOCK_ATTEMPTS = 100  # on a folder that other processes keep making and removing
 
 
 def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, last: Callable[[], None] = lambda: None) -> None:
-    """Write a file with this content, durably, in one piece; where `fresh`, refuse a draft that exists.
+    """Replace a file durably and in one step: readers see the old content or the new, never a part.
 
-    last: a look at the old file, just before it goes, which may raise. Raise OSError, FileExistsError among others, where it cannot be
-    written, and Unavailable where the system has no way to; the file is then as it was.
+    The content is written to a draft, `path`.new, which then takes the name of the file. If anything fails, the draft is removed and the
+    file is unchanged.
+
+    Args:
+        path: Path of the file, which need not exist.
+        content: New content of the file.
+        mode: Permissions of the file. They are exact if `fresh`, and otherwise reduced by the umask.
+        fresh: Refuse to overwrite a draft that another process left or is writing.
+        last: Final check of the old file, called just before it is replaced. An exception from it leaves the old file.
+
+    Raises:
+        OSError: The file cannot be written. With `fresh`, FileExistsError: there is a draft already.
+        Unavailable: The operating system cannot replace a file durably.
     """
     require_posix(f"{path}: a file that must be durable")
     draft = f"{path}.new"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | (os.O_EXCL if fresh else os.O_TRUNC), mode), "wb") as file:
-        if fresh:
-            os.fchmod(file.fileno(), mode)  # which the umask may have made less
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | (os.O_EXCL if fresh else os.O_TRUNC), mode)
     try:
+        with open(descriptor, "wb") as file:
+            if fresh:
+                os.fchmod(file.fileno(), mode)  # the umask may have removed permissions
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         last()
-    except Exception:
-        os.unlink(draft)
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            os.unlink(draft)
         raise
-    os.replace(draft, path)
     folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -63,9 +77,16 @@ def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, 
 
 @contextlib.contextmanager
 def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
-    """Hold a folder, made where it is missing, for this process alone. An empty one is removed at the end.
+    """Lock a folder for this process while the context lasts. The folder is made if it is missing.
 
-    mode: of a folder that is made. Raise InputError where another process has it, or it cannot be written.
+    A folder that was made here and is empty at the end is removed.
+
+    Args:
+        folder: Path of the folder.
+        mode: Permissions of a folder that is made.
+
+    Raises:
+        InputError: Another process has locked the folder, or it cannot be written.
     """
     made, process = _missing_folders(folder), this_process()
     lock = _lock(folder, mode)
@@ -73,14 +94,14 @@ def exclusive(folder: str, mode: int = 0o777) -> Iterator[None]:
         yield
     finally:
         try:
-            if made and process == this_process():  # a fork has its parent's lock, and is not the one that leaves
+            if made and process == this_process():  # a fork inherits the lock, but must not release it
                 _remove_if_empty(folder, made)
         finally:
-            os.close(lock)  # which gives it back; so does the end of the process, however it comes
+            os.close(lock)  # releases the lock, as the end of the process would
 
 
 def _missing_folders(folder: str) -> list[str]:
-    """Return the folder and those around it that are missing, the innermost first."""
+    """Return the missing folders of a path, the innermost first."""
     folders, place = [], os.path.abspath(folder)
     while not os.path.lexists(place):
         folders.append(place)
@@ -89,36 +110,39 @@ def _missing_folders(folder: str) -> list[str]:
 
 
 def _lock(folder: str, mode: int) -> int:
-    """Return the lock of the folder, open. Where it was removed with its folder as this one came, it is made again."""
+    """Lock the folder and return the descriptor of its lock file.
+
+    Another process may remove the folder, with its lock file, between the opening and the locking. Both are then made again.
+    """
     require_posix(f"{folder}: the folder of a run")
     import fcntl
 
     path = os.path.join(folder, LOCK)
-    for left in reversed(range(TRIES)):
+    for remaining in reversed(range(LOCK_ATTEMPTS)):
         try:
             os.makedirs(folder, mode, exist_ok=True)
             lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and left:
+            if isinstance(error, FileNotFoundError) and remaining:
                 continue
             raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            same = _is_same_file(lock, path)
+            is_current = _is_same_file(lock, path)
         except BlockingIOError:
             os.close(lock)
             raise InputError(f"{folder}: expected a folder that no other process works in, found one at work") from None
         except BaseException:
             os.close(lock)
             raise
-        if same:
+        if is_current:
             return lock
         os.close(lock)
     raise InputError(f"{folder}: expected a folder that stays, found one that others remove as often as it is made")
 
 
 def _is_same_file(lock: int, path: str) -> bool:
-    """Check whether the open file is the one of that name: a lock on another holds nobody off."""
+    """Check whether the open file still has this path: a lock on a removed file keeps nobody out."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
     except FileNotFoundError:
@@ -126,7 +150,7 @@ def _is_same_file(lock: int, path: str) -> bool:
 
 
 def _remove_if_empty(folder: str, made: Iterable[str]) -> None:
-    """Remove the folder, with those around it that were made for it, where it holds the lock alone, which is held until then."""
+    """Remove the folders that were made, if the innermost contains only the lock file, which this process still holds."""
     with contextlib.suppress(OSError):
         if os.listdir(folder) == [LOCK]:
             os.unlink(os.path.join(folder, LOCK))

@@ -1,4 +1,4 @@
-"""The plan of a session and its price: the whole file, and the one entry in it that is performed."""
+"""The plan of a session with its privacy cost: that of the whole file, and of the one entry in it that is performed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """pipeline: with every number in place of "calibrate". accounts: the fields that hold an account of a pipeline.
+    """A pipeline file that is performed.
 
-    rows: of the table of private data that may be read; all where None.
+    Attributes:
+        accounts: Names of the fields that hold an account of a pipeline.
+        path: Path of the file.
+        pipeline: The pipeline, with a number wherever the file says "calibrate".
+        rows: Rows of the private data that may be read; all if None.
     """
 
     accounts: ClassVar[tuple[str, ...]] = ()
@@ -36,23 +40,25 @@ class FilePlan:
 
     @property
     def private_file(self) -> str | None:
-        """The file of private data, as `path` names it, where it is of a kind that is read as a table; None for whatever else they are."""
+        """The file of private data, as the pipeline file names it, if it is read as a table; None for other sources."""
         return None
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """The key that says whose a record is, and what it says, where what each owner adds is bounded; None where nothing is."""
+        """The key that names the owners of records, with its value; None if no owner's contributions are bounded."""
         return None
 
     def on_rows(self, rows: RowWindow | None) -> Self:
-        """Return the plan on these rows of its private data alone."""
+        """Return the plan restricted to these rows of its private data."""
         return replace(self, rows=rows)
 
     def over(self, window: tuple[str, ...]) -> Self:
-        """Return the plan on some blocks of its dataset, which changes no cost."""
+        """Return the plan restricted to some blocks of its dataset. The cost does not change."""
         stated = {name: getattr(self, name) for name in self.accounts}
         accounts = {
-            name: replace(one, pipeline=_over_window(one.pipeline, window)) for name, one in stated.items() if one is not None
+            name: replace(account, pipeline=_over_window(account.pipeline, window))
+            for name, account in stated.items()
+            if account is not None
         }
         return replace(self, pipeline=_over_window(self.pipeline, window), **accounts)
 
@@ -65,17 +71,18 @@ class FilePlan:
         return os.path.join(os.getcwd(), self.stated_folder(output))
 
     def fingerprint_with(self, name: str, table: Any, free: Container[str]) -> str:
-        """Return the SHA-256 of everything that a session which goes on must not have changed.
+        """Return the SHA-256 of everything that must be unchanged when a session is resumed.
 
         Args:
-            name, table: of the file, a dataclass that says what is done. free: keys of it that may change, as no answer depends on them.
+            name, table: Name and table of the file, a dataclass that says what is done.
+            free: Keys of it that may change, as no answer depends on them.
         """
         kept = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
         return fingerprint({"pipeline": tables_of(self.pipeline), name: kept, **self.row_data})
 
     @property
     def row_data(self) -> dict[str, Any]:
-        """The rows that are read, as JSON values; nothing where all are."""
+        """The rows that are read, as JSON values; empty if all rows are."""
         return {} if self.rows is None else {"rows": self.rows.content()}
 
 
@@ -90,30 +97,30 @@ def fingerprint(content: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PricedFile(FilePlan):
-    """account: of the whole pipeline, with an epsilon that is certified."""
+    """A pipeline file with its account, whose epsilon is certified."""
 
     accounts: ClassVar[tuple[str, ...]] = ("account",)
     account: Account
 
     @property
     def over_budget(self) -> bool:
-        """True where the file's own budget does not pay for all of it; it does not pay for what cannot be certified."""
+        """True if the plan exceeds the file's own budget, or its cost cannot be certified."""
         return self.account.budget is not None and self.account.budget.over
 
     def require_budget(self) -> None:
-        """Raise Denied where the file's own budget does not pay for all of it."""
+        """Check that the plan is within the file's own budget. Raises Denied if not."""
         require_budget(self.account.budget, self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class PricedSession(PricedFile):
-    """entry: what is performed, and may be charged with the rest of the file."""
+    """A priced file with the entry that the session performs."""
 
     entry: Entry
 
 
 def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
-    """Return the account of a pipeline, before anything of it is done. Raise CannotCertify where nobody can say what it costs."""
+    """Return the account of a pipeline before it is performed. Raises CannotCertify if no finite cost can be certified."""
     from dpcli.analysis.account import account
 
     result = account(pipeline)
@@ -128,7 +135,7 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
     """Return the account of a file, its noise solved for where it says "calibrate", and its entry of one of these types.
 
-    Raise as `one_entry` and `priced_file` do, and InputError where the file cannot be read.
+    Raise as `one_entry` and `priced_file` do, and InputError if the file cannot be read.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -141,10 +148,11 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     """Return the entry of one of these types that is performed, on all of the data.
 
     Args:
-        table: the table whose key `mechanism` is `named`, for messages.
+        table: The table whose key `mechanism` is `named`, for messages.
 
-    Raise InputError where it is not clear which one is meant, or it is charged as a part of something else: of a partition, of a sample
-    that others read, or of another entry, which may cost less than the run that is made here.
+    Raises:
+        InputError: It is unclear which entry is meant, or the entry is charged as a part of something else: of a partition, of a sample
+            that others read, or of another entry, which may cost less than the run that is made here.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]
@@ -163,6 +171,6 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
 
 
 def require_budget(budget: BudgetVerdict | None, place: str) -> None:
-    """Raise Denied where a file is over its own cap; what cannot be certified is over it."""
+    """Check that a file is within its own budget. Raises Denied if it is not, or if its cost cannot be certified."""
     if budget is not None and budget.over:
         raise Denied(f"{place}: budget: {budget.wanted()}")

@@ -1,13 +1,20 @@
-"""The blocks that a session reads, of a dataset that is cut into blocks: settled before anything is read or charged.
+"""The window of a session: the blocks of its dataset that it reads, settled before any record is read or charged.
 
-They are those of the file, or of --window where the file states none. They then stand in its pipeline, and so in its fingerprint, its
-charge, what is charged when it goes on, and its statement.
+A ledger may cut a dataset into blocks (days, weeks, values of a column), each with a budget of its own. A window is the list of blocks
+that a run reads and is charged to. It comes from privacy.window of the file or, if the file has none, from --window. It is then written
+into the pipeline, and so it is part of the fingerprint, of the charge, of a resumed session and of the statement.
 
-What is bounded is all that one owner adds, or what it adds in one block of the ledger (`require_bounded`). An owner is a value of
-source.unit, train.units or the like. Both are names in somebody's words: a "visitor" may stand in a column `cookie`. What is refused is a
-name that says another thing. Rows are chosen among all that is bounded together. Of a finer unit (a patient-week of "patient", without
-blocks), others are then chosen where it is gone: up to twice the loss that is claimed. Of a coarser one (a patient of "patient_week")
-several are bounded, each by itself: as many times the loss.
+The module also checks the unit of privacy (`require_bounded`). A run bounds the contributions of an owner, that is, of one value of the
+column that source.unit, train.units or a similar key names: over the whole window or, if each record is read in a single block of the
+ledger with max_blocks = 1, per block. This owner must be the unit that privacy.unit claims to protect:
+
+* A column that is finer than the claimed unit (patient_week for "patient") bounds each of the unit's parts by itself. A unit with several
+  parts then loses as many times the claimed epsilon.
+* A column that is coarser (patient for "patient_week") bounds many units together, by choosing some of their rows. Removing one unit
+  changes which rows of the others are chosen: up to twice the claimed loss.
+
+Only names can be compared, and names are free (a "visitor" may have the column `cookie`). So the check refuses a column only if its name
+contradicts the unit.
 """
 
 from __future__ import annotations
@@ -30,8 +37,9 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
 
+# Words for periods of time.
 PERIODS = frozenset({"minute", "hour", "day", "date", "week", "month", "quarter", "year"})
-# What one individual has several of.
+# Words for things of which one person has several.
 PARTS = PERIODS | {
     "visit",
     "session",
@@ -46,9 +54,8 @@ PARTS = PERIODS | {
     "message",
     "device",
 }
-NAMES = frozenset(
-    {"id", "key", "no", "nr", "number", "uuid", "guid", "hash", "code"}
-)  # of a column, which stand for what they name
+# Words that mark a column as an identifier, and say nothing of what it identifies.
+IDENTIFIER_WORDS = frozenset({"id", "key", "no", "nr", "number", "uuid", "guid", "hash", "code"})
 
 
 def require_bounded(
@@ -59,21 +66,33 @@ def require_bounded(
     key: str = "source.unit",
     what: str = "this release",
 ) -> None:
-    """Raise InputError where the names say that a unit is not what is bounded.
+    """Check that the names of the unit and of the column whose values are bounded do not contradict each other.
 
-    unit: privacy.unit; column: what the key names. family: the blocks of the ledger, None where it has none, there is no ledger, or nobody
-    can tell what lies in which of them. what: who bounds it.
+    Args:
+        unit: The unit that the file claims to protect, privacy.unit; None if it states none.
+        column: The column whose values are bounded, as `key` names it; None if there is none.
+        family: The blocks of the ledger. None if there is no ledger, if it has no blocks, or if records cannot be assigned to blocks.
+        place: Path of the file, for the message.
+        key: Key of the file that names the column.
+        what: Subject of the message: the run that bounds contributions.
+
+    Raises:
+        InputError: By its name, the column is finer or coarser than the unit.
     """
     if unit is None or column is None:
         return
     per_block = family is not None and family.max_blocks == 1
-    own = _block_words(family) if family is not None and per_block else frozenset()
-    source = _words(column)
-    stated = [part for word in _words(unit) for part in _word_and_part(word, source)]
-    further = [word for word in stated if word not in source and word not in own]
-    finer = any(word in PARTS for word in further) or (set(source) <= set(stated) and stated[-1:] == further[-1:] != [])
-    coarser = any(word in PARTS and word not in stated for word in source) or not set(stated) - (own - set(source))
-    if not (finer or coarser):
+    block_words = _block_words(family) if family is not None and per_block else frozenset()
+    column_words = _words(column)
+    unit_words = [part for word in _words(unit) for part in _split_compound(word, column_words)]
+    unmatched = [word for word in unit_words if word not in column_words and word not in block_words]
+    unit_is_finer = any(word in PARTS for word in unmatched) or (
+        set(column_words) <= set(unit_words) and unit_words[-1:] == unmatched[-1:] != []
+    )
+    unit_is_coarser = any(word in PARTS and word not in unit_words for word in column_words) or not set(unit_words) - (
+        block_words - set(column_words)
+    )
+    if not (unit_is_finer or unit_is_coarser):
         return
     bounded = f'what one "{column}" does in one block' if per_block else f'all that one "{column}" does'
     raise InputError(
@@ -84,48 +103,52 @@ def require_bounded(
 
 
 def _block_words(family: BlockFamily) -> frozenset[str]:
-    """Return the names of a unit that is of one block: patient-week, patient-region, or by the column that decides."""
-    own = set() if family.kind.told_by == "date" else set(_words(family.column)) - PARTS
-    return frozenset({*_words(family.by), *own})
+    """Return the words that may name a block in the name of a unit: week in patient-week, region in patient-region."""
+    of_column = set() if family.kind.told_by == "date" else set(_words(family.column)) - PARTS
+    return frozenset({*_words(family.by), *of_column})
 
 
 def _words(name: str) -> list[str]:
-    """Return the words of a name in lower case, in the singular, without those that only say that it is a name."""
+    """Return the words of a name in lower case and in the singular, without `IDENTIFIER_WORDS`."""
     words = re.findall(r"[^\W_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())
-    single = [word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words]
-    return [word for word in single if word not in NAMES] or single
+    singular = [word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words]
+    return [word for word in singular if word not in IDENTIFIER_WORDS] or singular
 
 
-def _word_and_part(word: str, others: list[str]) -> list[str]:
-    """Return a word, or what it is put together of: userday, where there is a user."""
-    for other in others:
-        if word.startswith(other) and word[len(other) :] in PARTS:
-            return [other, word[len(other) :]]
+def _split_compound(word: str, stems: list[str]) -> list[str]:
+    """Return the two words of a compound that begins with a stem: userday is user and day, if user is a stem."""
+    for stem in stems:
+        if word.startswith(stem) and word[len(stem) :] in PARTS:
+            return [stem, word[len(stem) :]]
     return [word]
 
 
 def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow | None:
-    """Return the rows, where the table tells which they are: by its line of names or its schema; None where it does not.
+    """Return the rows of the window if the table has the column that assigns rows to blocks; None if it has not.
 
-    A .jsonl file has neither. What its records have would decide whether all of them are read: it is always held to the rows, and a record
-    without the column is in no block.
+    The header of a .csv file or the schema of a .parquet file decides. A .jsonl file has neither, and private records must not decide
+    whether all of them are read: so its rows are always restricted, and a record without the column is in no block.
 
     Args:
-        source: as the file at `path` names it, None where the data are no table. What cannot be read is told by whoever reads all of it.
+        source: Path of the table, relative to the pipeline file; None if the data are not a table. A table that cannot be read gives None
+            here: the code that reads its rows reports the error.
+        path: Path of the pipeline file.
+        rows: Rows of the window; None if the whole dataset may be read.
 
-    Raises InputError where the column is spelled otherwise.
+    Raises:
+        InputError: The table has the column under another spelling.
     """
     if rows is None or source is None:
         return None
     place = os.path.join(os.path.dirname(os.path.abspath(path)), source)
-    names = COLUMNS.get(os.path.splitext(source)[1])
-    if names is None or not os.path.isfile(place):
+    read_names = COLUMN_READERS.get(os.path.splitext(source)[1])
+    if read_names is None or not os.path.isfile(place):
         return None
-    columns = names(place)
+    columns = read_names(place)
     if columns is None or rows.column in columns:
         return rows
     near = next((name for name in columns if same_word(name, rows.column)), None)
-    if near is not None:  # else all rows would be read, and these blocks alone charged
+    if near is not None:  # otherwise all rows would be read, but only these blocks charged
         raise InputError(
             f'{source}: expected the column "{rows.column}", by which the ledger\'s blocks are cut, found {quoted(near)}: give it that '
             "name, or another one where it is not what the blocks are cut by"
@@ -133,7 +156,7 @@ def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow
     return None
 
 
-def _csv(place: str) -> list[str]:
+def _csv_columns(place: str) -> list[str]:
     try:
         with open(place, newline="", encoding="utf-8-sig") as file:
             return next((line for line in csv.reader(file, strict=True) if line), [])
@@ -141,24 +164,24 @@ def _csv(place: str) -> list[str]:
         return []
 
 
-def _parquet(place: str) -> list[str]:
+def _parquet_columns(place: str) -> list[str]:
     try:
         import pyarrow.parquet
 
         return list(pyarrow.parquet.read_schema(place).names)
-    except Exception:  # there is no pyarrow, or whatever it raises for a file that is none
+    except Exception:  # pyarrow is missing, or the file is not Parquet
         return []
 
 
-def _jsonl(place: str) -> None:
+def _jsonl_columns(place: str) -> None:
     return None
 
 
-COLUMNS = {".csv": _csv, ".parquet": _parquet, ".jsonl": _jsonl}
+COLUMN_READERS = {".csv": _csv_columns, ".parquet": _parquet_columns, ".jsonl": _jsonl_columns}
 
 
 class Windowed(Protocol):
-    """A plan that can be performed on some blocks of its dataset."""
+    """A plan that can be restricted to some blocks of its dataset."""
 
     @property
     def pipeline(self) -> Pipeline: ...
@@ -181,7 +204,7 @@ class Windowed(Protocol):
 
 
 class Resumable(Windowed, Protocol):
-    """A plan that is known again by its fingerprint."""
+    """A plan whose later sessions are recognised by its fingerprint."""
 
     def fingerprint(self) -> str: ...
 
@@ -191,12 +214,19 @@ Begun = TypeVar("Begun", bound=Resumable)
 
 
 def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) -> Plan:
-    """Return the plan with its window in its pipeline, on the rows of the window where its data are a table that tells them.
+    """Return the plan restricted to its window: stated in its pipeline, and reading the rows of these blocks.
 
-    As it is where the dataset is not cut into blocks.
+    The plan is returned unchanged if the dataset is not cut into blocks. All rows are read if the data are not a table with the column
+    that assigns rows to blocks.
 
-    given: of --window. Raise InputError where it is missing, is another than the file's, or there is no ledger that has blocks; and,
-    with a ledger or without, where what is bounded of an owner is not the file's unit, as far as names tell.
+    Args:
+        plan: Plan of the run.
+        ledger: Ledger that the run is charged to, if any.
+        given: Blocks that --window names.
+
+    Raises:
+        InputError: The window is missing or contradicts the file's, --window was given without a ledger that has blocks, or the owners
+            whose contributions are bounded are, by their name, not the file's unit.
     """
     if ledger is None:
         if given:
@@ -214,9 +244,15 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
 
 
 def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
-    """Raise InputError where what is bounded of an owner is not what the file claims to protect, as far as names tell.
+    """Check that the owners whose contributions the plan bounds are, by their name, the unit that the file protects.
 
-    family: None where nobody can tell which of several blocks a record is in: an owner is then bounded in all of them together.
+    Args:
+        plan: Plan of the run.
+        family: The blocks of the ledger. None if records cannot be assigned to one of several blocks: an owner's contributions are then
+            bounded over all blocks together.
+
+    Raises:
+        InputError: The names contradict each other.
     """
     if plan.bounded is not None:
         key, column = plan.bounded
@@ -224,10 +260,15 @@ def _require_bounded(plan: Windowed, family: BlockFamily | None) -> None:
 
 
 def as_begun(plan: Begun, window: Sequence[str], rows: object) -> Begun:
-    """Return the plan of a session that was begun with this window and these rows, for what reads what it has left.
+    """Return the plan as it was when its session began, for commands that read the session's results.
 
-    window: it holds where the file leaves the window to a flag, which what comes after does not take. rows: as RowWindow.content has them,
-    None where all were read. Raises ValueError where they are something else.
+    Args:
+        plan: Plan of the file.
+        window: Blocks of the session. They apply if the file leaves the window to --window, a flag that later commands do not take.
+        rows: Rows of the session as RowWindow.content writes them; None if all rows were read.
+
+    Raises:
+        ValueError: `rows` does not describe a RowWindow.
     """
-    left = plan.pipeline.privacy.window is None and len(window) > 0
-    return (plan.over(tuple(window)) if left else plan).on_rows(kept_rows(rows, tuple(window)))
+    from_flag = plan.pipeline.privacy.window is None and len(window) > 0
+    return (plan.over(tuple(window)) if from_flag else plan).on_rows(kept_rows(rows, tuple(window)))

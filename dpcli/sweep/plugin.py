@@ -1,4 +1,4 @@
-"""The plugin of sweeps of training runs."""
+"""Registers `dpcli sweep`, which trains on a grid of settings, and its table [sweep]."""
 
 from __future__ import annotations
 

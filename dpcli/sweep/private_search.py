@@ -1,4 +1,4 @@
-"""A private search: all trials are made or none is, and only the best is kept."""
+"""A private hyperparameter search: it makes all its trials or none, and keeps only the best."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ OWNER_ONLY = 0o600  # the number of trials is secret
 
 
 def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSelection:
-    """Return the best trial of a private search; the others, and how many there were, are removed.
+    """Return the best trial of a private search. The other trials and their number are removed.
 
-    An interrupted search goes on with the trials that were drawn at its start, and a search that has ended is not made again: either would
-    be a further release.
+    An interrupted search continues with the trials that were drawn at its start, and a completed search is not repeated: fresh trials
+    would be a further release.
 
     Args:
-        ledger: charged for the whole search before its first trial.
+        ledger: Charged for the whole search before its first trial.
 
     Raises:
-        Denied: the ledger refuses the search. InputError: the folder is of another search, or another process works in it.
+        Denied: The ledger refuses the search.
+        InputError: The folder is of another search, or another process works in it.
     """
     assert plan.trials is not None
     state_file = os.path.join(plan.folder, SEARCH)
@@ -55,7 +56,7 @@ def search(plan: SweepPlan, processes: int, ledger: Ledger | None) -> PrivateSel
 
 
 def _resumed_or_begun(plan: SweepPlan, state_file: str, books: Books) -> dict[str, Any]:
-    """Return the saved state of the search; for a new search, draw its trials, charge it and save that."""
+    """Return the saved state of the search. For a new search, draw its trials, charge it and save the state."""
     fingerprint = hashlib.sha256(repr((plan.trials, plan.better, [v.fingerprint for v in plan.variants])).encode()).hexdigest()
     if os.path.lexists(state_file):
         state = _read_state(state_file)
@@ -81,7 +82,7 @@ def _resumed_or_begun(plan: SweepPlan, state_file: str, books: Books) -> dict[st
 
 
 def _read_state(state_file: str) -> dict[str, Any]:
-    """Return the saved state; nothing where it is damaged, which is then refused like that of another search."""
+    """Return the saved state; empty if it is damaged, so that it is refused like the state of another search."""
     with open(state_file, encoding="utf-8") as file, contextlib.suppress(ValueError):
         state = json.load(file)
         if type(state) is dict:
@@ -94,7 +95,7 @@ def _save_state(state_file: str, state: Mapping[str, Any]) -> None:
 
 
 def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[str, Any]) -> tuple[str, ...]:
-    """Make the missing trials and save which is best; return the failures of trials, with which there is no best."""
+    """Make the missing trials and save which is best. Return the failures; if there are any, no best is chosen."""
     variants = [plan.variants[index] for index in state["draws"]]
     jobs = [job_of(plan, variant, os.path.join(plan.folder, TRIALS, f"{number}")) for number, variant in enumerate(variants, 1)]
     answers = saved_answers(jobs)
@@ -111,7 +112,7 @@ def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[s
 
 
 def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[str, Any] | None:
-    """Return the first of the best trials. As trials are equal in law, that is a random one of the best."""
+    """Return the first of the best trials, which is a random one of them, as all trials have the same distribution."""
     if not answers:
         return None
     best = max(range(len(answers)), key=lambda trial: rank(better, answers[trial].headline[1]))
@@ -120,7 +121,7 @@ def _best(better: Better, draws: list[int], answers: list[JobAnswer]) -> dict[st
 
 
 def _release_best(plan: SweepPlan, state_file: str, state: dict[str, Any]) -> None:
-    """Keep the best trial's model and statement, and remove all about the others. May be interrupted and repeated."""
+    """Keep the model and statement of the best trial and remove all other trials. It can be interrupted and repeated."""
     best, chosen = os.path.join(plan.folder, BEST), state["chosen"]
     if chosen is not None and not os.path.lexists(best):
         trial = os.path.join(plan.folder, TRIALS, f"{chosen['trial']}")

@@ -32,7 +32,10 @@ MOST_SETTINGS = 1000  # each is checked as a file
 class KeyChange:
     """A value for one key of the file.
 
-    dotted: the key as the sweep writes it. target: the key's path in the file. place: where the sweep states the value, in a list or alone.
+    Attributes:
+        dotted: The key as the sweep writes it.
+        target: The key's path in the file.
+        place: Place where the sweep states the value, in a list or alone.
     """
 
     dotted: str
@@ -48,7 +51,12 @@ class KeyChange:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Changes of the file. epsilon: the one that they are for; None for every epsilon. place: where the sweep states them."""
+    """Changes of the file.
+
+    Attributes:
+        epsilon: The one that they are for; None for every epsilon.
+        place: Place where the sweep states them.
+    """
 
     changes: tuple[KeyChange, ...]
     epsilon: float | None = None
@@ -127,7 +135,7 @@ def _settings_with_each_value(axes: list[tuple[KeyChange, ...]]) -> list[Setting
 
 
 def _axes(grid: Mapping[str, Any], tables: Mapping[str, Any], findings: Findings) -> list[tuple[KeyChange, ...]]:
-    """Return the changes that each key of a grid makes; none, with a finding, where there are too many combinations."""
+    """Return the changes that each key of a grid makes; none, with a finding, if there are too many combinations."""
     axes = [_axis(dotted, place, values, tables, findings) for dotted, place, values in dotted_keys(grid, ("sweep", "grid"))]
     combinations = math.prod(map(len, axes))
     if combinations <= MOST_SETTINGS:
@@ -195,7 +203,7 @@ def target_of(dotted: str, place: Path, tables: Mapping[str, Any], findings: Fin
 
 
 def _mechanism_path(rest: str, tables: Mapping[str, Any]) -> Path:
-    """Return the path in the entry with the longest name that fits, as names may hold dots; () where none fits."""
+    """Return the path in the entry with the longest name that fits, as names may hold dots; () if none fits."""
     indices = {entry["name"]: index for index, entry in enumerate(tables["mechanism"])}
     name = max((name for name in indices if rest.startswith(f"{name}.")), key=len, default=None)
     return () if name is None else ("mechanism", indices[name], *rest[len(name) + 1 :].split("."))
@@ -264,7 +272,7 @@ def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: F
             place = _cause(setting, fault)
             if (place, fault.message) not in reported:
                 reported.add((place, fault.message))
-                # The place names the key only where a change is about it.
+                # The place names the key only if a change is about it.
                 expected = f"{key_text(fault.key)}: {fault.expected}" if place == setting.place else fault.expected
                 findings.add(fault.rule, place, expected, fault.actual, fault.hint)
 

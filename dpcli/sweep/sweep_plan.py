@@ -1,4 +1,4 @@
-"""The plan of a sweep, made before the first run: every setting at every epsilon, as a file with its noise solved for; and its result."""
+"""The plan of a sweep, made before its first run, and its result. Each setting at each epsilon is a file with its noise solved for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Better = Literal["higher", "lower"]
 
 
 def better_of(sweep: Sweep, train: Train, findings: Findings) -> Better | None:
-    """Return which value of the metric is the better one; None, with a finding, where that is not stated or wrongly stated."""
+    """Return which value of the metric is the better one; None, with a finding, if that is not stated or wrongly stated."""
     metric, known = train.measures or ("", sweep.better)
     if known is None:
         expected = '"higher" or "lower" with task = "custom": which value of its metric is the better one'
@@ -57,10 +57,13 @@ RUN_TABLES = ("format", "name", "privacy", "budget", "mechanism", "train", "disc
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A setting at one epsilon.
+    """A setting of the sweep at one epsilon.
 
-    text: of its pipeline file, with every number solved for. plan: of that file, as dpcli train reads it. fingerprint: SHA-256 of all that
-    a run depends on. window: the blocks that it reads, where the text does not say so.
+    Attributes:
+        text: Text of its pipeline file, with every number solved for.
+        plan: Plan of that file, as dpcli train reads it.
+        fingerprint: SHA-256 of everything that the run depends on.
+        window: The blocks that the run reads, if the text does not state them.
     """
 
     epsilon: float
@@ -76,11 +79,11 @@ class Variant:
         return tuple(dict.fromkeys(stage.noise_multiplier for stage in self.plan.stages))
 
     def over(self, window: tuple[str, ...]) -> Variant:
-        """Return the variant on some blocks of the dataset, which its file does not name."""
+        """Return the variant restricted to blocks of the dataset that its file does not name."""
         return replace(self, plan=self.plan.over(window), fingerprint=_digest([self.fingerprint, *window]), window=window)
 
     def on_rows(self, rows: RowWindow | None) -> Variant:
-        """Return the variant on these rows of its private data; no run on all of them counts as one of its runs."""
+        """Return the variant restricted to rows of its private data. Earlier runs on all rows do not count as its runs."""
         if rows is None:
             return self
         return replace(self, plan=self.plan.on_rows(rows), fingerprint=_digest([self.fingerprint, rows.content()]))
@@ -92,10 +95,12 @@ def _digest(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """The runs to make.
+    """The runs of a sweep.
 
-    variants: in the order of epsilons, then of settings. trials: distribution of the number of runs of a private search; None where tuning
-    is public. better: which of two values of the metric is the better one.
+    Attributes:
+        variants: The runs, in the order of epsilons and then of settings.
+        trials: Distribution of the number of runs of a private search; None where tuning is public.
+        better: Which of two values of the metric is the better one.
     """
 
     path: str
@@ -107,27 +112,27 @@ class SweepPlan:
 
     @property
     def pipeline(self) -> Pipeline:
-        """Return the first variant's pipeline: what all of them read is the same."""
+        """Return the pipeline of the first variant. All variants read the same data."""
         return self.variants[0].plan.pipeline
 
     def over(self, window: tuple[str, ...]) -> SweepPlan:
-        """Return the plan on some blocks of the dataset; no run on others counts as one of its runs."""
+        """Return the plan restricted to blocks of the dataset. Earlier runs on other blocks do not count as its runs."""
         return replace(self, variants=tuple(one.over(window) for one in self.variants))
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private data that are read: all where None."""
+        """Return the rows of the private data that are read; None for all."""
         return self.variants[0].plan.rows
 
     @property
     def private_file(self) -> str | None:
-        """Return the file of private data that all runs read, where it is of a kind that is read as a table."""
+        """Return the file of private data that all runs read, if it is of a kind that is read as a table."""
         files = {one.plan.private_file for one in self.variants}
         return files.pop() if len(files) == 1 else None
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """Return the runs' bound on what a unit owns."""
+        """Return the key and column whose values the runs bound."""
         return self.variants[0].plan.bounded
 
     def on_rows(self, rows: RowWindow | None) -> SweepPlan:
@@ -147,7 +152,8 @@ def plan_sweep(path: str) -> SweepPlan:
     """Return the plan of a file.
 
     Raises:
-        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: an epsilon cannot be met.
+        InputError: The file cannot be read, or asks for what cannot be honoured.
+        CannotCertify: An epsilon cannot be met.
     """
     from dpcli.sweep.sweep_trials import trials_of
 
@@ -195,7 +201,7 @@ class _Solver:
         return Variant(epsilon, setting, text, plan, _digest([text, plan.parts()]))
 
     def solved(self, tables: Mapping[str, Any], epsilon: float, setting: Setting) -> tuple[Mapping[str, Any], TrainingPlan]:
-        """Return the tables with numbers where they say "calibrate", and their plan."""
+        """Return the tables with numbers in place of "calibrate", and their plan."""
         try:
             plan = plan_of(self.path, toml_text(tables).encode())
         except CannotCertify as problem:
@@ -232,7 +238,12 @@ def _base_tables(tables: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The runs of a setting at one epsilon. values: of the metric, of the runs that ended. failures: messages of those that failed."""
+    """The runs of a setting at one epsilon.
+
+    Attributes:
+        values: Values of the metric, of the runs that ended.
+        failures: Messages of those that failed.
+    """
 
     variant: Variant
     values: tuple[float, ...]
@@ -240,7 +251,7 @@ class Cell:
 
     @property
     def median(self) -> float:
-        """Return the median of the runs that ended; NaN where there are none."""
+        """Return the median of the runs that ended; NaN if there are none."""
         return statistics.median(self.values) if self.values else math.nan
 
     @property
@@ -250,7 +261,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSweep:
-    """The result of a sweep. metric: what every value is; "" where no run has ended."""
+    """The result of a sweep.
+
+    Attributes:
+        metric: What every value is; "" if no run has ended.
+    """
 
     plan: SweepPlan
     metric: str
@@ -258,7 +273,7 @@ class MeasuredSweep:
 
     @property
     def best(self) -> tuple[Cell, ...]:
-        """Return the cell with the best median at each epsilon where a run has ended; the first of equal ones."""
+        """Return the cell with the best median for each epsilon with a completed run; the first of several equal ones."""
         best = []
         for epsilon in self.plan.sweep.epsilon:
             ended = [cell for cell in self.cells if cell.variant.epsilon == epsilon and cell.values]
@@ -273,7 +288,7 @@ class MeasuredSweep:
 
 @dataclass(frozen=True, slots=True)
 class PrivateSelection:
-    """The best trial of a private search, in `folder`; value and variant are None where the number of trials was drawn as 0."""
+    """The best trial of a private search, in `folder`; value and variant are None if the number of trials was drawn as 0."""
 
     plan: SweepPlan
     metric: str

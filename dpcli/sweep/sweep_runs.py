@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Books:
-    """The ledger of a sweep, if any. denied: the denial of a run that could not be charged."""
+    """The ledger of a sweep, if any.
+
+    Attributes:
+        denied: The denial of a run that could not be charged.
+    """
 
     ledger: Ledger | None
     why: str
@@ -66,7 +70,7 @@ class Books:
         if charge is not None and self.ledger is None:
             raise InputError(f"{folder}: its runs were charged to a ledger: name it with --ledger, or name a new folder")
         if charge is not None and self.ledger is not None:
-            self.ledger.state().run(charge)  # raises where it has no such run
+            self.ledger.state().run(charge)  # raises if it has no such run
 
 
 class Pool:
@@ -135,10 +139,11 @@ def measure(plan: SweepPlan, processes: int, ledger: Ledger | None, progress: Pr
     """Make every run of a sweep whose tuning is public, except those that ended before, of files that have not changed.
 
     Args:
-        ledger: charged for each run before it starts, and once more for a run that did not end and is made again.
+        ledger: Charged for each run before it starts, and once more for a run that did not end and is made again.
 
     Raises:
-        Denied: the ledger refuses a run; the results until then are kept. InputError: another process works in the same folder.
+        Denied: The ledger refuses a run; the results until then are kept.
+        InputError: Another process works in the same folder.
     """
     jobs = [(variant, [_job(plan, variant, k) for k in range(plan.repeats)]) for variant in plan.variants]
     books = Books(ledger, reason("sweep", plan.path, plan.pipeline))
@@ -181,7 +186,7 @@ def _cell(variant: Variant, answers: list[JobAnswer]) -> Cell:
 
 
 def _metric_name(plan: SweepPlan, answers: Iterable[JobAnswer]) -> str:
-    """Return the name of the headline metric of all runs. Raises InputError where they differ."""
+    """Return the name of the headline metric of all runs. Raises InputError if they differ."""
     names = {answer.headline[0] for answer in answers if answer.failure is None}
     if len(names) > 1:
         raise InputError(f"{plan.path}: expected runs with one and the same metric first, found {first_names(sorted(names))}")

@@ -99,7 +99,7 @@ def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
     """Return the [sweep] table of a file, with the tables and the text of the whole.
 
     Raises:
-        InvalidFile: with every problem found, at its place; a file without [sweep] is one.
+        InvalidFile: With every problem found, at its place; a file without [sweep] is one.
     """
     text, tables = toml_document(data, path)
     sweep = section(data, path, "sweep")

@@ -32,7 +32,8 @@ MOST_TRIALS = 10_000.0  # on average: the trials are never cut off, so more woul
 def trials_of(path: str, private: bool, plans: Sequence[TrainingPlan]) -> Trials | None:
     """Return the distribution of the number of trials, None for public tuning.
 
-    Raises InputError where the file accounts for another search than this one.
+    Raises:
+        InputError: If the file accounts for another search than this one.
     """
     entries = [entry for entry in plans[0].pipeline.mechanisms if isinstance(entry.spec, RepeatAndSelectSpec)]
     if not private and entries:

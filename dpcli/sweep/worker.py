@@ -1,4 +1,4 @@
-"""The process of a sweep that makes runs, one after the other. Only such processes load torch."""
+"""A worker process of a sweep, which makes runs one after the other. Only workers load torch."""
 
 from __future__ import annotations
 
@@ -25,10 +25,14 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run to make.
+    """A run that a worker makes.
 
-    path, text: of its pipeline file. folder: for its results. charge: its key in the ledger. window: the blocks that it was charged on,
-    where the file does not name them. rows: of the private table that may be read; all where None.
+    Attributes:
+        path, text: Path and text of its pipeline file.
+        folder: Folder of the results.
+        charge: Key of the run in the ledger.
+        window: The blocks that the run was charged on, if the file does not name them.
+        rows: Rows of the private table that may be read; all if None.
     """
 
     path: str
@@ -42,7 +46,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """The result of a run: its metrics, or why there are none."""
+    """The result of a run: its metrics, or an error message."""
 
     metrics: dict[str, float]
     failure: str | None = None
@@ -55,7 +59,7 @@ class JobAnswer:
 
 
 def serve(pipe: Connection) -> None:
-    """Answer the jobs that come through the pipe, until it closes or the parent process ends."""
+    """Perform the jobs from a pipe until it closes or the parent process ends."""
     os.setsid()  # so that Ctrl-C reaches the parent alone, which ends this process
     os.environ.update(dict.fromkeys(THREADS, "1"))  # before torch is loaded: there is a process for each core
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -84,9 +88,9 @@ def _answer(job: Job) -> JobAnswer:
 
 
 def perform(job: Job) -> dict[str, float]:
-    """Make a run from its beginning and return its metrics; the result file is written last, in one piece.
+    """Make a run from its start and return its metrics. The result file is written last, in one step.
 
-    The files of an interrupted run are removed: nobody has seen them, and their noise is not drawn again.
+    The files of an interrupted run are removed first: nobody has seen them, and the new run draws fresh noise.
     """
     from dpcli.train.plan.plan import plan_of
     from dpcli.train.run.training_run import train
@@ -107,12 +111,12 @@ def perform(job: Job) -> dict[str, float]:
 
 
 def saved_answers(jobs: Iterable[Job]) -> dict[str, JobAnswer]:
-    """Return the answers, by folder, of the jobs whose runs ended before."""
+    """Return the saved answers, by folder, of the jobs whose runs have ended."""
     return {job.folder: answer for job in jobs if (answer := _saved_answer(job)) is not None}
 
 
 def _saved_answer(job: Job) -> JobAnswer | None:
-    """Return the result of an earlier run; None where it did not end, or its file was another."""
+    """Return the result of an earlier run; None if it did not end, or was made from another file."""
     try:
         with open(os.path.join(job.folder, RESULT), encoding="utf-8") as file:
             record: Any = json.load(file)

@@ -1,4 +1,4 @@
-"""The plugin of private training: its commands, and the tasks and clipping styles of [train]."""
+"""Registers private training: its commands, its table [train], and the tasks and clipping styles of that table."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -49,6 +50,31 @@ def test_an_interrupted_file_is_the_old_one_or_the_new_one(call: int, tmp_path: 
     replaced(path, b"newest")
     assert Path(path).read_bytes() == b"newest"
     assert os.listdir(tmp_path) == ["file"]
+
+
+@of_each("call", ["fsync", "replace"])
+def test_a_failed_write_leaves_no_draft(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draft that stays would be refused by every later write with `fresh`."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def full_disk(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            replaced(str(path), b"new", fresh=True)
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("file", b"old")]
+    replaced(str(path), b"new", fresh=True)
+    assert path.read_bytes() == b"new"
+
+
+def test_the_draft_of_another_process_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "file.new").write_bytes(b"theirs")
+    with pytest.raises(FileExistsError):
+        replaced(str(tmp_path / "file"), b"mine", fresh=True)
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("file.new", b"theirs")]
 
 
 def test_a_file_is_its_owners_where_that_is_said(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""dpcli audit."""
+"""The command `dpcli audit`: attack a program and compare the result with its privacy claim."""
 
 from __future__ import annotations
 

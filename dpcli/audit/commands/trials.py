@@ -1,4 +1,4 @@
-"""Progress of trials on a terminal, and a word after they were interrupted."""
+"""The progress of an audit's trials on a terminal, and a note after an interruption."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ASSUMED = "Both hold only as far as this is true:"
 
 
 def document(audit: Audit, diagnostics: tuple[Diagnostic, ...] = (), pictures: Iterable[Chart] = ()) -> Document:
-    """Return the answer of `dpcli audit`; exit code 1 where something was proven against the claim, or a rule calls the file unsound."""
+    """Return the answer of `dpcli audit`; exit code 1 if something was proven against the claim, or a rule calls the file unsound."""
     unsound = [d for d in diagnostics if d.severity == "error"]
     code = int(audit.violated or bool(unsound))
     return Document(

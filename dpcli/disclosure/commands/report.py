@@ -1,4 +1,4 @@
-"""dpcli report."""
+"""The command `dpcli report`: write the disclosure statement of a pipeline."""
 
 from __future__ import annotations
 

@@ -32,8 +32,10 @@ def document(
 ) -> Document:
     """Return everything that `dpcli report` says about one pipeline.
 
-    strict: exit code 1 where an item is not stated. date: printed in the title; none otherwise, so that the bytes depend on the file alone.
-    name: of the machine form's schema.
+    Args:
+        strict: Exit code 1 if an item is not stated.
+        date: Printed in the title; none otherwise, so that the bytes depend on the file alone.
+        name: Name of the machine form's schema.
     """
     facts = statement.facts
     code = account_report.exit_code(facts.account, facts.diagnostics) or int(strict and bool(statement.silent))
@@ -59,7 +61,7 @@ def document(
 def _items(statement: Statement) -> Iterable[Table]:
     last = len(statement.chapters) - 1
     for i, (title, answers) in enumerate(statement.chapters):
-        rows = tuple((one.item.question, one.item.asked_by, one.line) for one in answers)
+        rows = tuple((answer.item.question, answer.item.asked_by, answer.line) for answer in answers)
         silent = frozenset(row for row, one in enumerate(answers) if not one.stated)
         yield Table(title, COLUMNS, rows, footnotes=statement.asked_by if i == last else (), flagged=silent)
 
@@ -83,7 +85,9 @@ def _data(statement: Statement, code: int, date: str | None, name: str) -> Mappi
         "parameters": tables_of(facts.pipeline)["mechanism"],
         "items": [_record(answer) for answer in statement.answers],
         "not_stated": [answer.item.id for answer in statement.silent],
-        "plain": [{"title": one.title, "paragraphs": one.paragraphs, "points": one.points} for one in statement.passages],
+        "plain": [
+            {"title": passage.title, "paragraphs": passage.paragraphs, "points": passage.points} for passage in statement.passages
+        ],
         "without_amplification": None if without is None else account_report.data(without)["result"],
         "meaning": meaning_report.data(facts.account, facts.meaning, (), code)["meaning"],
         **{key: report[key] for key in ("accountants", "mechanisms", "budget", "diagnostics")},
@@ -108,7 +112,7 @@ MOST_BARS = 20  # of the picture of shares
 
 
 def charts(facts: Facts) -> tuple[Chart, ...]:
-    """Return the pictures; none where no finite epsilon is certified."""
+    """Return the pictures; none if no finite epsilon is certified."""
     if facts.meaning is None:
         return ()
     curve = facts.meaning.curve  # the one that the sentences and tables quote
@@ -123,7 +127,7 @@ def _question(facts: Facts) -> Question:
 
 
 def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
-    """Return the picture of delta by epsilon, down to SMALLEST_DELTA; none where the whole curve is below that."""
+    """Return the picture of delta by epsilon, down to SMALLEST_DELTA; none if the whole curve is below that."""
     low = max(SMALLEST_DELTA * (account.delta or 1e-6), 1e-300)
     pairs = zip(curve.epsilons.tolist(), curve.upper.tolist(), strict=True)
     points = tuple((epsilon, min(delta, 1.0)) for epsilon, delta in pairs if delta >= low)

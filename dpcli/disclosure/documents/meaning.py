@@ -15,12 +15,12 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.neighbours import Adjacency
 
-LARGEST = 30.0  # exponent from which e^x is not written out
+LARGEST_EXPONENT = 30.0  # exponent from which e^x is not written out
 SHOWN = (0.001, 0.01, 0.1, 0.5)  # false positive rates in the table; the machine form has more
 
 
 def document(account: Account, meaning: Meaning | None, diagnostics: tuple[Diagnostic, ...] = ()) -> Document:
-    """Return everything that `dpcli explain FILE` says; exit code 3 without a finite epsilon, 1 where a rule calls the file unsound."""
+    """Return everything that `dpcli explain FILE` says; exit code 3 without a finite epsilon, 1 if a rule calls the file unsound."""
     code = 3 if meaning is None else int(any(d.severity == "error" for d in diagnostics))
     findings = tuple(f"{d.severity} {d.rule}: {d.key + ': ' if d.key else ''}{d.message}" for d in diagnostics)
     return Document(
@@ -114,7 +114,7 @@ def _odds(meaning: Meaning) -> str:
     if math.isinf(meaning.pointwise):
         return f"{often}: nothing follows from this guarantee"
     power = f"e^{up(meaning.pointwise)}"
-    factor = f"{up(math.exp(meaning.pointwise), 2)}x ({power})" if meaning.pointwise < LARGEST else power
+    factor = f"{up(math.exp(meaning.pointwise), 2)}x ({power})" if meaning.pointwise < LARGEST_EXPONENT else power
     more = (
         ". This exceeds e^epsilon because it must hold except with probability delta"
         if meaning.exception > 0.0 and meaning.pointwise > meaning.account.upper

@@ -46,7 +46,7 @@ class Kind(Protocol):
 
     @property
     def text(self) -> str:
-        """Words that complete "expected ..." where no rule says more."""
+        """Words that complete "expected ..." if no rule says more."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class Kind(Protocol):
 
 
 def expected(kind: Kind, rule: Constraint | None) -> str:
-    """Return the rule's words where there is a rule, else the kind's."""
+    """Return the rule's words if there is a rule, else the kind's."""
     return rule.text if rule else kind.text
 
 

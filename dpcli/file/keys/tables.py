@@ -58,7 +58,7 @@ def read_members(known: Members, table: Mapping[str, Any], place: KeyPlace, othe
 
 
 def nearest(key: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """Return the known key that was meant, None where none is close, and advice in words."""
+    """Return the known key that was meant, None if none is close, and advice in words."""
     meant = closest(key, list(known))
     return meant, f"did you mean '{meant}'" if meant else ""
 
@@ -84,7 +84,8 @@ def _advised(key: str, known: Members, place: KeyPlace, others: Others) -> tuple
 class KeyTable:
     """A table that becomes an instance of the dataclass `cls`.
 
-    members_of: the keys of a dataclass (handed in, since finding them needs this class), asked when a file has the table.
+    Attributes:
+        members_of: The keys of a dataclass (handed in, since finding them needs this class), asked when a file has the table.
     """
 
     cls: type
@@ -117,8 +118,10 @@ class KeyTable:
 class SelectedTable:
     """A table whose dataclass is named by one of its own keys, through a registry.
 
-    members_of: as in KeyTable. default: the word where the key is absent.
-    doc: what the table is, whichever the word.
+    Attributes:
+        members_of: As in KeyTable.
+        default: The word if the key is absent.
+        doc: What the table is, whichever the word.
     """
 
     selector: str
@@ -164,12 +167,12 @@ class SelectedTable:
         return {key: f"{self.selector} = {' or '.join(words)}" for key, words in result.items()}
 
     def selected(self, table: Mapping[str, Any]) -> str | None:
-        """Return the registered name that the table states, None where it states none."""
+        """Return the registered name that the table states, None if it states none."""
         name = table.get(self.selector, self.default)
         return name if type(name) is str and name in self.registry else None
 
     def members(self, name: str | None) -> Members:
-        """The keys of the table where its selector is `name`; None where that cannot be read."""
+        """The keys of the table where its selector is `name`; None if that cannot be read."""
         own = self.any() if name is None else self.own(name)
         return {**own, self.selector: self.stated(name or next(iter(self.registry)))}
 
@@ -255,7 +258,11 @@ def described(member: Member) -> dict[str, Any]:
 
 
 def selected_schema(selector: str, choices: Mapping[str, Members], default: str | None = None) -> dict[str, Any]:
-    """Return the schema of a table whose keys depend on a word. default: the word where `selector` is absent, None where it is required."""
+    """Return the schema of a table whose keys depend on a word.
+
+    Args:
+        default: The word where `selector` is absent, None if it is required.
+    """
     cases = [
         {"if": _states(selector, name, [] if name == default else [selector]), "then": table_schema(known)}
         for name, known in choices.items()

@@ -26,7 +26,7 @@ def has_words(text: str) -> bool:
 
 
 def is_silent(text: str) -> bool:
-    """Return whether a text begins as a report does where nothing is stated."""
+    """Return whether a text begins as a report does if nothing is stated."""
     return tuple(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())[: len(SILENT)]) == SILENT
 
 
@@ -34,8 +34,11 @@ def is_silent(text: str) -> bool:
 class Text:
     """Text without what a terminal would act on: by default a name, which goes on one line into tables, terminals and logs.
 
-    several_lines: line ends and tabs may stand in it. longest: in characters. answers: a report prints it as an answer, so that it must not
-    say NOT STATED, nor lack a visible letter or digit: either would count as stated.
+    Attributes:
+        several_lines: Line ends and tabs may stand in it.
+        longest: In characters.
+        answers: A report prints it as an answer, so that it must not say NOT STATED, nor lack a visible letter or digit: either would count
+            as stated.
     """
 
     several_lines: bool = False

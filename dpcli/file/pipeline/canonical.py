@@ -30,7 +30,7 @@ class MechanismTable:
     takes: str = "table"
 
     def members(self, name: str | None) -> Members:
-        """Return the keys of an entry of type `name`, or of any type where that is None."""
+        """Return the keys of an entry of type `name`, or of any type if that is None."""
         selector = Member("type", MECHANISMS.choice, doc=members_of(Entry)["type"].doc, required=True)
         own = MECHANISMS.any() if name is None else MECHANISMS.own(name)
         return {**members_of(Entry), "type": selector, **own}
@@ -163,7 +163,7 @@ def tables_of(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def pipeline_from(tables: Mapping[str, Any]) -> Pipeline:
-    """Return the pipeline whose tables `tables_of` returned. Raises InputError where this version cannot read them."""
+    """Return the pipeline whose tables `tables_of` returned. Raises InputError if this version cannot read them."""
     findings = Findings()
     document = {"format": 1, **tables}
     with suppress(TooMany):

@@ -34,7 +34,12 @@ def values_of(tables: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
 
 
 def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for every inconsistency. tables: as the file states them. values: those of its keys that could be read."""
+    """Add a finding for every inconsistency.
+
+    Args:
+        tables: As the file states them.
+        values: Those of its keys that could be read.
+    """
     entries = {index: entry for index, entry in enumerate(values.get("mechanism", ())) if entry is not None}
     stated = [table if type(table) is dict else {} for table in tables["mechanism"]] if "mechanism" in values else []
     privacy = values.get("privacy")
@@ -56,7 +61,11 @@ def check(tables: Mapping[str, Any], values: Mapping[str, Any], findings: Findin
 
 
 def _privacy_problems(privacy: Privacy | None, queries: bool) -> Iterator[Problem]:
-    """Yield the problems of [privacy]. queries: whether all mechanisms are queries, which bound a unit by keys of their own."""
+    """Yield the problems of [privacy].
+
+    Args:
+        queries: Whether all mechanisms are queries, which bound a unit by keys of their own.
+    """
     if privacy is not None and privacy.dataset is not None:
         from dpcli.file.pipeline.datasets import dataset_problems
 

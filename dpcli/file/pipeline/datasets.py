@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Privacy
 
 
-MOST = 100  # characters of a name
+LONGEST_NAME = 100  # characters of a name
 
 
 def dataset_problems(name: str) -> Iterator[Problem]:
     """Yield the faults of a dataset's name: the same data under a second name would be added up separately."""
     key = ("privacy", "dataset")
-    if len(name) > MOST or not name.isprintable() or name != " ".join(name.split()) or not looks(name):
-        yield key, f"a name of at most {MOST} visible characters, without spaces at its ends or two in a row", quoted(name[:MOST])
+    if len(name) > LONGEST_NAME or not name.isprintable() or name != " ".join(name.split()) or not looks(name):
+        yield (
+            key,
+            f"a name of at most {LONGEST_NAME} visible characters, without spaces at its ends or two in a row",
+            quoted(name[:LONGEST_NAME]),
+        )
     elif mixed(name):
         yield key, "a name in one script", f"{name!a} in {' and '.join(script.capitalize() for script in mixed(name))}"
     elif strange(name):
@@ -33,7 +37,7 @@ def by_dataset(pipelines: Iterable[Pipeline]) -> dict[str, tuple[Pipeline, ...]]
     """Return the pipelines of each dataset, in their order; those that name none are left out.
 
     Raises:
-        InputError: two names that look alike, or files of one dataset that protect different units or compare different neighbours.
+        InputError: Two names that look alike, or files of one dataset that protect different units or compare different neighbours.
     """
     result: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
@@ -80,7 +84,7 @@ UNCHECKED = "that records lie in the window is stated, not checked"
 
 
 def window_words(privacy: Privacy) -> str:
-    """`2026-01-01..2026-01-28 of "visits"`; "" where no window is stated."""
+    """`2026-01-01..2026-01-28 of "visits"`; "" if no window is stated."""
     of = "" if privacy.dataset is None else f' of "{privacy.dataset}"'
     return "" if privacy.window is None else f"{blocks_words(privacy.window)}{of}"
 
@@ -88,7 +92,9 @@ def window_words(privacy: Privacy) -> str:
 def without_flag(text: str, name: str = "privacy.window", instead: str = "") -> str:
     """Return a ledger's message about blocks in the words of a command without --window; quotes of files stay.
 
-    name: what the message calls the window. instead: of the hint at the flag.
+    Args:
+        name: What the message calls the window.
+        instead: Instead of the hint at the flag.
     """
     import re
 
@@ -105,5 +111,5 @@ def blocks_words(blocks: Sequence[str]) -> str:
 
 
 def window_data(privacy: Privacy) -> dict[str, Any]:
-    """Return the window for JSON data; nothing where none is stated."""
+    """Return the window for JSON data; nothing if none is stated."""
     return {} if privacy.window is None else {"window": list(privacy.window)}

@@ -32,9 +32,10 @@ COLUMN = 30  # where comments begin
 class Stated:
     """The values of the flags, None for an absent one.
 
-    noise_multiplier: of Gaussian noise, of Laplace noise with `laplace`. pure: epsilon of one step that is known to be pure.
-    sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or epochs: how often; once where neither is given and
-    nothing is sampled.
+    Attributes:
+        noise_multiplier: Noise multiplier of Gaussian noise, of Laplace noise with `laplace`.
+        pure: Epsilon of one step that is known to be pure. sampling_rate, or batch_size over dataset_size: of Poisson sampling. steps or
+            epochs: how often; once where neither is given and nothing is sampled.
     """
 
     noise_multiplier: float | None = None
@@ -58,9 +59,13 @@ class Stated:
         return self.sampling_rate is not None or self.batch_size is not None
 
     def tables(self, delta: float | None, target: float | None = None) -> dict[str, Any]:
-        """Return the equivalent file as plain tables. target: epsilon of its [budget], no budget where None.
+        """Return the equivalent file as plain tables.
 
-        Raises InputError where the flags name no mechanism, or two.
+        Args:
+            target: Epsilon of its [budget], no budget if None.
+
+        Raises:
+            InputError: If the flags name no mechanism, or two.
         """
         sampling = {"rate": self.sampling_rate, "batch_size": self.batch_size}
         privacy = {
@@ -121,8 +126,8 @@ def text_of_flags(tables: Mapping[str, Any], command: str, given: Mapping[str, A
     """Return the text of the equivalent file, with a comment on each key that has alternatives.
 
     Args:
-        command: that was given the flags, e.g. "account".
-        given: the flags by name, as they are quoted in the first line.
+        command: Command that was given the flags, e.g. "account".
+        given: The flags by name, as they are quoted in the first line.
     """
     return "\n".join((f"# As dpcli {command} {shlex.join(words_of_flags(given))}", *commented(tables, COMMENTS, COLUMN))) + "\n"
 

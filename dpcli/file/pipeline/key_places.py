@@ -22,7 +22,7 @@ def places_of(key: str, path: str | None = None) -> list[str]:
     """Return lines such as `[budget]: what it means (what it takes; default 0.8)`, one for each meaning of a key.
 
     Args:
-        path: the dotted key of the only tables to look in; all where absent.
+        path: The dotted key of the only tables to look in; all if absent.
     """
     result: dict[tuple[str, str], list[str]] = {}
     for place in every_table():
@@ -41,7 +41,11 @@ def every_table() -> tuple[TablePlace, ...]:
 
 
 def tables(top: Members = TOP) -> Iterator[TablePlace]:
-    """Yield every table of a file, each before its inner tables. top: the keys at the top of the file."""
+    """Yield every table of a file, each before its inner tables.
+
+    Args:
+        top: The keys at the top of the file.
+    """
     yield TablePlace(TOP_LEVEL, "format = 1 comes first in every file.", top)
     for name, member in top.items():
         yield from _mechanisms() if isinstance(member.kind, Mechanisms) else places_in(member.kind, name, f"[{name}]")

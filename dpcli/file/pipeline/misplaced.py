@@ -47,7 +47,8 @@ USUAL = {"queries": "steps", "l1_sensitivity": "sensitivity"}  # a key of some m
 def advice(key: str, known: Iterable[str], top: frozenset[str]) -> tuple[str | None, str]:
     """Return advice about an unknown key: the known key that was meant, if that is the advice, and words or "".
 
-    top: the keys at the top of a file.
+    Args:
+        top: The keys at the top of a file.
     """
     keys = list(known)
     if key.replace("-", "_") in ONE_DRAW and {"temperature", "projection"} <= set(keys):

@@ -163,7 +163,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(Displayed):
-    """A whole file. queries: of the last mechanisms, one for each, the place of the [[query]] that it comes from."""
+    """A whole file.
+
+    Attributes:
+        queries: Queries of the last mechanisms, one for each, the place of the [[query]] that it comes from.
+    """
 
     privacy: Privacy
     mechanisms: tuple[Entry, ...]

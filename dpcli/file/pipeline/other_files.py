@@ -18,7 +18,7 @@ SCHEDULE = "a schedule of runs, which dpcli budget plan reads"
 
 
 def _policies() -> Mapping[str, Any]:
-    """Return the keys of a policy; none where the gate is not installed."""
+    """Return the keys of a policy; none if the gate is not installed."""
     return load(FILES["policy"][0]) if "policy" in FILES else {}
 
 
@@ -80,12 +80,16 @@ KEYS: tuple[tuple[frozenset[str], str, str], ...] = (
 EVENT = ("a DpEvent of dp-accounting", "import dp-accounting {} --adjacency add-remove (or what its accountant was told)")
 FLAGS = re.compile(rb"--?(?:N|noise_multiplier|epochs|batch_size)(?:=|\s)")
 HEAD = re.compile(rb"[\w .\-]+(,[\w .\-]+)+")  # names of columns
-MOST = 4096  # bytes at the start of a text that are looked at
+READ_BYTES = 4096  # bytes at the start of a text that are looked at
 
 
 def looks_like(data: bytes, path: str) -> str | None:
-    """Name what the bytes look like, with the command that reads it, or return None. path: as the command names it."""
-    result = _binary(data) or _json(data) or _text(data[:MOST])
+    """Name what the bytes look like, with the command that reads it, or return None.
+
+    Args:
+        path: As the command names it.
+    """
+    result = _binary(data) or _json(data) or _text(data[:READ_BYTES])
     if result is None:
         return None
     what, command = result

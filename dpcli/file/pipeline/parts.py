@@ -45,7 +45,7 @@ def named(spec: Spec) -> list[str]:
 
 
 def marked_by_a_blank(entries: Sequence[Entry]) -> str | None:
-    """Return the name of the first entry to whose release a blank record may add something; None where there is none.
+    """Return the name of the first entry to whose release a blank record may add something; None if there is none.
 
     To a sum with noise per contribution a blank adds 0, and so to entries that run such sums, unless it takes a place in a limited batch.
     """
@@ -61,7 +61,7 @@ def shares_its_price(entry: Entry, pipeline: Pipeline) -> bool:
     What it costs alone is then more than what is added up for it.
     """
     shared = entry.partition is not None or len(together(entry, pipeline.mechanisms)) > 1
-    return shared or any(entry.name in named(one.spec) for one in pipeline.mechanisms)
+    return shared or any(entry.name in named(mechanism.spec) for mechanism in pipeline.mechanisms)
 
 
 def schemes(pipeline: Pipeline) -> str:

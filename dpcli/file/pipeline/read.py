@@ -1,4 +1,4 @@
-"""Reads pipeline files, and finds those below a folder; every problem of a file is reported at its place."""
+"""Reading of pipeline files, with every problem reported at its place, and search for files below folders."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
     """Return the pipeline in the file at `path`, or on standard input for "-".
 
     Args:
-        substitute: the number to put where the file says "calibrate"; without it such a file is refused.
+        substitute: The number to put where the file says "calibrate"; without it such a file is refused.
 
     Raises:
-        InputError: there is no such file, or it is not a regular, readable one.
-        InvalidFile: with every problem found (at most 100), in the order of their positions.
+        InputError: There is no such file, or it is not a regular, readable one.
+        InvalidFile: With every problem found (at most 100), in the order of their positions.
     """
     return parse(read_bytes(path), os.fspath(path), substitute)
 
@@ -46,8 +46,10 @@ def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
 def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, ...]]:
     """Return the pipeline, None unless only sections such as [train] have problems, and a diagnostic for each problem.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the
-    bytes are not TOML.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more.
+
+    Raises:
+        InvalidFile: If the bytes are not TOML.
     """
     content, tables = _stood_in(text, path)
     findings = Findings()
@@ -60,8 +62,10 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
 def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]:
     """Return the text of the bytes of a file, its tables with plain entries, and its problems by keys of these.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile where the bytes are not
-    TOML.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more.
+
+    Raises:
+        InvalidFile: If the bytes are not TOML.
     """
     content, tables = _stood_in(text, path)
     findings = Findings()
@@ -70,9 +74,9 @@ def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]
 
 
 def section(text: bytes, path: str, name: str) -> Any:
-    """Return the value of the section `name`, None where the file has none; the whole file is checked as by `parse`.
+    """Return the value of the section `name`, None if the file has none; the whole file is checked as by `parse`.
 
-    Keys that say "calibrate" are taken as 1, noise as what it is to cover where that is more. Raises InvalidFile as `load` does.
+    Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more. Raises InvalidFile as `load` does.
     """
     content, tables = _stood_in(text, path)
     findings = Findings()
@@ -92,7 +96,7 @@ def _stood_in(text: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _some_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text and tables of bytes that are not blank and no other known file. Raises InvalidFile."""
+    """Return the text and tables of bytes. Raises InvalidFile if they are blank, or another known kind of file."""
     if not data.strip():
         raise InvalidFile((_no_pipeline("standard input with nothing in it" if path == "-" else "an empty file", path),))
     content, tables = toml_document(data, path)
@@ -115,7 +119,7 @@ def calibrate_targets(path: str | os.PathLike[str]) -> tuple[tuple[str, str], ..
 
 
 def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
-    """Return what `calibrate_targets` does for the bytes of a file, which may be readable only once."""
+    """Return the keys that say "calibrate" in the bytes of a file, as `calibrate_targets` does for a path."""
     _, tables = toml_document(text, path)
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
 
@@ -125,7 +129,7 @@ def _name(table: Mapping[str, Any], index: int) -> str:
 
 
 def toml_document(data: bytes, path: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the text of a file, and its tables with plain entries. Raises InvalidFile where it is not TOML."""
+    """Return the text of a file, and its tables with plain entries. Raises InvalidFile if it is not TOML."""
     try:
         text = syntax.text_of(data)
         return text, _plain(_stated(text))
@@ -144,7 +148,7 @@ def _no_pipeline(text: str, path: str) -> Diagnostic:
 
 @lru_cache(maxsize=1)
 def _stated(text: str) -> Mapping[str, Any]:
-    """Return the tables as the text states them. They are cached, and must not be changed."""
+    """Return the tables of a text. They are cached and must not be changed."""
     return syntax.tables_of(text)
 
 
@@ -180,13 +184,13 @@ def located(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) -> None:
-    """Raise InvalidFile with every finding at its place in the text, if there is one."""
+    """Raise InvalidFile with all findings at their places in the text, if there are any."""
     if findings.items:
         raise InvalidFile((*_diagnostics(findings.items, tables, text, path), *_rest(findings, path)))
 
 
 def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:
-    """Return the values that can be read, and add a finding for everything else."""
+    """Return the readable values, and add a finding for everything else."""
     try:
         return values_of(tables, findings)
     except TooMany:
@@ -230,10 +234,13 @@ OTHERS = frozenset({".git"})  # folders that are not searched
 
 
 def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, ...]:
-    """Return the paths with each folder replaced by the wanted *.toml files below it, in order, no file twice.
+    """Return the paths with each folder replaced by the wanted *.toml files below it, in order and without duplicates.
 
-    Links are followed, hidden folders are searched, and a file that is not TOML or cannot be read is included, as it may be one. A folder
-    without any stays a path, which fails when it is read. Raises InputError for a folder that cannot be listed.
+    Links are followed and hidden folders are searched. A file that is not TOML or cannot be read is included, as it may be a pipeline. A
+    folder without such files stays in the list, and fails when it is read.
+
+    Raises:
+        InputError: For a folder that cannot be listed.
     """
     result: dict[str, str] = {}
     for path in paths:
@@ -243,7 +250,7 @@ def unfolded(paths: Sequence[str], wanted: Callable[[Mapping[str, Any]], bool]) 
 
 
 def may_be_pipeline(tables: Mapping[str, Any]) -> bool:
-    """Return whether a file is a pipeline, its tables spelt right or wrong: a misspelt one must not be passed over."""
+    """Check whether a file may be a pipeline, even with misspelt tables, so that none is skipped."""
     if is_pipeline(tables) or "format" not in tables:
         return is_pipeline(tables)
     from dpcli.file.pipeline.other_files import misspelt_pipeline
@@ -257,7 +264,7 @@ def toml_name(name: str) -> bool:
 
 
 def below(path: str, folder: str) -> bool:
-    """Return whether a path lies in a folder, links followed; neither need exist."""
+    """Check whether a path lies in a folder, with links followed. Neither has to exist."""
     inside, around = os.path.realpath(path), os.path.realpath(folder)
     return os.path.commonpath((inside, around)) == around
 

@@ -22,7 +22,11 @@ MAX_CASES = 64  # choices of one part of each partition that are priced one by o
 
 @dataclass(frozen=True, slots=True)
 class BillLine:
-    """A mechanism and how often it counts. entries: the entries of the file that it stands for."""
+    """A mechanism and how often it counts.
+
+    Attributes:
+        entries: The entries of the file that it stands for.
+    """
 
     name: str
     mechanism: Mechanism
@@ -34,10 +38,10 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
     """Return the charges of a pipeline, in the file's order.
 
     Args:
-        group_size: units of privacy that change together.
+        group_size: Units of privacy that change together.
 
     Raises:
-        InputError: a mechanism makes no sense under the file's adjacency or sampling.
+        InputError: A mechanism makes no sense under the file's adjacency or sampling.
     """
     neighbours = Neighbours(pipeline.privacy.adjacency, pipeline.privacy.max_contributions or 1, group_size)
     entries = {entry.name: entry for entry in pipeline.mechanisms}
@@ -68,7 +72,7 @@ def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:
 
 
 def repeated(charges: tuple[BillLine, ...], runs: int) -> tuple[BillLine, ...]:
-    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError where a count would pass 10^18."""
+    """Return the charges of `runs` runs of the whole pipeline on the same data. Raises InputError if a count would pass 10^18."""
     if runs < 1 or any(charge.count * runs > MAX_COUNT for charge in charges):
         raise InputError(f"expected a number of runs with which nothing runs more than 10^18 times, found {runs}")
     return charges if runs == 1 else tuple(replace(charge, count=charge.count * runs) for charge in charges)

@@ -119,7 +119,7 @@ def contradictions(pipeline: Pipeline) -> Iterator[tuple[str, Problem]]:
 
 
 def refuse_contradicted(pipeline: Pipeline) -> None:
-    """Raise InputError where what a section says is done would not be charged by this pipeline."""
+    """Raise InputError if what a section says is done would not be charged by this pipeline."""
     for _, (key, expected, actual) in contradictions(pipeline):
         names = {index: entry.name for index, entry in enumerate(pipeline.mechanisms)}
         raise InputError(f"{pipeline.path or '<pipeline>'}: {key_text(key, names)}: expected {expected}, found {actual}")
@@ -138,8 +138,12 @@ MECHANISMS = SelectedTable.by(Selection("type", TYPES), members_of, "")
 class TablePlace:
     """A table of a file.
 
-    title: how the file opens it. doc: its meaning. path: its dotted key, such as train.clipping; "" for the file itself. word: selects its
-    keys; None where no word does. choice: that word with its key, `task = "custom"`.
+    Attributes:
+        title: How the file opens it.
+        doc: Its meaning.
+        path: Its dotted key, such as train.clipping; "" for the file itself.
+        word: Selects its keys; None if no word does.
+        choice: That word with its key, `task = "custom"`.
     """
 
     title: str
@@ -151,7 +155,12 @@ class TablePlace:
 
 
 def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
-    """Yield the tables that a value of this kind is or holds. path: its dotted key. title: how the file opens it."""
+    """Yield the tables that a value of this kind is or holds.
+
+    Args:
+        path: Its dotted key.
+        title: How the file opens it.
+    """
     match kind:
         case SectionTable():
             yield from places_in(kind.table, path, title)
@@ -169,7 +178,12 @@ def places_in(kind: Kind, path: str, title: str) -> Iterator[TablePlace]:
 
 
 def inside(members: Members, path: str, title: str) -> Iterator[TablePlace]:
-    """Yield the tables in a table. path: its dotted key. title: how the file opens it."""
+    """Yield the tables in a table.
+
+    Args:
+        path: Its dotted key.
+        title: How the file opens it.
+    """
     for name, member in members.items():
         many = isinstance(member.kind, Listed)
         yield from places_in(member.kind, f"{path}.{name}", f"{title[:-1]}.{name}]" if many else f"{name} = {{ ... }} of {title}")

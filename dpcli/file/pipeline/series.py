@@ -1,7 +1,7 @@
-"""Expands the abbreviations of a file: lists that make an entry per value, [defaults], and numbers left to `calibrate`.
+"""Expansion of the abbreviations of a pipeline file: lists that stand for several entries, [defaults], and "calibrate".
 
-This is done before anything else reads the tables: every command and every ledger sees plain entries, and a file with the same entries
-written out is the same file. Only positions in the text refer to the tables as written.
+Tables are expanded before anything else reads them. So every command and every ledger sees plain entries, and a file with the entries
+written out is equivalent. Only positions in the text refer to the tables as written.
 """
 
 from __future__ import annotations
@@ -28,8 +28,14 @@ _ENTRY = re.compile(r"(.+)\[[1-9][0-9]*\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class EntryOrigin:
-    """The place of an entry in the text. table: its [[mechanism]], 0-based. position: in its lists, None if it has none. lists: the
-    keys of these. defaults: the keys that [defaults] states for it."""
+    """The place of an entry in the text.
+
+    Attributes:
+        table: Index of its [[mechanism]] table, from 0.
+        position: Index in the lists of the table; None if it has no lists.
+        lists: Keys with lists.
+        defaults: Keys whose values come from [defaults].
+    """
 
     table: int
     position: int | None
@@ -86,7 +92,7 @@ def written_name(name: str) -> str:
 
 
 def by_name(entries: Mapping[str, T]) -> dict[str, T]:
-    """Return what is known of entries by their names, and by the name of its table of the first entry that the table made."""
+    """Return a mapping by entry names, which has the first entry of each table under the table's name as well."""
     result = dict(entries)
     for name, one in entries.items():
         result.setdefault(written_name(name), one)
@@ -94,7 +100,7 @@ def by_name(entries: Mapping[str, T]) -> dict[str, T]:
 
 
 def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
-    """Return by its name the entry of another file that each was or became: train is train[1], train[2], ... where a list came or went."""
+    """Return the counterpart of each entry in another file by name; train pairs with train[1], train[2], ... if only one has a list."""
     first = by_name({other: other for other in others})
     wanted = {name: name if name in others else written_name(name) for name in names}
     return {name: one if one in others else first[name] for name, one in wanted.items() if one in others or name in first}
@@ -103,7 +109,7 @@ def counterparts(names: Iterable[str], others: Collection[str]) -> dict[str, str
 def paired(old: Tables, new: Tables) -> tuple[Tables, Tables]:
     """Return both files' plain tables so that entries have one name where a list came in the place of one value, or went.
 
-    The entries train[1], train[2], ... of one file are folded into one table with lists where the other has an entry train.
+    The entries train[1], train[2], ... of one file are folded into one table with lists if the other has an entry train.
     """
     before, after = _named_in(old), _named_in(new)
     return _folded(old, after - before), _folded(new, before - after)
@@ -128,7 +134,7 @@ def _folded(tables: Tables, names: Collection[str]) -> Tables:
 
 
 def _one_table(name: str, entries: Sequence[Tables]) -> Tables | None:
-    """Return the table with lists that expands to these entries; None where there is none."""
+    """Return the table with lists that expands to these entries; None if there is none."""
     first = {**entries[0], "name": name}
     varying = [("sampling", key) for key in first["sampling"]] if type(first.get("sampling")) is dict else []
     lists = {path: [_at(entry, path) for entry in entries] for path in ([(key,) for key in first if key != "name"] + varying)}
@@ -161,7 +167,7 @@ def _index(path: Path) -> int:
 
 
 def _entries(tables: Tables) -> tuple[list[tuple[Any, EntryOrigin]], dict[str, Any]] | None:
-    """Return each plain entry with its origin, and the unused [defaults]; None where the tables are plain already."""
+    """Return each plain entry with its origin, and the unused [defaults]; None if the tables are plain already."""
     stated, defaults = tables.get("mechanism"), tables.get("defaults", {})
     if type(stated) is not list or type(defaults) is not dict:
         return None  # the reader says so
@@ -194,7 +200,7 @@ def _series(index: int, table: Any, defaults: Tables, lists: Mapping[Path, list[
 
 
 def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
-    """Return the table with every default that its type takes and it does not state."""
+    """Return the table with the defaults that its type takes and that it does not state."""
     if not defaults:
         return dict(table)
     known = _known({**defaults, **table})
@@ -202,7 +208,7 @@ def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
 
 
 def _lists(table: Tables) -> dict[Path, list[Any]]:
-    """Return the lists in place of numbers, by their keys; none where their lengths differ or are zero, which the reader refuses."""
+    """Return the lists in place of numbers, by key; empty if their lengths differ or are zero, which the reader refuses."""
     result: dict[Path, list[Any]] = {}
     if any(type(value) is list for value in table.values()):
         result |= {(key,): value for key, value in _several(table, _known(table))}
@@ -258,12 +264,12 @@ def _marked(table: Mapping[str, Any], known: Members) -> Iterator[str]:
 
 
 def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
-    """Return the tables with `value` wherever they say "calibrate"; the originals stay as they are."""
+    """Return a copy of the tables with `value` in place of "calibrate"."""
     return _with_numbers(tables, lambda table, key: value)
 
 
 def stood_in(tables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the tables with 1 wherever they say "calibrate", or more where noise must cover more: rules on both cannot apply yet."""
+    """Return a copy with 1 in place of "calibrate", or more if noise must cover more, so that rules that relate both are met."""
     return _with_numbers(tables, lambda table, key: _covered(table) if key in NOISE else 1.0)
 
 

@@ -27,7 +27,11 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A problem: the rule it breaks, its key, and its message in parts. among: the words that are allowed."""
+    """A problem: the rule it breaks, its key, and its message in parts.
+
+    Attributes:
+        among: The words that are allowed.
+    """
 
     rule: str
     key: Path
@@ -45,7 +49,8 @@ class Fault:
 class Findings:
     """A list that refuses to grow past `MAX_FINDINGS`: then it raises TooMany.
 
-    advice: what to do about an unknown key, where the file is of another format than the pipeline's.
+    Attributes:
+        advice: What to do about an unknown key, if the file is of another format than the pipeline's.
     """
 
     items: list[Fault] = field(default_factory=list)
@@ -69,10 +74,11 @@ Severity = Literal["error", "warning"]
 class Diagnostic:
     """A rule's finding about one key of one file.
 
-    rule: its code in the failure catalogue (DP001...).
-    key: dotted path of the key, e.g. "mechanism[2].sampling.rate".
-    line, column: 1-based; 0 where the finding has no place.
-    source: the source line, as it stands, or "".
+    Attributes:
+        rule: Its code in the failure catalogue (DP001...).
+        key: Dotted path of the key, e.g. "mechanism[2].sampling.rate".
+        line, column: 1-based; 0 if the finding has no place.
+        source: The source line, as it stands, or "".
     """
 
     rule: str
@@ -90,7 +96,7 @@ _INDENT = "    "
 
 
 def render(diagnostic: Diagnostic) -> str:
-    """Return `path:line:column: error DP004: key: message`, then the source line and a caret where the place is known."""
+    """Return `path:line:column: error DP004: key: message`, then the source line and a caret if the place is known."""
     place = escaped_path(diagnostic.path) + (f":{diagnostic.line}:{diagnostic.column}" if diagnostic.line else "")
     key = f"{diagnostic.key}: " if diagnostic.key else ""
     message = "".join(c if c == "\n" else _visible(c) for c in f"{key}{diagnostic.message}")  # may quote what others wrote
@@ -101,8 +107,10 @@ def render(diagnostic: Diagnostic) -> str:
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:
     """Return all diagnostics as text; a message about several entries in one place is given once, with their number."""
     same: dict[Any, list[Diagnostic]] = {}
-    for one in diagnostics:
-        same.setdefault((one.rule, one.severity, one.message, one.path, one.line, one.column), []).append(one)
+    for diagnostic in diagnostics:
+        same.setdefault(
+            (diagnostic.rule, diagnostic.severity, diagnostic.message, diagnostic.path, diagnostic.line, diagnostic.column), []
+        ).append(diagnostic)
     return "\n".join(
         render(replace(one, key=f"{one.key} and {len(more):,} more") if more and one.key else one) for one, *more in same.values()
     )
@@ -113,7 +121,7 @@ def _excerpt(source: str, column: int) -> tuple[str, ...]:
     if column < 1 or not source.strip():
         return ()
     length = public_length(source)
-    source = source[:length] + "*" * (len(source) - length)  # as long as it was: the caret stays where it is
+    source = source[:length] + "*" * (len(source) - length)  # as long as it was: the caret stays in its place
     start = max(0, column - 1 - WIDTH // 2) if len(source) > WIDTH else 0
     cut = source[start : start + WIDTH]
     before, after = ("..." if start else ""), ("..." if start + WIDTH < len(source) else "")

@@ -27,10 +27,13 @@ _NOT_A_FILE = {
 
 
 def read_bytes(path: str | os.PathLike[str], what: str = "a pipeline file") -> bytes:
-    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-". what: what a message expects there.
+    """Return at most `MAX_BYTES` + 1 bytes of a regular file, or of standard input for "-".
+
+    Args:
+        what: What a message expects there.
 
     Raises:
-        InputError: there is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
+        InputError: There is no such file, it is not a regular file, or it cannot be read. Nothing else is opened or waited for.
     """
     return read_head(path, MAX_BYTES, what)
 
@@ -45,7 +48,7 @@ def read_head(path: str | os.PathLike[str], most: int, what: str) -> bytes:
 
 
 def read_again(path: str) -> bytes:
-    """Return the bytes of a file, or those read from standard input before. Raises InputError also where none were."""
+    """Return the bytes of a file, or those read from standard input before. Raises InputError also if none were."""
     if path == "-" and (sys.stdin is None or sys.stdin not in _read):
         raise InputError("<stdin>: nothing was read from it before")
     return read_bytes(path)

@@ -1,7 +1,7 @@
-"""Confusable names: skeletons that are equal for names that look alike, and names of mixed or unusual scripts.
+"""Confusable names: equal skeletons for names that look alike, and checks for mixed or unusual scripts.
 
-Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of confusable strings); the letters here are
-those of Cyrillic, Greek and Armenian that have the shape of a Latin one, and the digits that are taken for letters.
+Source: Unicode Technical Standard 39, Unicode Security Mechanisms, section 4 (skeletons of confusable strings). The table here covers the
+Cyrillic, Greek and Armenian letters that have the shape of a Latin letter, and the digits that can be mistaken for letters.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 import unicodedata
 from functools import cache
 
-LAST = 0x1FFFF  # code point beyond which no script has letters
-_BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # letters and symbols by their category, and nothing on the screen
-_ALIKE = str.maketrans(
+LAST_LETTER = 0x1FFFF  # no script has letters beyond this code point
+_BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # letters and symbols by category, but invisible
+_CONFUSABLES = str.maketrans(
     {
         **dict(
             zip(
@@ -45,57 +45,63 @@ _ALIKE = str.maketrans(
 
 
 def looks(name: str) -> str:
-    """Return the skeleton of a name: compatibility forms, case, accents, outer spaces and invisible characters go, confusables are one."""
+    """Return the skeleton of a name, which is equal for names that look alike.
+
+    Compatibility forms, case, accents, outer spaces and invisible characters are removed, and each confusable letter is replaced by the
+    Latin letter it resembles.
+    """
     folded = unicodedata.normalize("NFKD", name).casefold()
     plain = "".join(c for c in folded if c not in _BLANK and unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc"))
-    once = " ".join(unicodedata.normalize("NFKD", "".join(map(_letter, plain))).split())
-    shaped = once.translate(_ALIKE).translate(_ALIKE)
+    normal = " ".join(unicodedata.normalize("NFKD", "".join(map(_base_letter, plain))).split())
+    shaped = normal.translate(_CONFUSABLES).translate(_CONFUSABLES)
     return shaped.replace("rn", "m").replace("vv", "w")
 
 
 @cache
 def letters() -> dict[str, list[tuple[int, int]]]:
-    """Return `looks` as tables of code points of NFKD forms, for PostgreSQL.
+    """Return the rules of `looks` as tables of code points of NFKD forms, for PostgreSQL.
 
-    letters: (character, the one it is taken for). gone: ranges of characters that skeletons leave out. A character that becomes two
-    (\u00df) is in neither.
+    Returns:
+        `letters` has pairs of a character and the character it is mistaken for; `gone` has ranges of characters that skeletons omit. A
+        character that becomes two (\u00df) is in neither.
     """
-    result = [(ord(" "), ord(looks("_")))]  # between words; at the ends it is gone
-    gone: list[tuple[int, int]] = []
-    for code in (*range(0x21, 0xD800), *range(0xE000, LAST + 1)):
-        seen = looks(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)
-        if not seen and gone and gone[-1][1] == code - 1:
-            gone[-1] = (gone[-1][0], code)
-        elif not seen and not chr(code).isspace():
-            gone.append((code, code))
-        elif len(seen) == 1 and seen != chr(code):
-            result.append((code, ord(seen)))
-    return {"letters": result, "gone": gone}
+    replacements = [(ord(" "), ord(looks("_")))]  # between words; outer spaces are removed
+    removed: list[tuple[int, int]] = []
+    for code in (*range(0x21, 0xD800), *range(0xE000, LAST_LETTER + 1)):
+        skeleton = looks(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)
+        if not skeleton and removed and removed[-1][1] == code - 1:
+            removed[-1] = (removed[-1][0], code)
+        elif not skeleton and not chr(code).isspace():
+            removed.append((code, code))
+        elif len(skeleton) == 1 and skeleton != chr(code):
+            replacements.append((code, ord(skeleton)))
+    return {"letters": replacements, "gone": removed}
 
 
 def mixed(name: str) -> tuple[str, ...]:
-    """Return the scripts of a name's letters where it mixes Latin letters with others; none where it does not.
+    """Return the scripts of a name that mixes Latin letters with others; an empty tuple if it does not.
 
-    Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection); East Asian scripts stand beside Latin letters as a rule.
+    Source: Unicode Technical Standard 39, section 5.1 (mixed-script detection). East Asian scripts do not count, as they are
+    commonly mixed with Latin letters.
     """
-    result = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _BESIDE_LATIN)
-    return tuple(result) if "LATIN" in result and len(result) > 1 else ()
+    scripts = sorted({unicodedata.name(c, "?").partition(" ")[0] for c in name if c.isalpha()} - _BESIDE_LATIN)
+    return tuple(scripts) if "LATIN" in scripts and len(scripts) > 1 else ()
 
 
 def strange(name: str) -> tuple[str, ...]:
-    """Return the characters of a name that are neither ASCII nor letters of a script in use today, as they may pass for others.
+    """Return the characters of a name that are neither ASCII nor letters of a modern script, and so might imitate other letters.
 
     Source: Unicode Standard Annex 31, Unicode Identifiers and Syntax, table 5 (recommended scripts).
     """
-    return tuple(dict.fromkeys(c for c in name if not (c.isascii() or _usual(c))))
+    return tuple(dict.fromkeys(c for c in name if not (c.isascii() or _is_usual(c))))
 
 
-def _usual(c: str) -> bool:
+def _is_usual(c: str) -> bool:
     category, script = unicodedata.category(c), unicodedata.name(c, "?").partition(" ")[0]
-    letter = (
+    is_letter = (
         category in ("Lu", "Ll") if script == "LATIN" else category[0] in "LM"
-    )  # without case, a Latin letter is a click or a tone
-    return script in _RECOMMENDED and letter
+    )  # a Latin letter without case is a sign for a click or a tone
+    return script in _RECOMMENDED and is_letter
 
 
 _RECOMMENDED = frozenset(
@@ -129,10 +135,10 @@ _RECOMMENDED = frozenset(
     }
 )
 _BESIDE_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
-# A letter with a stroke, a hook or the like, and a small capital: which letter it is, its name says.
+# The Unicode name of a small capital, or of a letter with a stroke or a hook, tells its base letter.
 _VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |INSULAR |LONG )?([A-Z])(?: WITH .*)?")
 
 
-def _letter(c: str) -> str:
+def _base_letter(c: str) -> str:
     match = None if c.isascii() else _VARIANT.fullmatch(unicodedata.name(c, ""))
     return c if match is None else match[1].lower()

@@ -82,7 +82,7 @@ class _Lost(Exception):
 
 
 def locate(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Return the 1-based line and column of each key; of the nearest table around it, or of the first line, where it is absent.
+    """Return the 1-based line and column of each key; of the nearest table around it, or of the first line, if it is absent.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".

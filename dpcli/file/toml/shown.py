@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-LONGEST = 60  # characters of a value
+LONGEST_VALUE = 60  # characters of a value
 NAMED = 8  # names that one message lists
 ADDRESS = "://"  # an address may hold a password where one of _SECRET follows
 _SECRET = frozenset("@?#=")
@@ -15,10 +15,10 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def escaped(text: str) -> str:
-    """Return the text in ASCII with JSON's escapes, cut after `LONGEST` characters."""
+    """Return the text in ASCII with JSON's escapes, cut after `LONGEST_VALUE` characters."""
     import json
 
-    cut = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    cut = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
     return json.dumps(cut)[1:-1].replace("\x7f", "\\u007f")
 
 
@@ -45,7 +45,7 @@ def quoted(word: str) -> str:
 
 
 def first_names(names: Iterable[str], none: str = "none") -> str:
-    """Return `a, b, c` and how many more there are beyond the first eight; `none` where there are no names."""
+    """Return `a, b, c` and how many more there are beyond the first eight; `none` if there are no names."""
     every = list(names)
     more = f" and {len(every) - NAMED:,} more" if len(every) > NAMED else ""
     return ", ".join(every[:NAMED]) + more or none
@@ -82,7 +82,7 @@ def key_text(path: tuple[str | int, ...], names: dict[int, str] | None = None) -
             named = (names or {}).get(part) if path[:depth] == ("mechanism",) else None
             text += f"[{part + 1}]" if named is None else f'["{escaped(named)}"]'
         else:
-            text += ("." if text else "") + (part if _BARE.fullmatch(part) and len(part) <= LONGEST else quoted(part))
+            text += ("." if text else "") + (part if _BARE.fullmatch(part) and len(part) <= LONGEST_VALUE else quoted(part))
     return text
 
 

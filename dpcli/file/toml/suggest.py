@@ -59,7 +59,11 @@ _SEPARATORS = str.maketrans("", "", "-_ /.")
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
-    """Return the one of `known` that `word` most likely stands for, or None. cutoff: difflib's ratio, 1 for equal words."""
+    """Return the one of `known` that `word` most likely stands for, or None.
+
+    Args:
+        cutoff: Difflib's ratio, 1 for equal words.
+    """
     import difflib
 
     choices = list(dict.fromkeys(known))
@@ -103,8 +107,9 @@ def instead_of(name: str, names: Sequence[str], known: Collection[str] = (), sch
     nothing is said unless the line is sure to hold names.
 
     Args:
-        names: of the columns, as the table's schema or first line has them. known: names that are expected there: a line with half of them
-            is no record. schema: whether the names come from where no record can stand.
+        names: Names of the columns, as the table's schema or first line has them.
+        known: Names that are expected there: a line with half of them is no record.
+        schema: Whether the names come from where no record can stand.
     """
     others = {*known} - {name}
     near = next((one for one in names if same_word(one, name)), None)

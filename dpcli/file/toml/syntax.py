@@ -121,8 +121,12 @@ _LITERALS = {
 
 
 class Rewording(NamedTuple):
-    """The words of a fault. actual: None for the text at the fault. at_line_start: whether tomli's position is after the fault, so that
-    the start of the line serves better."""
+    """The words of a fault.
+
+    Attributes:
+        actual: None for the text at the fault.
+        at_line_start: Whether tomli's position is after the fault, so that the start of the line serves better.
+    """
 
     expected: str
     actual: str | None = None
@@ -158,7 +162,11 @@ _REWORDED: dict[str, Rewording] = {
 
 
 def reworded(words: str, rest: str) -> tuple[str, str, bool]:
-    """Return (expected, found, whether the fault is at the line's start) for tomli's `words`. rest: the line from the fault on."""
+    """Return (expected, found, whether the fault is at the line's start) for tomli's `words`.
+
+    Args:
+        rest: The line from the fault on.
+    """
     if rest and not rest[0].isascii():
         # A letter that looks like another is the one fault that a reader cannot see.
         return "ASCII outside quotes and comments", f"{escaped(rest[0])} ({unicodedata.name(rest[0], 'no name').lower()})", False

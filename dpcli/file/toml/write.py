@@ -25,7 +25,11 @@ def toml_text(tables: Mapping[str, Any]) -> str:
 
 
 def commented(tables: Mapping[str, Any], comments: Mapping[str, str], column: int) -> Iterator[str]:
-    """Yield the lines of the document, with a comment on each key that has one. column: where comments begin."""
+    """Yield the lines of the document, with a comment on each key that has one.
+
+    Args:
+        column: Where comments begin.
+    """
     for line in toml_text(tables).splitlines():
         comment = comments.get(line.partition(" = ")[0])
         yield f"{line:<{column}}  # {comment}" if comment else line
@@ -112,7 +116,7 @@ def _says(text: str, tables: Any) -> bool:
 
 
 def _table_of(tables: Any, path: Path) -> Any:
-    """Return the table or list that holds the last part of the path, None where there is none."""
+    """Return the table or list that holds the last part of the path, None if there is none."""
     for part in path[:-1]:
         if not (part in tables if type(tables) is dict else type(tables) is list and type(part) is int and part < len(tables)):
             return None
@@ -121,7 +125,7 @@ def _table_of(tables: Any, path: Path) -> Any:
 
 
 def _change(tables: Any, path: Path, value: Any) -> bool:
-    """Put the value at the path; False where the document has no such key."""
+    """Put the value at the path; False if the document has no such key."""
     table = _table_of(tables, path)
     if table is None or path[-1] not in table:
         return False
@@ -165,7 +169,7 @@ def renamed(text: str, names: Mapping[Path, str]) -> str:
 
 
 def _rename(tables: Any, path: Path, name: str) -> bool:
-    """Give a key another name; False where there is no such key or the name is taken."""
+    """Give a key another name; False if there is no such key or the name is taken."""
     table = _table_of(tables, path)
     if type(table) is not dict or path[-1] not in table or name in table:
         return False

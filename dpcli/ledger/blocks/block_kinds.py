@@ -45,11 +45,15 @@ PREMISES: Premises = (
 class BlockKind(ABC):
     """A way to cut a dataset, with the names or the count of its blocks.
 
-    needs: the term that says which blocks there are, "" where the calendar does. within: whether a unit's records all lie in one.
-    ordered: whether one block follows another. weekly: whether a week of blocks fills a line. word: a block as messages call it.
-    told_by: what the column holds from which a record's block follows; None where dpcli cannot tell the block from a column.
-    shared: what of the column's values is the same for all records of a block, and differs between blocks.
-    premises: what must be true for the numbers of its blocks to hold.
+    Attributes:
+        needs: The term that says which blocks there are, "" if the calendar does.
+        within: Whether a unit's records all lie in one.
+        ordered: Whether one block follows another.
+        weekly: Whether a week of blocks fills a line.
+        word: A block as messages call it.
+        told_by: What the column holds from which a record's block follows; None if dpcli cannot tell the block from a column.
+        shared: What of the column's values is the same for all records of a block, and differs between blocks.
+        premises: What must be true for the numbers of its blocks to hold.
     """
 
     names: Sequence[str]
@@ -68,7 +72,7 @@ class BlockKind(ABC):
 
     @property
     def listed(self) -> Sequence[str]:
-        """All blocks, in order; none where the calendar has no end."""
+        """All blocks, in order; none if the calendar has no end."""
         return ()
 
     def extent(self, name: str) -> tuple[str, str]:
@@ -81,23 +85,23 @@ class BlockKind(ABC):
 
     @abstractmethod
     def rank(self, name: str) -> int:
-        """Return the place of a block; where they are ordered, the next one's is one more."""
+        """Return the place of a block; if they are ordered, the next one's is one more."""
 
     @abstractmethod
     def between(self, first: str, last: str) -> Sequence[str]:
-        """Return all blocks from the first to the last, both included. Raise InputError where they have no order."""
+        """Return all blocks from the first to the last, both included. Raises InputError if they have no order."""
 
     def of_day(self, day: date) -> str | None:
-        """Return the block that a day lies in, None where they are not of the calendar."""
+        """Return the block that a day lies in, None if they are not of the calendar."""
         return None
 
     def first_day(self, name: str) -> date | None:
-        """Return the first day of a block, None where they are not of the calendar."""
+        """Return the first day of a block, None if they are not of the calendar."""
         return None
 
 
 def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
-    """Return the kind of an opening entry. Raise InputError for one that is not known."""
+    """Return the kind of an opening entry. Raises InputError for one that is not known."""
     if by not in BLOCKS:
         raise InputError(f"--blocks: expected one of {', '.join(BLOCKS)}, found {by[:60]!r}")
     kind: BlockKind = load(BLOCKS[by])(tuple(names), count)

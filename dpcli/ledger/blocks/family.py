@@ -47,8 +47,12 @@ MOST = 2000  # blocks in one window
 class BlockFamily:
     """The blocks of a dataset.
 
-    by: day, week, region or hash. column: what decides a record's block. max_blocks: in how many blocks one unit's records may lie.
-    names: of the blocks, where they are listed; count: of the blocks, where they are parts of a hash.
+    Attributes:
+        by: Day, week, region or hash.
+        column: What decides a record's block.
+        max_blocks: In how many blocks one unit's records may lie.
+        names: Names of the blocks, if they are listed.
+        count: Count of the blocks, if they are parts of a hash.
     """
 
     by: str
@@ -73,7 +77,7 @@ class BlockFamily:
         }
 
     def wrong(self, window: object) -> str | None:
-        """Return what is wrong with the window of an entry, None where nothing is: distinct blocks of this family, sorted."""
+        """Return what is wrong with the window of an entry, None if nothing is: distinct blocks of this family, sorted."""
         if type(window) is not list or not 1 <= len(window) <= MOST or any(type(name) is not str for name in window):
             return f"expected a window of 1 to {MOST} blocks"
         kind = self.kind
@@ -83,7 +87,7 @@ class BlockFamily:
         return None if window == sorted(set(window)) else "expected the blocks of a window once each, in order"
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """Return the blocks that are stated: names, and FIRST..LAST for all between. Raise InputError where one is none."""
+        """Return the blocks that are stated: names, and FIRST..LAST for all between. Raises InputError if one is none."""
         kind, blocks = self.kind, set[str]()
         for text in stated:
             first, dots, last = (text, "", text) if kind.holds(text) else text.partition("..")
@@ -109,7 +113,7 @@ class BlockFamily:
         return {name: divide_down(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
 
     def unproved(self, rule: Filter, adjacency: str, delta: float) -> str | None:
-        """Return why no guarantee is known for such a family, as "expected ..."; None where one is proved."""
+        """Return why no guarantee is known for such a family, as "expected ..."; None if one is proved."""
         given = {term for term in ("names", "count") if getattr(self, term)}
         if given != {self.kind.needs} - {""}:
             needed = self.kind.needs or "neither names nor count"
@@ -129,7 +133,7 @@ class BlockFamily:
 
 
 def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the blocks of each stretch without a gap, in order; each block by itself where they have no order."""
+    """Return the blocks of each stretch without a gap, in order; each block by itself if they have no order."""
     kind = family.kind
     ranked = sorted(set(blocks), key=kind.rank)
     gaps = groupby(enumerate(ranked), key=lambda item: kind.rank(item[1]) - item[0] if kind.ordered else item[0])

@@ -34,9 +34,14 @@ class Stretch:
 class BlockRoom:
     """The blocks in which one run fits now.
 
-    within: the blocks that were looked at, in order. stretches: of those that take it, in order. cost: of one run, on each of its blocks;
-    share: of a block's cap. before, after: the first or the last of `within`, where no block on its other side was ever charged or retired
-    and none was looked at; None else. unused_takes: whether a block that was never charged takes the run.
+    Attributes:
+        within: The blocks that were looked at, in order.
+        stretches: Stretches of those that take it, in order.
+        cost: Cost of one run, on each of its blocks.
+        share: The cost as a share of a block's cap.
+        before, after: The first or the last of `within`, if no block on its other side was ever charged or retired and none was looked
+            at; None else.
+        unused_takes: Whether a block that was never charged takes the run.
     """
 
     within: tuple[str, ...]
@@ -49,19 +54,20 @@ class BlockRoom:
 
     @property
     def widest(self) -> Stretch | None:
-        """The latest of the longest, None where nothing takes it."""
+        """The latest of the longest, None if nothing takes it."""
         return max(reversed(self.stretches), key=lambda stretch: len(stretch.blocks), default=None)
 
     @property
     def latest(self) -> Stretch | None:
-        """The last stretch, None where nothing takes it."""
+        """The last stretch, None if nothing takes it."""
         return self.stretches[-1] if self.stretches else None
 
 
 def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), delta: float | None = None) -> BlockRoom:
     """Return where a run of `pipeline` fits: among the blocks `within`, or among all that are listed or lie between charged ones.
 
-    Raise InputError where the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
+    Raises:
+        InputError: If the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
     """
     state = ledger.state()
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())

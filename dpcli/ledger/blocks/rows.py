@@ -20,10 +20,15 @@ REMEMBERED = 2**16  # values of a column
 class RowWindow:
     """The rows that may be read.
 
-    column: of the data, which decides a row's block; type: what it holds there. spans: its least and largest value in each stretch of
-    blocks, as dates or as texts that are compared by their bytes. A row whose column has no such value is in no block.
-    blocks: in words, as privacy.window has them. family: what the blocks are. each: what the rows of one block share, where what a unit
-    does is bounded in each block by itself; None where it is bounded in the whole window.
+    Attributes:
+        column: Column of the data, which decides a row's block.
+        type: What it holds there.
+        spans: Its least and largest value in each stretch of blocks, as dates or as texts that are compared by their bytes. A row whose
+            column has no such value is in no block.
+        blocks: In words, as privacy.window has them.
+        family: What the blocks are.
+        each: What the rows of one block share, where what a unit does is bounded in each block by itself; None if it is bounded in the
+            whole window.
     """
 
     column: str
@@ -65,7 +70,7 @@ class RowWindow:
 
 
 def told_rows(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
-    """Return the rows of some blocks; None where no column tells the block, as of parts of a hash."""
+    """Return the rows of some blocks; None if no column tells the block, as of parts of a hash."""
     kind = family.kind
     if kind.told_by is None:
         return None
@@ -75,7 +80,7 @@ def told_rows(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
 
 
 def kept_rows(content: object, window: object) -> RowWindow | None:
-    """Return the rows that `content` has kept, of the blocks of a window; None where there are none. Raise ValueError for anything else."""
+    """Return the rows that `content` has kept, of the blocks of a window; None if there are none. Raises ValueError for anything else."""
     if content is None:
         return None
     if not isinstance(content, dict) or not isinstance(window, list | tuple):
@@ -97,7 +102,7 @@ def _text(value: object) -> bool:
 
 
 def day_of(value: object) -> str | None:
-    """Return the day that a value names, as 2026-01-31; None where it names none.
+    """Return the day that a value names, as 2026-01-31; None if it names none.
 
     A time with a zone names none: its day depends on who asks.
     """

@@ -1,4 +1,4 @@
-"""dpcli budget: the group, and what its subcommands share."""
+"""The command group `dpcli budget`, with the options and helpers that its subcommands share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def command() -> None:
 
 
 def reason_option(text: str, required: bool = False) -> Callable[..., Any]:
-    """Return --reason with this help."""
+    """Return the option --reason with a help text."""
     default: dict[str, Any] = {} if required else {"default": ""}
     return click.option("--reason", "why", required=required, metavar="TEXT", help=text, **default)
 
@@ -70,7 +70,17 @@ def subcommand(name: str, *parameters: Callable[..., Any]) -> Callable[..., Any]
 
 @contextmanager
 def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Iterator[Ledger]:
-    """Yield the ledger of a dataset, closed at the end. Raise LedgerError where its entries no longer lead to the anchor in a file."""
+    """Yield the ledger of a dataset, and close it at the end.
+
+    Args:
+        ledger: Path or address of the ledger.
+        dataset: Name of the dataset, if the ledger contains several.
+        anchor: File with an earlier head of the chain, which the entries must still lead to; None to check nothing.
+
+    Raises:
+        InputError: There is no such ledger or dataset.
+        LedgerError: The entries of the ledger no longer lead to the anchor.
+    """
     from dpcli.ledger.stores.places import open_ledger
 
     with open_ledger(ledger, dataset) as book:
@@ -81,11 +91,11 @@ def opened(ledger: str, dataset: str | None, anchor: str | None = None) -> Itera
         try:
             yield book
         except InputError as error:
-            raise _of_this_command(error) from None
+            raise _without_window_flag(error) from None
 
 
 def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], **output: Any) -> int:
-    """Ask a ledger for something, and print what came of it."""
+    """Send a request to a ledger, print the receipt, and return the exit code."""
     from dpcli.cli.options import emit
     from dpcli.ledger.documents.ledger_answers import receipt
 
@@ -93,33 +103,33 @@ def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], *
         return emit(receipt(book, lambda: ask(book)), **output)
 
 
-def _of_this_command(error: InputError) -> InputError:
-    """Return the error in the words of a command that has no --window."""
+def _without_window_flag(error: InputError) -> InputError:
+    """Return the error with --window replaced by the parameter that names blocks in this command, if it has no --window."""
     from dpcli.file.pipeline.datasets import without_flag
 
     context = click.get_current_context()
-    flags = {flag for parameter in context.command.params for flag in parameter.opts}
+    flags = {flag for option in context.command.params for flag in option.opts}
     if type(error) is not InputError or "--window" in flags:
         return error
-    name = "--within" if "--within" in flags else "BLOCKS" if "blocks" in flags else "window"
-    instead = {"import": ", or in the column window", "plan": ", or of the [[run]]"}.get(context.info_name or "", "")
-    return InputError(without_flag(str(error), name, instead))
+    parameter = "--within" if "--within" in flags else "BLOCKS" if "blocks" in flags else "window"
+    alternative = {"import": ", or in the column window", "plan": ", or of the [[run]]"}.get(context.info_name or "", "")
+    return InputError(without_flag(str(error), parameter, alternative))
 
 
 def with_delta_judged(document: Document, ledger: Ledger, pipeline: Pipeline, path: str, delta: float | None) -> Document:
-    """Return the answer about a run with what DP105 says of --delta and of the ledger's delta; the charge is right whatever these are."""
+    """Return the document with the findings of lint rule DP105 on --delta and the ledger's delta. The charge does not depend on them."""
     from dpcli.lint.delta import judged_deltas
     from dpcli.lint.documents.diagnostics import note
 
     terms, size = ledger.state().open_terms(), pipeline.privacy.dataset_size
     size = terms.dataset_size if size is None else size
-    cap = None if size is None else terms.delta  # whoever opened it without a size was warned then
+    cap = None if size is None else terms.delta  # a ledger opened without a size has been warned about
     problems = judged_deltas({"--delta": delta, "the ledger's delta": cap}, size, path)
     return replace(document, alerts=(*document.alerts, *map(note, problems))) if problems else document
 
 
 def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str, outputs: tuple[str, ...]) -> int:
-    """Print a document, and draw the picture to each output that is one."""
+    """Print a document, draw its picture to each output with an image format, and return the exit code."""
     from dpcli.cli.options import emit
     from dpcli.cli.outputs import split_pictures
 
@@ -132,5 +142,5 @@ def emit_pictured(document: Document, picture: Callable[[], Chart], format_: str
 
 
 def wants(name: str, format_: str, outputs: tuple[str, ...]) -> bool:
-    """Check whether a format is asked for."""
+    """Check whether a format is requested, on the terminal or as an output file."""
     return name == format_ or any(output.startswith(f"{name}=") for output in outputs)

@@ -1,4 +1,4 @@
-"""dpcli budget amend, quota, approve, refuse, retire: who may change what runs may be charged."""
+"""The commands `dpcli budget amend`, quota, approve, refuse and retire: decide what runs may be charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli budget init, import, copy, upgrade: how a ledger begins, and where it moves."""
+"""The commands `dpcli budget init`, import, copy and upgrade: open a ledger, fill it with past runs, or move it."""
 
 from __future__ import annotations
 

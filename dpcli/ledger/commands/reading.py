@@ -1,4 +1,4 @@
-"""dpcli budget show, log, export, anchor, verify, overview, windows, plan: what is spent, and what would fit. Nothing is written."""
+"""The `dpcli budget` commands that write nothing: show, log, export, anchor, verify, overview, windows and plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli budget spend, reserve, start, commit, void: one run, from its charge to its end."""
+"""The commands `dpcli budget spend`, reserve, start, commit and void: charge a run and record its progress."""
 
 from __future__ import annotations
 

@@ -184,9 +184,12 @@ def opening_document(ledger: Ledger) -> Document:
 def quoted(document: Document, ledger: str | None, dataset: str | None, pipeline: Pipeline, run: str = "") -> Document:
     """Return the document of a dry run with the answer of the ledger at `ledger`; as it is where that is None.
 
-    run: the key under which it may have been charged before: then it fits, whatever is left.
+    Args:
+        run: The key under which it may have been charged before: then it fits, whatever is left.
 
-    Raise LedgerError where the ledger cannot be read, InputError where it cannot be found or adds up other units.
+    Raises:
+        LedgerError: If the ledger cannot be read.
+        InputError: If it cannot be found or adds up other units.
     """
     if ledger is None:
         return document

@@ -58,7 +58,7 @@ def balance_document(ledger: Ledger, pictured: bool = False) -> Document:
 
 
 def of_budget(budget: DatasetBudget) -> Document:
-    """Return what `dpcli budget show` prints, as the ledger is now, for a notebook. Raise LedgerError where it cannot be read."""
+    """Return what `dpcli budget show` prints, as the ledger is now, for a notebook. Raises LedgerError if it cannot be read."""
     from dpcli.ledger.stores.places import open_ledger
 
     with open_ledger(budget.url, budget.dataset) as ledger:
@@ -72,7 +72,7 @@ def _pictures(ledger: Ledger) -> tuple[Chart, ...]:
 
 
 def picture(ledger: Ledger) -> Chart:
-    """Return the blocks by share used; without blocks, the way down of the budget. Raise InputError before the first charge."""
+    """Return the blocks by share used; without blocks, the way down of the budget. Raises InputError before the first charge."""
     charts = _pictures(ledger)
     if not charts:
         raise InputError(f"{ledger.store.place}: nothing to draw: nothing was charged to {ledger.dataset} yet")
@@ -91,7 +91,7 @@ def headline(state: LedgerState, remaining: Remaining) -> str:
 
 
 def guarantee_words(state: LedgerState) -> str:
-    """Return what everything together is guaranteed, and on whose word, where it is not just the cap of today."""
+    """Return what everything together is guaranteed, and on whose word, if it is not just the cap of today."""
     if state.guarantee == "none":
         return "; no epsilon is guaranteed: the cap was raised, and nobody stated that no output had been seen before"
     if state.guarantee == "stated":
@@ -143,7 +143,7 @@ def composition_words(state: LedgerState) -> str:
 
 
 def blocks_words(state: LedgerState) -> str:
-    """Return what the dataset is cut into; "" where it is one."""
+    """Return what the dataset is cut into; "" if it is one."""
     family = state.open_terms().family
     if family is None:
         return ""
@@ -206,7 +206,7 @@ def _bar(remaining: Remaining, of: str) -> str:
 
 
 def _run_table(state: LedgerState, last: Sequence[Run]) -> Table:
-    """Return the table of runs, with why where it is stated of any: a key that a command made up tells nobody which run it is."""
+    """Return the table of runs, with why if it is stated of any: a key that a command made up tells nobody which run it is."""
     reasons = [_short(str(run.content.get("why", ""))) for run in last]
     stated = any(reasons)
     rows = [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEGEND = "blocks by share used: 0 under 10 % ... 9 from 90 %, # used up, x retired, . never charged"
 SHOWN = 53  # lines of a calendar
-EACH = 14  # blocks in a line of it, where they are no days
+EACH = 14  # blocks in a line of it, if they are no days
 
 
 def calendar(state: LedgerState) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _block_lines(blocks: list[str], marks: dict[str, str]) -> list[str]:
 
 
 def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
-    """Return where one run fits: the widest window and the latest; exit code 1 where there is none."""
+    """Return where one run fits: the widest window and the latest; exit code 1 if there is none."""
     widest, latest = fits.widest, fits.latest
     amount, share = costs(amounts.read(fits.cost.amounts)), percent_used(fits.share)
     cost = f"the run costs {amount} on each block of its window, {share} of its cap"
@@ -103,7 +103,7 @@ def windows_document(ledger: Ledger, fits: BlockRoom) -> Document:
 
 
 def _notes_on_unused(fits: BlockRoom) -> tuple[str, ...]:
-    """Return what is known of the blocks that were not looked at, where that is anything."""
+    """Return what is known of the blocks that were not looked at, if that is anything."""
     places = [f"{word} {block}" for word, block in (("before", fits.before), ("after", fits.after)) if block is not None]
     if not places:
         return ()

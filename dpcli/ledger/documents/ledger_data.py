@@ -92,7 +92,7 @@ def quota_lines(state: LedgerState) -> tuple[str, ...]:
 def balance_data(state: LedgerState) -> dict[str, Any]:
     """Return what is spent and what is left, as shares of the cap and in the filter's currency; of blocks, on the fullest.
 
-    epsilon_guaranteed: of everything together, None where nothing is; guarantee: the kind of that (`LedgerState.guarantee`).
+    epsilon_guaranteed: of everything together, None if nothing is; guarantee: the kind of that (`LedgerState.guarantee`).
     """
     remaining, full = remaining_room(state), state.fullest()
     return {
@@ -138,7 +138,7 @@ def _quota_data(state: LedgerState, quota: Quota) -> dict[str, Any]:
 
 
 def block_data(state: LedgerState) -> dict[str, Any]:
-    """Return what is spent on each block, where there are any."""
+    """Return what is spent on each block, if there are any."""
     if state.open_terms().family is None:
         return {}
     spent, none = spent_by_block(state.spent, state.caps), dict.fromkeys(state.caps, ZERO)
@@ -188,12 +188,12 @@ def amount_texts(total: amounts.Amounts) -> Mapping[str, str]:
 
 
 def share_spent_text(state: LedgerState) -> str:
-    """Return the bare number: the share of the cap that is used, between 0 and 1 (above 1 where the cap was lowered); no epsilon."""
+    """Return the bare number: the share of the cap that is used, between 0 and 1 (above 1 if the cap was lowered); no epsilon."""
     return repr(remaining_room(state).spent)
 
 
 def aligned_lines(table: Table) -> tuple[str, ...]:
-    """Return a line of heads and a line for each row, in columns, for a terminal; nothing where there is no row."""
+    """Return a line of heads and a line for each row, in columns, for a terminal; nothing if there is no row."""
     widths = [max(len(cell) for cell in column) for column in zip(table.columns, *table.rows, strict=True)]
 
     def line(row: Sequence[str]) -> str:

@@ -124,10 +124,10 @@ def verification_document(ledger: Ledger, result: Verified) -> Document:
 
 def move_document(copies: Sequence[Copied]) -> Document:
     """Return the result of a move: every dataset with the end of what was copied, and what verifying the copies found."""
-    lines = [_moved_line(one) for one in copies]
-    problems = [f"{one.dataset}: {problem}" for one in copies for problem in (*one.verified.problems, *one.verified.notes)]
-    code = int(any(one.verified.problems for one in copies))
-    records = [_moved_record(one) for one in copies]
+    lines = [_moved_line(copy) for copy in copies]
+    problems = [f"{copy.dataset}: {problem}" for copy in copies for problem in (*copy.verified.problems, *copy.verified.notes)]
+    code = int(any(copy.verified.problems for copy in copies))
+    records = [_moved_record(copy) for copy in copies]
     return Document(
         lines[0] if len(lines) == 1 else f"{len(lines)} datasets are in {copies[0].to}",
         {"schema": "dpcli/budget-copy/v1", "datasets": records, "exit_code": code},

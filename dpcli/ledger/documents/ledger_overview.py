@@ -49,7 +49,7 @@ def overview_document(unread: Sequence[Unread], glances: Sequence[Glance]) -> Do
 
 
 def _table(unread: Sequence[Unread], glances: Sequence[Glance]) -> Table:
-    """Return the table, with the ledger of each dataset where there are several."""
+    """Return the table, with the ledger of each dataset if there are several."""
     rows: list[tuple[str, ...]] = [(each.ledger, *_unread_row(each)) for each in unread] + [
         (each.ledger, *_row(each)) for each in glances
     ]

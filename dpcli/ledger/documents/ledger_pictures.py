@@ -38,7 +38,11 @@ NARROW, EACH = 3, 4  # weeks that the name of a month takes; between two numbers
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Squares and headings. hidden: how many of the blocks that were charged or retired have no room."""
+    """Squares and headings.
+
+    Attributes:
+        hidden: How many of the blocks that were charged or retired have no room.
+    """
 
     squares: tuple[Square, ...]
     headings: tuple[Heading, ...]
@@ -50,7 +54,11 @@ Squared = Callable[[str, int, int], Square]  # the square of a block at a column
 
 
 def block_chart(state: LedgerState, when: str = "now") -> Chart | None:
-    """Return a picture of every block, None where there are none, or nothing was charged or retired yet. when: of the shares."""
+    """Return a picture of every block, None if there are none, or nothing was charged or retired yet.
+
+    Args:
+        when: Time of the shares.
+    """
     terms = state.open_terms()
     family = terms.family
     known = set() if family is None else {*spent_by_block(state.spent, state.caps), *state.retired}

@@ -253,9 +253,10 @@ def _gaussian_epsilon(square: float, delta: float) -> float:
 
 
 def mu_of(mechanism: Mechanism) -> float:
-    """Return mu such that the mechanism is mu-Gaussian DP: its own where it is a Gaussian, else from its pure epsilon; an upper bound.
+    """Return mu such that the mechanism is mu-Gaussian DP: its own if it is a Gaussian, else from its pure epsilon; an upper bound.
 
-    Raise NotRepresentable where it is neither.
+    Raises:
+        NotRepresentable: If it is neither.
     """
     try:
         return mechanism.gdp()

@@ -51,7 +51,7 @@ def declared_caps(declared: DeclaredRuns) -> dict[str, str]:
 
 
 def declared_cost(declared: DeclaredRuns, pipeline: Pipeline) -> Cost:
-    """Return the cost of one of the declared runs: one of its number. Raise InputError for a pipeline that was not declared."""
+    """Return the cost of one of the declared runs: one of its number. Raises InputError for a pipeline that was not declared."""
     text = canonical(tables_of(pipeline))
     for name, item in numbered_runs(declared):
         if canonical(item["pipeline"]) == text:

@@ -46,7 +46,11 @@ PREMISES: Premises = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one run: amounts by name as decimal strings, rounded up; detail: how they came about, for people."""
+    """The cost of one run: amounts by name as decimal strings, rounded up.
+
+    Attributes:
+        detail: How they came about, for people.
+    """
 
     amounts: Mapping[str, str]
     detail: str
@@ -63,10 +67,15 @@ def sum_of(costs: Sequence[Cost]) -> Cost:
 class Filter(Protocol):
     """A privacy filter with its parameters, which are fixed when a ledger is opened.
 
-    name, source: its theorem. premises: what must be true for its numbers to hold beyond the theorem.
-    summary: its currency and use, in a few words. currency: the names of its amounts; labels: how they are printed, where that differs.
-    ranges: its parameters and the numbers that each may be, both ends included. needs_delta: whether it refuses a ledger at delta = 0.
-    group_power: k such that a group of j changes costs j^k times as much in each amount but delta; None where that is not proved.
+    Attributes:
+        name, source: Its theorem.
+        premises: What must be true for its numbers to hold beyond the theorem.
+        summary: Its currency and use, in a few words.
+        currency: The names of its amounts.
+        labels: How they are printed, where that differs.
+        ranges: Its parameters and the numbers that each may be, both ends included.
+        needs_delta: Whether it refuses a ledger at delta = 0.
+        group_power: k such that a group of j changes costs j^k times as much in each amount but delta; None if that is not proved.
     """
 
     name: ClassVar[str]
@@ -87,7 +96,7 @@ class Filter(Protocol):
 
     @classmethod
     def refuse_delta(cls, delta: float) -> None:
-        """Raise InputError at delta = 0 where the currency needs more."""
+        """Raise InputError at delta = 0 if the currency needs more."""
         if cls.needs_delta and delta <= 0.0:
             raise InputError(f"--delta: expected a number in (0, 1) with --filter {cls.name}, found {delta!r}")
 
@@ -96,13 +105,14 @@ class Filter(Protocol):
         return {name: getattr(self, name) for name in self.ranges}
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        """Return the most of each amount that keeps the sum within (epsilon, delta), rounded down. Raise InputError where nothing does."""
+        """Return the most of each amount that keeps the sum within (epsilon, delta), rounded down. Raises InputError if nothing does."""
         ...
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         """Return what one run of `pipeline` costs, described at `delta` where the currency needs one.
 
-        Raise NotRepresentable or CannotCertify where the currency has no number for it.
+        Raises:
+            NotRepresentable, CannotCertify: If the currency has no number for it.
         """
         ...
 
@@ -116,7 +126,7 @@ class Filter(Protocol):
 
 
 def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
-    """Return the filter of an opening entry. Raise InputError for one that is not known."""
+    """Return the filter of an opening entry. Raises InputError for one that is not known."""
     if name not in FILTERS:
         raise InputError(f"expected a filter among {', '.join(FILTERS)}, found '{name}'")
     rule: Filter = load(FILTERS[name])(**parameters)
@@ -124,7 +134,7 @@ def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
 
 
 def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
-    """Return the filter for a new ledger, its own parameters chosen for the cap. Raise InputError where it cannot hold that cap."""
+    """Return the filter for a new ledger, its own parameters chosen for the cap. Raises InputError if it cannot hold that cap."""
     if name not in FILTERS:
         raise InputError(f"--filter: expected {filter_wanted()}, found {repr(name) if name else 'none'}")
     rule: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
@@ -153,7 +163,8 @@ def steps_of(pipeline: Pipeline) -> Steps:
 def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
     """Return (epsilon, accountant) of one run at `delta`, by the tightest sound accountant; its parameters were fixed in advance.
 
-    Raise CannotCertify where there is none.
+    Raises:
+        CannotCertify: If there is none.
     """
     from dpcli.analysis.account import headline
 
@@ -173,7 +184,7 @@ def at_least_smallest(cost: float, steps: Steps) -> float:
 
 
 def require_finite(cost: float, what: str) -> float:
-    """Return the cost. Raise CannotCertify where it is infinite."""
+    """Return the cost. Raises CannotCertify if it is infinite."""
     if not cost < math.inf:
         raise CannotCertify(f"its {what} is infinite: there is no cost that could be charged")
     return cost
@@ -185,7 +196,7 @@ def pure_within(cost: Callable[[float], float], left: float) -> float:
 
 
 def largest_within(holds: Callable[[float], bool], high: float) -> float:
-    """Return the largest double in [0, high] at which `holds`, a property that only smaller numbers have; 0 where none has it."""
+    """Return the largest double in [0, high] at which `holds`, a property that only smaller numbers have; 0 if none has it."""
     low = 0.0
     if holds(high):
         return high

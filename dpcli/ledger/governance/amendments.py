@@ -18,9 +18,11 @@ from dpcli.ledger.state import LedgerState
 class Amend:
     """Another cap on epsilon; everything else of a ledger is fixed for good.
 
-    who: whoever asks. unseen: the word that no output had been seen when the cap was raised. acknowledged: that a cap which is raised after
-    outputs bounds nothing, or that a lower one does not mean less privacy loss: it stops further runs, and what was released keeps its
-    guarantee.
+    Attributes:
+        who: Whoever asks.
+        unseen: The word that no output had been seen when the cap was raised.
+        acknowledged: Acknowledgement that a cap which is raised after outputs bounds nothing, or that a lower one does not mean less
+            privacy loss: it stops further runs, and what was released keeps its guarantee.
     """
 
     epsilon: float
@@ -53,7 +55,7 @@ class Amend:
         return {**asks, "approver": self.approver, **output_statement(self.epsilon, state, self.unseen, self.acknowledged)}
 
     def _refuse_alone(self) -> None:
-        """Raise InputError where a two-person ledger is told what only the approver can say."""
+        """Raise InputError if a two-person ledger is told what only the approver can say."""
         for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
             if given:
                 raise InputError(f"{flag}: not in a two-person ledger: another person approves with dpcli budget approve")
@@ -64,7 +66,10 @@ class Amend:
 def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
     """Return what an amendment says of the outputs where it raises the cap above all that is guaranteed.
 
-    Before the first charge there is no output. Raise InputError where nobody says whether one was seen.
+    Before the first charge there is no output.
+
+    Raises:
+        InputError: If nobody says whether one was seen.
     """
     if state.guaranteed is None or epsilon <= state.largest:
         return {}
@@ -83,7 +88,9 @@ def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowled
 class SetQuota:
     """The most that a person, or the members of a team together, may charge: `share` of the cap, a decimal from 0 to 1; 1 lifts it.
 
-    of: person or team. members: of a team, sorted; a person's own name.
+    Attributes:
+        of: Person or team.
+        members: Members of a team, sorted; for a person, the person's name alone.
     """
 
     of: str
@@ -103,9 +110,10 @@ class SetQuota:
 
 @dataclass(frozen=True, slots=True)
 class Proposable:
-    """A request that takes two persons where the ledger does, and is granted at once where it does not.
+    """A request that takes two persons if the ledger does, and is granted at once if it does not.
 
-    expires: until when it may be approved (a time, 7d, 36h); a week where None.
+    Attributes:
+        expires: Until when it may be approved (a time, 7d, 36h); a week if None.
     """
 
     request: LedgerRequest
@@ -127,7 +135,11 @@ class Proposable:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Make what entry `seq` proposes effective, by somebody else than its proposer. unseen, acknowledged: as in `Amend`."""
+    """Make what entry `seq` proposes effective, by somebody else than its proposer.
+
+    Attributes:
+        unseen, acknowledged: As in `Amend`.
+    """
 
     seq: int
     who: str

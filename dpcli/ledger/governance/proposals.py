@@ -15,12 +15,18 @@ from dpcli.base.errors import LedgerError
 from dpcli.file.toml.looks import looks
 from dpcli.ledger.chain import LedgerEntry, is_stamp
 
-DAYS, MOST_DAYS = 7, 31  # for which a proposal is open where nothing is stated, and at most
+DAYS, MOST_DAYS = 7, 31  # for which a proposal is open if nothing is stated, and at most
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An open proposal. seq, hash: of its entry. expires: when it can no longer be approved. asks: the entry that it would make."""
+    """An open proposal.
+
+    Attributes:
+        seq, hash: Number and hash of its entry.
+        expires: When it can no longer be approved.
+        asks: The entry that it would make.
+    """
 
     seq: int
     hash: str
@@ -37,7 +43,7 @@ Proposals = Mapping[str, Proposal]  # by subject
 
 
 def subject_of(content: Mapping[str, Any]) -> str:
-    """Return the subject of an entry, "" where no proposal is about that."""
+    """Return the subject of an entry, "" if no proposal is about that."""
     kind = content["kind"]
     if kind == "propose":
         return subject_of(content["asks"])
@@ -61,7 +67,7 @@ def proposal_of(entry: LedgerEntry) -> Proposal:
 
 
 def proposal_numbered(proposals: Proposals, seq: object) -> Proposal | None:
-    """Return the open proposal of that number, None where there is none."""
+    """Return the open proposal of that number, None if there is none."""
     return next((each for each in proposals.values() if each.seq == seq), None)
 
 
@@ -74,7 +80,7 @@ def open_proposals_after(proposals: Proposals, entry: LedgerEntry) -> Proposals:
 
 
 def refuse_unapproved(proposals: Proposals, entry: LedgerEntry) -> None:
-    """Raise LedgerError where an entry that takes two persons is not what a second one approved, in time, of an open proposal.
+    """Raise LedgerError if an entry that takes two persons is not what a second one approved, in time, of an open proposal.
 
     Whether two names only look alike is for those who write entries: one that was written must be readable for ever.
     """

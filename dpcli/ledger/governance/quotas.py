@@ -1,4 +1,4 @@
-"""Quotas: what a person, or a team together, may charge at most, as a share of the cap (of each block's, where there are blocks).
+"""Quotas: what a person, or a team together, may charge at most, as a share of the cap (of each block's, if there are blocks).
 
 Cap times share is exact: nothing is rounded up. What was voided counts no more; charges from before a quota count. A person is the exact
 name that signs the charges: a login in a database, in a file the name of an account.
@@ -15,7 +15,7 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import charged_blocks, most_on_one_block
 from dpcli.ledger.chain import LedgerEntry
 
-ALERT_AT = "0.8"  # share of a quota from which charges warn, where nothing is stated
+ALERT_AT = "0.8"  # share of a quota from which charges warn, if nothing is stated
 People = Mapping[str, Mapping[str, Decimal]]  # what each person's charges come to, as the ledger's spending is named
 
 
@@ -25,7 +25,15 @@ class UnknownPeople(LedgerError):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A quota. seq, hash: of its entry. of: person or team. members: who charges it. share: of each cap; alert_at: of that share."""
+    """A quota.
+
+    Attributes:
+        seq, hash: Number and hash of its entry.
+        of: Person or team.
+        members: Who charges it.
+        share: Share of each cap.
+        alert_at: Of that share.
+    """
 
     seq: int
     hash: str

@@ -103,7 +103,7 @@ def _query_of(pipeline: Pipeline, entry: Entry) -> str:
 
 
 def _least_value(now: float, fits: Callable[[float], bool]) -> float | None:
-    """Return about the smallest value above `now` that fits, to four digits and on the side that fits; None where none does."""
+    """Return about the smallest value above `now` that fits, to four digits and on the side that fits; None if none does."""
     doubled = (float(f"{now * 2.0**i:.{DIGITS}g}") for i in range(1, DOUBLINGS))
     high = next((value for value in doubled if fits(value)), None)
     if high is None:

@@ -28,7 +28,7 @@ class Instead:
 
 
 def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
-    """Return changes of one thing each about the table of the first run that is denied; none where all fit, or nothing helps."""
+    """Return changes of one thing each about the table of the first run that is denied; none if all fit, or nothing helps."""
     if plan.refused is None:
         return ()
     place = plan.refused.place
@@ -106,7 +106,7 @@ def _denied_window(plan: BudgetPlan) -> tuple[str, ...]:
 
 
 def _largest(runs: Callable[[int], int], above: int) -> tuple[int, int] | None:
-    """Return (count, runs) of the largest count below `above` for which there are any; None where there is none."""
+    """Return (count, runs) of the largest count below `above` for which there are any; None if there is none."""
     low, high, most = 0, above, 0
     while high - low > 1:
         middle = (low + high) // 2

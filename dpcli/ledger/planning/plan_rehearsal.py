@@ -36,7 +36,12 @@ BEYOND = 1000  # runs that are walked past the end of a schedule
 
 @dataclass(frozen=True, slots=True)
 class PricedRun:
-    """A run of a schedule with its price. reads: the blocks, or how they follow from the day. delta: that it is described at."""
+    """A run of a schedule with its price.
+
+    Attributes:
+        reads: The blocks, or how they follow from the day.
+        delta: Delta that it is described at.
+    """
 
     scheduled: ScheduledRun
     pipeline: Pipeline
@@ -49,8 +54,10 @@ class PricedRun:
 class PlannedRun:
     """A run on its day.
 
-    place: of its table in the schedule. used: the share of the cap that is used after it; with blocks, on the fullest of its window.
-    why: it is denied; "" where it fits.
+    Attributes:
+        place: Place of its table in the schedule.
+        used: The share of the cap that is used after it; with blocks, on the fullest of its window.
+        why: It is denied; "" where it fits.
     """
 
     day: date
@@ -67,7 +74,11 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
-    """The fate of a schedule. before, after: the balance now, and when all runs that fit are made."""
+    """The fate of a schedule.
+
+    Attributes:
+        before, after: The balance now, and when all runs that fit are made.
+    """
 
     schedule: Schedule
     priced: tuple[PricedRun, ...]
@@ -82,7 +93,7 @@ class BudgetPlan:
 
     @property
     def refused(self) -> PlannedRun | None:
-        """The first run that does not fit, None where all do."""
+        """The first run that does not fit, None if all do."""
         return next((run for run in self.runs if not run.fits), None)
 
     @property
@@ -104,7 +115,8 @@ class BudgetPlan:
 def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
     """Price every table of a schedule once, and walk the calendar from the ledger's balance of now.
 
-    Raises InputError where a file or a window is not one for this ledger, CannotCertify or NotRepresentable where a run has no cost.
+    Raises:
+        InputError: If a file or a window is not one for this ledger, CannotCertify or NotRepresentable if a run has no cost.
     """
     from dpcli.file.pipeline.read import load
 
@@ -133,7 +145,7 @@ def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, .
 
 
 def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
-    """Return how many runs a schedule has where all of them fit, 0 where one does not."""
+    """Return how many runs a schedule has if all of them fit, 0 where one does not."""
     runs = 0
     for run in _walk(_spendable_copy(before), schedule.days(), priced):
         if not run.fits:
@@ -144,14 +156,18 @@ def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ..
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A plan gone on with past its end. refused: the first run that does not fit, None where none of `walked` runs past the plan's does."""
+    """A plan gone on with past its end.
+
+    Attributes:
+        refused: The first run that does not fit, None if none of `walked` runs past the plan's does.
+    """
 
     refused: PlannedRun | None
     walked: int
 
 
 def outlook_of(plan: BudgetPlan) -> Outlook | None:
-    """Return what comes after a plan of which all runs fit, repeated without an end; None where nothing is repeated, or not all fit."""
+    """Return what comes after a plan of which all runs fit, repeated without an end; None if nothing is repeated, or not all fit."""
     if plan.refused is not None or not any(run.every for run in plan.schedule.runs):
         return None
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
@@ -182,7 +198,7 @@ def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
 
 
 def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str, ...] | Trailing:
-    """Return what a run reads. Raise InputError where that is no window of this ledger, or not that of its file."""
+    """Return what a run reads. Raises InputError if that is no window of this ledger, or not that of its file."""
     stated = () if run.window is None else (run.window,) if isinstance(run.window, str) else run.window
     family = ledger.state().open_terms().family
     moving = trailing_of(stated[0], family.kind) if family is not None and len(stated) == 1 else None

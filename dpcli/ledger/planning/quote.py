@@ -26,7 +26,12 @@ Refusal = InputError | CannotCertify | NotRepresentable
 
 
 class RequestedRuns(NamedTuple):
-    """A number of runs of one file. wanted, cost: of all of them, as decimals and as a cost; delta: that they are described at."""
+    """A number of runs of one file.
+
+    Attributes:
+        wanted, cost: Of all of them, as decimals and as a cost.
+        delta: Delta that they are described at.
+    """
 
     pipeline: Pipeline
     runs: int
@@ -45,8 +50,11 @@ class RequestedRuns(NamedTuple):
 class Quote:
     """The answer of a ledger about a number of runs that have not been made, among all that were asked for with them.
 
-    fits: all of them together. share: of the cap, for these runs; left: of the cap, before any of them. Both between 0 and 1, share above 1
-    where they never fit. delta: of the cap.
+    Attributes:
+        fits: All of them together.
+        share: Share of the cap, for these runs.
+        left: Rest of the cap before any of these runs. Both between 0 and 1, share above 1 if they never fit.
+        delta: Delta of the cap.
     """
 
     fits: bool
@@ -60,7 +68,11 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
     """Ask the ledger at `url` whether all of these still fit: (pipeline, runs), each answered in its place.
 
     A pipeline that is stated for another unit or adjacency, or whose cost is unknown in the ledger's currency, is answered by the error,
-    and the others without it. Raises LedgerError where the ledger cannot be read, InputError where it cannot be found.
+    and the others without it.
+
+    Raises:
+        LedgerError: If the ledger cannot be read.
+        InputError: If it cannot be found.
     """
     with open_ledger(url, dataset) as ledger:
         answers = [_requested(ledger, pipeline, runs) for pipeline, runs in pipelines]
@@ -92,7 +104,11 @@ def _requested(ledger: Ledger, pipeline: Pipeline, runs: int) -> RequestedRuns |
 
 
 def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, Decimal], files: int) -> Quote:
-    """Return the answer about one file. everything: what all files cost together, on each block."""
+    """Return the answer about one file.
+
+    Args:
+        everything: What all files cost together, on each block.
+    """
     window = request.window
     state, closed = balance.over(window), balance.closed(window)
     total = most_on_one_block(everything, state.caps, window) if window else everything

@@ -137,13 +137,17 @@ class ScheduledRun:
 
     @property
     def endless(self) -> ScheduledRun:
-        """The run with no end where it is repeated."""
+        """The run with no end if it is repeated."""
         return replace(self, last=None, count=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Everything that is planned. path: the file's, as messages call it."""
+    """Everything that is planned.
+
+    Attributes:
+        path: The file's, as messages call it.
+    """
 
     runs: tuple[ScheduledRun, ...]
     path: str = ""
@@ -158,7 +162,7 @@ class Schedule:
 
     @property
     def too_long(self) -> bool:
-        """True where it has more runs than anybody walks."""
+        """True if it has more runs than anybody walks."""
         return next(islice(self.days(), MOST, None), None) is not None
 
 
@@ -173,7 +177,7 @@ _TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")
 class Trailing:
     """The days up to the one before a run.
 
-    Weeks are counted back from the day of the run where blocks are days, and from its Monday where they are weeks. A block of which some
+    Weeks are counted back from the day of the run where blocks are days, and from its Monday if they are weeks. A block of which some
     day is read is read, and charged, as a whole.
     """
 
@@ -186,7 +190,7 @@ class Trailing:
         return f"last {self.count} {self.unit}{'' if self.count == 1 else 's'}"
 
     def blocks(self, kind: BlockKind, day: date) -> Sequence[str]:
-        """Return the blocks that a run on a day reads. Raise InputError where blocks or the calendar have no such days."""
+        """Return the blocks that a run on a day reads. Raises InputError if blocks or the calendar have no such days."""
         today = kind.of_day(day)
         if today is None:
             raise InputError(f'expected the names of blocks, found "{self.words}": the blocks are not days or weeks')
@@ -201,7 +205,7 @@ class Trailing:
 
 
 def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
-    """Return the days that a window counts back, None where it names blocks."""
+    """Return the days that a window counts back, None if it names blocks."""
     match = None if kind.holds(text) else _TRAILING.fullmatch(text)
     return None if match is None else Trailing(int(match[1]), match[2])
 
@@ -236,7 +240,8 @@ def read_schedule(path: str) -> Schedule:
     """Return the schedule in a file, or on standard input ("-"); the files that it names are found from its folder.
 
     Raises:
-        InputError: there is no such file. InvalidFile: with every problem found, at its place.
+        InputError: There is no such file.
+        InvalidFile: With every problem found, at its place.
     """
     return read_schedule_bytes(read_bytes(path), path)
 

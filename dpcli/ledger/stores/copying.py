@@ -1,4 +1,4 @@
-"""A dataset moved from one ledger to another, its chain as it is: between files and databases.
+"""Moving of a dataset with its unchanged chain from one ledger to another, between files and databases.
 
 The order, in which a death at any moment errs toward charging too much or not at all:
 
@@ -14,7 +14,7 @@ The order, in which a death at any moment errs toward charging too much or not a
 
 After a death before 3 nothing has happened. After one between 3 and 6 nobody can charge it anywhere, and after 6 only at the target: the
 same command goes on. What the target has already must be a beginning of the same chain. A copy that was taken away from where it was made
-can be charged where it was opened before, and else nowhere; so can a draft that somebody renames.
+can be charged if it was opened before, and else nowhere; so can a draft that somebody renames.
 """
 
 from __future__ import annotations
@@ -42,7 +42,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A dataset that has moved. at: the end of its chain where it was; repeated: whether all was done before; verified: the copy."""
+    """A dataset that has moved.
+
+    Attributes:
+        at: The end of its chain at the old place.
+        repeated: The move had been completed before.
+        verified: Result of verifying the copy.
+    """
 
     dataset: str
     to: str
@@ -53,7 +59,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """A dataset on its way: from the ledger that it is in to the one at `url`, in whose own transaction `fill` runs."""
+    """A move of a dataset from its ledger to the one at `url`. `fill` runs in a transaction of the new ledger."""
 
     ledger: Ledger
     url: str
@@ -61,9 +67,10 @@ class Copying:
     progress: Progress | None = None
 
     def fill(self, target: Store) -> None:
-        """Take all of it in, close it at its origin, and give the copy its name (1 to 4); nothing where that was done.
+        """Copy all entries, close the origin and name the copy (1 to 4); nothing if that was done.
 
-        Raise LedgerError where the chain is broken, has moved elsewhere, or `target` has another one under its name.
+        Raises:
+            LedgerError: If the chain is broken, has moved elsewhere, or `target` has another one under its name.
         """
         to, dataset = address_of(self.url, target), self.ledger.dataset
         self._refuse(target, to)
@@ -81,7 +88,7 @@ class Copying:
             self._prepare(target, tail, state)
 
     def name(self, copy: str) -> None:
-        """Name it where it was, under the writer's lock (5). Raise LedgerError where another was named meanwhile."""
+        """Name the copy at the old place, under the writer's lock (5). Raises LedgerError if another was named meanwhile."""
         departure = self.ledger.state().departure
         assert departure is not None
         if departure.copy != copy:
@@ -93,7 +100,7 @@ class Copying:
                 raise LedgerError(f"{departure.to}: {_second_copy_message(self.ledger.dataset)}") from None
 
     def open(self, target: Ledger, copy: str) -> None:
-        """Open what was named (6); nothing where it is open."""
+        """Open the named copy (step 6), unless it is open."""
         request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
         target.append_all([(request, "")], even_moved=True)
 
@@ -114,7 +121,7 @@ class Copying:
             state.refuse_moved()
 
     def _refuse_one(self, target: Store, to: str) -> None:
-        """In a two-person ledger, propose the move where nobody has. Raise LedgerError until another person has approved it."""
+        """In a two-person ledger, propose the move if nobody has. Raises LedgerError until another person has approved it."""
         state = self.ledger.state()
         if not state.open_terms().two_person or state.departure is not None:
             return
@@ -132,7 +139,7 @@ class Copying:
         )
 
     def _refuse_origin(self) -> None:
-        """Raise LedgerError where the copy could not say where it comes from, before anything is closed."""
+        """Check, before anything is closed, that the copy can name its origin. Raises LedgerError if not."""
         place = self.ledger.store.address
         if not is_a("said", place):
             raise LedgerError(
@@ -141,7 +148,7 @@ class Copying:
             )
 
     def durable_copy(self, target: Store) -> DurableCopy | None:
-        """Return the copy that the target has completely, None where it has none. Raise LedgerError where another one was named."""
+        """Return the complete copy in the target; None if there is none. Raises LedgerError if another copy was named."""
         dataset, departure = self.ledger.dataset, self.ledger.state().departure
         if departure is None:
             return None
@@ -157,12 +164,12 @@ class Copying:
         return DurableCopy(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
 
     def _end(self) -> Head:
-        """Return the end of what is copied: the entry that closed it, or the last."""
+        """Return the last entry to copy: the one that closed the dataset, or the end of the chain."""
         state = self.ledger.state()
         return state.head if state.departure is None else state.departure.at
 
     def _take(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
-        """Check every entry after `state` up to `end`, and take in those that the target does not have."""
+        """Check every entry after `state` up to `end`, and copy those that the target does not have."""
         store, dataset, first = self.ledger.store, self.ledger.dataset, state.head.seq
         if not first and not target.after(dataset, 0, 1):
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
@@ -196,14 +203,14 @@ class Copying:
 
 @dataclass(frozen=True, slots=True)
 class DurableCopy:
-    """A copy that was made durable, up to the entry `end` by whose hash it is named, and whether it can be charged."""
+    """A durable copy up to the entry `end`, whose hash names it. It tells whether the copy can be charged."""
 
     end: Head
     open: bool
 
     @property
     def name(self) -> str:
-        """The name, which no other copy has."""
+        """The unique name of the copy."""
         return self.end.hash
 
 
@@ -215,9 +222,9 @@ def _second_copy_message(dataset: str) -> str:
 
 
 def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
-    """Move one dataset from the ledger at `source` to the one at `target`, made where there is none; done before, nothing is written.
+    """Move a dataset from the ledger at `source` to the one at `target`, which is made if it does not exist. Repeating it changes nothing.
 
-    Raise LedgerError as `Copying.fill`, and where the copy is not sound.
+    Raises LedgerError as `Copying.fill`, and where the copy is not sound.
     """
     with open_ledger(source, dataset) as ledger:
         repeated = _move(Copying(ledger, target, why, progress))
@@ -228,7 +235,7 @@ def move_dataset(source: str, target: str, dataset: str, why: str = "", progress
 
 
 def _move(copying: Copying) -> bool:
-    """Do all but verify it (1 to 6). Return whether all was done before."""
+    """Perform steps 1 to 6, all but the verification. Return True if the move had been completed before."""
     ledger = copying.ledger
     with _telling_where_it_stands(ledger):
         create_or_fill(copying.url, copying.fill, DAY)
@@ -250,7 +257,8 @@ def _move(copying: Copying) -> bool:
 def _telling_where_it_stands(ledger: Ledger, ended: bool = True) -> Iterator[None]:
     """Add to what stops a move that the dataset is closed by then, which its ledger alone would not tell.
 
-    ended: whether a copy that was named is open.
+    Args:
+        ended: Whether a copy that was named is open.
     """
     try:
         yield
@@ -262,7 +270,7 @@ def _telling_where_it_stands(ledger: Ledger, ended: bool = True) -> Iterator[Non
 
 
 def _what_completes_it(ledger: Ledger, ended: bool) -> str:
-    """Return what to do about a dataset that was closed, and whose copy may not be open yet; "" where it was not closed or has arrived."""
+    """Return what to do about a dataset that was closed, and whose copy may not be open yet; "" if it was not closed or has arrived."""
     with suppress(LedgerError):
         departure = ledger.state().departure
         if departure is not None and not (departure.copy and ended):
@@ -271,7 +279,7 @@ def _what_completes_it(ledger: Ledger, ended: bool) -> str:
 
 
 def dataset_names(url: str) -> tuple[str, ...]:
-    """Return the datasets of a ledger. Raise LedgerError where it has none."""
+    """Return the datasets of a ledger. Raises LedgerError if it has none."""
     store = open_store(url)
     try:
         names = store.datasets()
@@ -283,7 +291,7 @@ def dataset_names(url: str) -> tuple[str, ...]:
 
 
 def _rows_after(store: Store, dataset: str, seq: int) -> Iterator[StoredRow]:
-    """Yield the rows after `seq`, read a page at a time."""
+    """Yield the rows after `seq`, read in pages."""
     while rows := store.after(dataset, seq, PAGE):
         yield from rows
         seq = rows[-1].seq

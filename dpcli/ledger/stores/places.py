@@ -27,7 +27,7 @@ CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
 
 
 def open_store(url: str) -> Store:
-    """Return the store at a path or URL, which must be there. Raise LedgerError where it is not, InputError for another scheme."""
+    """Return the store at a path or URL, which must be there. Raises LedgerError if it is not, InputError for another scheme."""
     if url.startswith(POSTGRES):
         store: Store = load("dpcli.ledger.stores.postgres:PostgresStore")(url)
         return store
@@ -42,7 +42,7 @@ def absolute_url(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """Return the path of a ledger in a file. Raise InputError for what is none."""
+    """Return the path of a ledger in a file. Raises InputError for what is none."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         if CONNINFO.search(url):
@@ -64,7 +64,7 @@ def without_secrets(url: str) -> str:
 
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:
-    """Return the ledger of a dataset; of the only one where None. Raise LedgerError where there is none, InputError without its name."""
+    """Return the ledger of a dataset; of the only one where None. Raises LedgerError if there is none, InputError without its name."""
     if dataset is not None and not is_a("name", dataset):
         raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
     store = open_store(url)
@@ -86,7 +86,9 @@ def _only_dataset(store: Store) -> str:
 def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
     """Open the ledger of a new dataset, in a new file, in a file that holds other datasets, or in a database.
 
-    Raise InputError for terms that make no sense, LedgerError where the dataset or something else is there already.
+    Raises:
+        InputError: For terms that make no sense.
+        LedgerError: If the dataset or something else is there already.
     """
     if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
         raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
@@ -110,7 +112,8 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
 def upgrade(url: str) -> tuple[str, ...]:
     """Make the definitions of a ledger again, and note it in every visible dataset. Return the names of those that needed it.
 
-    Raise LedgerError where the user may not, or the definitions are not those of any version.
+    Raises:
+        LedgerError: If the user may not, or the definitions are not those of any version.
     """
     _refuse_changed(url)
     backend, place = ("postgres", url) if url.startswith(POSTGRES) else ("sqlite", path_of(url))
@@ -152,13 +155,13 @@ def address_of(url: str, store: Store) -> str:
 
 
 def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
-    """Make a store at a path or URL where there is none, and let `fill` write to it; in a database within `seconds`."""
+    """Make a store at a path or URL if there is none, and let `fill` write to it; in a database within `seconds`."""
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)
         return
     path = path_of(url)
     if os.path.lexists(path):
-        store = open_store(url)  # says what is wrong with it, where something is
+        store = open_store(url)  # says what is wrong with it, if something is
         try:
             fill(store)
         finally:

@@ -67,7 +67,8 @@ class PostgresTail:
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
         """Return up to `most` rows after `seq`.
 
-        Raise LedgerError where the last entries that were written are missing: the spending would be understated.
+        Raises:
+            LedgerError: If the last entries that were written are missing: the spending would be understated.
         """
         head = self.connection.execute(
             HEAD, (self.dataset,)
@@ -97,7 +98,9 @@ class PostgresTail:
 class PostgresStore:
     """A store in the schema dpcli of the database at `url`, which must be there: only `create` makes one.
 
-    seconds: to wait for a lock; work: for a transaction besides. A lost connection is opened again by the next call.
+    Attributes:
+        seconds: Seconds to wait for a lock.
+        work: For a transaction besides. A lost connection is opened again by the next call.
     """
 
     hides = True
@@ -231,7 +234,7 @@ class PostgresStore:
         return connection
 
     def _read_version(self) -> None:
-        """Note the version of the definitions. Raise LedgerError, and close, where there are none or a later dpcli made them."""
+        """Note the version of the definitions. Raises LedgerError, and close, if there are none or a later dpcli made them."""
         try:
             with self._transaction() as connection:
                 version = installed_version(connection)
@@ -246,7 +249,7 @@ class PostgresStore:
 
 
 def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK) -> None:
-    """Make the schema where the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
+    """Make the schema if the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
 
     Where another login makes the schema at the same moment, its schema is used.
     """
@@ -263,7 +266,7 @@ def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUS
 
 
 def upgraded(url: str) -> PostgresStore:
-    """Return the store after its definitions were made again as this version has them. Raise LedgerError where the user may not."""
+    """Return the store after its definitions were made again as this version has them. Raises LedgerError if the user may not."""
     store = PostgresStore(url)
     try:
         if store.version < VERSION:

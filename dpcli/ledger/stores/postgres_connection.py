@@ -111,7 +111,7 @@ LEDGER = Kept("dpcli", MEANINGS, UNSURE)
 
 
 def driver() -> Any:
-    """Return psycopg, imported when the first URL is opened. Raise InputError where it is not installed."""
+    """Return psycopg, imported when the first URL is opened. Raises InputError if it is not installed."""
     try:
         import psycopg
         import psycopg.conninfo
@@ -121,7 +121,7 @@ def driver() -> Any:
 
 
 def settings_of(url: str) -> dict[str, Any]:
-    """Return the parameters in a URL. Raise InputError, which quotes nothing of it, where it cannot be read."""
+    """Return the parameters in a URL. Raises InputError, which quotes nothing of it, if it cannot be read."""
     expected = "expected postgresql://user@host:port/database (a password belongs in PGPASSWORD or ~/.pgpass)"
     try:
         settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
@@ -143,7 +143,11 @@ def place_of(settings: dict[str, Any]) -> str:
 
 @contextmanager
 def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
-    """Turn every error of psycopg into a LedgerError. unsure: what somebody knows who has no answer now."""
+    """Turn every error of psycopg into a LedgerError.
+
+    Args:
+        unsure: What somebody knows who has no answer now.
+    """
     psycopg = driver()
     try:
         yield
@@ -182,8 +186,11 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
 def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
     """Open a transaction whose every wait ends, and whose names are the server's own.
 
-    writes: whether it may write something. Raise LedgerError, naming who is in the way, if any; where the server does not answer, it
-    says whether something may have been written, which only a commit does.
+    Raises LedgerError, naming who is in the way, if any; if the server does not answer, it says whether something may have been written,
+    which only a commit does.
+
+    Args:
+        writes: Whether it may write something.
     """
     known = [NOTHING]
     try:
@@ -206,7 +213,7 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
 
 @contextmanager
 def _refusing_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
-    """Raise LedgerError where the server warns about a commit: it gave up waiting for its standby, and the entry may be lost with it."""
+    """Raise LedgerError if the server warns about a commit: it gave up waiting for its standby, and the entry may be lost with it."""
     warned: list[str] = []
 
     def note(notice: Any) -> None:
@@ -259,7 +266,7 @@ def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[
 
 
 def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> str:
-    """Return who holds the rows, for a message; "" where nobody does any more, or nobody says."""
+    """Return who holds the rows, for a message; "" if nobody does any more, or nobody says."""
     with suppress(Exception):
         with _with_deadline(connection, place, limits.answer), connection.transaction():
             connection.execute(OWN_NAMES)

@@ -22,7 +22,7 @@ RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # made again by eve
 
 
 def installed_version(connection: Any) -> int | None:
-    """Return the version of the schema, None where there is none."""
+    """Return the version of the schema, None if there is none."""
     if connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dpcli'").fetchone() is None:
         return None
     version: int = connection.execute("SELECT max(version) FROM dpcli.format").fetchone()[0]
@@ -34,11 +34,12 @@ class Raced(Exception):
 
 
 def install(connection: Any, place: str) -> int:
-    """Make schema and roles, inside the caller's transaction, where they are missing; return the version of what is there.
+    """Make schema and roles, inside the caller's transaction, if they are missing; return the version of what is there.
 
     No lock is asked for that another login could hold: where two make the schema at once, the catalogue lets one of them.
 
-    Raise LedgerError where they cannot be made, Raced where somebody else has.
+    Raises:
+        LedgerError: If they cannot be made, Raced if somebody else has.
     """
     from psycopg import errors
 

@@ -1,8 +1,11 @@
-"""The ledger in one SQLite file.
+"""A ledger store in one SQLite file.
 
-Durable: a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed; with FULL alone a power
-failure can bring the journal back and with it the state before an acknowledged commit. (WAL with FULL is as good, but only since SQLite
-3.51.3.) One writer at a time: BEGIN IMMEDIATE takes the lock before the first look. Source: https://www.sqlite.org/pragma.html#pragma_synchronous,
+Durability: a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed. With FULL alone, a
+power failure can restore the journal and undo an acknowledged commit. (WAL with FULL is as durable, but only since SQLite 3.51.3.)
+
+Isolation: one writer at a time. BEGIN IMMEDIATE takes the lock before the first read.
+
+Source: https://www.sqlite.org/pragma.html#pragma_synchronous,
 https://www.sqlite.org/atomiccommit.html.
 """
 
@@ -46,16 +49,16 @@ SETTINGS = (
     "PRAGMA trusted_schema = OFF",
     "PRAGMA cell_size_check = ON",
 )
-# Its entries, beginning with the first: a last entry that moved to another name would be missed by nobody else.
-STRAYS = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
-NOT_TEXT = "Could not decode"  # how sqlite3 begins where a text is none
+# Datasets that do not begin with entry 1: a last entry that was moved to another name would not be noticed otherwise.
+STRAY_ENTRIES = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
+NOT_TEXT = "Could not decode"  # start of sqlite3's message about invalid text
 READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
-ALL = -1  # of LIMIT
+NO_LIMIT = -1  # for LIMIT: all rows
 ABOUT = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
 BEGINNING = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
 NOTE = "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
 Connect = Callable[[str, float], Any]
-# What SQLite's errors mean to the one who keeps the ledger, by the start of their names.
+# Explanations of SQLite's errors, by the start of their names.
 MEANINGS = {
     "SQLITE_BUSY": "locked by another process for too long; nothing was written",
     "SQLITE_LOCKED": "locked by another process for too long; nothing was written",
@@ -73,26 +76,26 @@ MEANINGS = {
 
 
 def connect(path: str, seconds: float) -> sqlite3.Connection:
-    """Return a connection to a file that exists; transactions are begun and ended by hand."""
+    """Return a connection to an existing file, without automatic transactions."""
     return sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=seconds, isolation_level=None)
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteTail:
-    """The end of one chain, under the writer's lock."""
+    """The entries of one dataset, as read and appended under the lock of a writer."""
 
     connection: Any
     dataset: str
     version: int
 
     def after(self, seq: int) -> Sequence[StoredRow]:
-        return self.page(seq, ALL)
+        return self.page(seq, NO_LIMIT)
 
     def page(self, seq: int, most: int) -> Sequence[StoredRow]:
-        """Return up to `most` of them."""
+        """Return up to `most` entries after entry `seq`."""
         if self.version < LATEST:
             return self.rows(READ, seq, most)
-        end = self._end()  # asked first: what others write meanwhile comes after it
+        end = self._end()  # read first, as other processes may append entries
         rows = self.rows(READ, seq, most)
         hidden = end > seq and all(row.seq != end for row in rows)
         if len(rows) != most and (hidden or (rows and not (end or self._end()))):
@@ -109,7 +112,7 @@ class SqliteTail:
         return [StoredRow(*row) for row in rows]
 
     def _end(self) -> int:
-        """Return the number of the last entry as it is noted, 0 where none is."""
+        """Return the number of the last entry as the table `head` states it; 0 if it states none."""
         row = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
         return int(row[0]) if row else 0
 
@@ -123,7 +126,7 @@ class SqliteTail:
 
 
 class SqliteStore:
-    """A store in the file at `path`, which must be there: only `create` makes one."""
+    """A store in an existing file. `create` makes a new file."""
 
     hides = False
 
@@ -138,7 +141,7 @@ class SqliteStore:
             _OPEN.add(self)
         with self._explained():
             self.connection = connect(path, seconds)
-        weakref.finalize(self, _close_quietly, self.connection)  # a store that is dropped lets go of its file
+        weakref.finalize(self, _close_quietly, self.connection)  # closes the file if the store is never closed
         try:
             self._prepare(trusted)
         except BaseException:
@@ -160,10 +163,13 @@ class SqliteStore:
             self.connection.execute("COMMIT")
 
     def _refuse_damaged(self) -> None:
-        """Raise LedgerError for a damaged file: one flipped bit can hide the last entries, and the chain before them is whole.
+        """Check the file for damage: one flipped bit can hide the last entries, and the chain before them stays valid.
 
-        Once there is a checkpoint, only its length is looked at: the file is too long to be read by everybody who opens it. Then a last
-        entry that is hidden, or has moved to another name, is missed as `head` names it; `verify` reads every page.
+        If there is a checkpoint, only the length of the file is checked, as reading all of a long file at each opening would be slow. A
+        hidden or moved last entry is then noticed by comparison with the table `head`. `verify` reads every page.
+
+        Raises:
+            LedgerError: The file is damaged.
         """
         sizes = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
         if _size(self._path) < sizes[0][0]:
@@ -172,10 +178,10 @@ class SqliteStore:
             return
         if self.connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
             raise LedgerError(f"{self._path}: {MEANINGS['SQLITE_CORRUPT']}")
-        self._strays = tuple(self.connection.execute(STRAYS).fetchall())
+        self._strays = tuple(self.connection.execute(STRAY_ENTRIES).fetchall())
 
     def _refuse_strays(self, dataset: str) -> None:
-        """Raise LedgerError where an entry moved to another name: it is missing from both; one that names none may be anybody's."""
+        """Check that no entry of the dataset was moved to another name. An entry without a name may belong to any dataset."""
         for name, seq, body in self._strays:
             if stated_dataset(body) in (dataset, None) or name == dataset:
                 raise LedgerError(
@@ -220,7 +226,7 @@ class SqliteStore:
         return utc_now()
 
     def holds(self, path: str) -> bool:
-        """Check whether `path` is the file that this store was opened on."""
+        """Check whether `path` is the file of this store."""
         return self._file is not None and self._file == _identity(path)
 
     def datasets(self) -> tuple[str, ...]:
@@ -233,7 +239,7 @@ class SqliteStore:
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
         with self._explained():
-            return self._tail(dataset).page(seq, ALL if most is None else most)
+            return self._tail(dataset).page(seq, NO_LIMIT if most is None else most)
 
     def _tail(self, dataset: str) -> SqliteTail:
         return SqliteTail(self.connection, dataset, self._version)
@@ -303,13 +309,14 @@ class SqliteStore:
 
 
 _OPENING = threading.Lock()
-_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()  # while one holds a lock, no other descriptor of its file may be closed
+_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()  # closing another descriptor of a file would drop its lock
 
 
 def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = connect) -> None:
-    """Make a new ledger at `path`, with everything that `fill` writes or not at all.
+    """Make a new ledger at `path`, complete with everything that `fill` writes, or not at all.
 
-    It is built next to its place, synced, and linked to its name, which fails where something is there already. Mode 0600.
+    The file is built under another name in the same folder, synced, and then linked to its name, which fails if the name is taken. Its
+    mode is 0600.
     """
     require_posix(f"{path}: a ledger in a file")
     folder, name = os.path.split(os.path.abspath(path))
@@ -320,7 +327,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
         raise LedgerError(
             f"{path}: expected no leftover of another ledger next to a new one, found {leftover}, which SQLite would play back"
         )
-    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")  # not the process id: a container has the same one again
+    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")  # no process id, which can be the same in another container
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
@@ -337,7 +344,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
 
 
 def _try_link(draft: str) -> None:
-    """Raise LedgerError where the file system takes no second name, before anything is asked of another ledger."""
+    """Check that the file system supports hard links, before another ledger is changed. Raises LedgerError if not."""
     other = f"{draft[: -len('.new')]}.link"
     try:
         os.link(draft, other)
@@ -368,14 +375,15 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
 
 
 def upgraded(path: str) -> SqliteStore:
-    """Return the store with the definitions of this version, made where it has those of an earlier one; entries stay as they are.
+    """Return the store of a file with this version's definitions, which replace those of an earlier version. Entries are unchanged.
 
-    Raise LedgerError where they would still not be those of this version: somebody else had a hand in them.
+    Raises:
+        LedgerError: The definitions were changed by hand.
     """
     store = SqliteStore(path)
     try:
         with store.writing(""):
-            if version_of(store.connection) < LATEST:  # nobody else was first
+            if version_of(store.connection) < LATEST:  # no other process has upgraded it
                 renew(store.connection)
             if not has_latest_definitions(store.connection):
                 raise LedgerError(
@@ -390,7 +398,7 @@ def upgraded(path: str) -> SqliteStore:
 
 
 def _close_quietly(connection: Any) -> None:
-    with suppress(Exception):  # only the thread that opened it may close it
+    with suppress(Exception):  # fails in any thread but the one that opened it
         connection.close()
 
 
@@ -407,7 +415,7 @@ def _size(path: str) -> int:
 
 
 def sync_folder(folder: str) -> None:
-    """Make a new name in a folder durable."""
+    """Sync a folder, so that a new name in it is durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -49,11 +49,13 @@ LEDGER_WORDS = FileWords(
 
 
 def require_ledger_file(path: str, is_open: bool = False) -> int:
-    """Return the bytes that `path` says to hold. Raise LedgerError unless it is a regular, private file that can be read as a ledger.
+    """Return the bytes that `path` says to hold. Raises LedgerError unless it is a regular, private file that can be read as a ledger.
 
     Fewer may be there while another process commits or before a transaction that was cut short is rolled back: SQLite tells.
-    is_open: a connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of it
-    would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
+
+    Args:
+        is_open: A connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of
+            it would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
     """
     if DRAFT.fullmatch(os.path.basename(path)):
         raise LedgerError(
@@ -83,7 +85,7 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
 
 
 def _refuse_stray(path: str) -> None:
-    """Raise LedgerError where SQLite would open what is no file with a ledger: it would wait for ever for a writer of a named pipe."""
+    """Raise LedgerError if SQLite would open what is no file with a ledger: it would wait for ever for a writer of a named pipe."""
     for stray in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
         try:
             mode = os.lstat(stray).st_mode
@@ -140,7 +142,7 @@ def _stated_size(header: bytes) -> int:
 
 
 def _header_problem(header: bytes) -> str | None:
-    """Return why the first 100 bytes of a file are not those of a ledger, None where they are.
+    """Return why the first 100 bytes of a file are not those of a ledger, None if they are.
 
     Source: https://www.sqlite.org/fileformat2.html, page size at 16, number of pages at 28, user_version at 60, application_id at 68.
     """
@@ -198,7 +200,7 @@ def key_in_entry(key: str) -> str:
 
 
 def version_of(connection: Any) -> int:
-    """Return the version of the definitions in a file: 2 where all of them are there, else 1, which is read as a whole."""
+    """Return the version of the definitions in a file: 2 if all of them are there, else 1, which is read as a whole."""
     marks = ", ".join("?" * len(ADDED))
     (count,) = connection.execute(f"SELECT count(*) FROM sqlite_master WHERE name IN ({marks})", tuple(ADDED)).fetchone()
     return LATEST if count == len(ADDED) else 1

@@ -55,12 +55,12 @@ class Tail(Protocol):
         ...
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """Keep a checkpoint in place of the last one, where the store takes any (`takes_notes`)."""
+        """Keep a checkpoint in place of the last one, if the store takes any (`takes_notes`)."""
         ...
 
 
 class Store(Protocol):
-    """A place where chains are kept. Every method raises LedgerError where the place is missing, locked or damaged."""
+    """A place where chains are kept. Every method raises LedgerError if the place is missing, locked or damaged."""
 
     wrote: bool
     """True once something was written by it: what fails later says so."""
@@ -84,7 +84,7 @@ class Store(Protocol):
 
     @property
     def who(self) -> str | None:
-        """The login, None where the backend cannot know it."""
+        """The login, None if the backend cannot know it."""
         ...
 
     def datasets(self) -> tuple[str, ...]:
@@ -107,17 +107,17 @@ class Store(Protocol):
         ...
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        """Return the last one of a dataset, as it was kept; None where there is none."""
+        """Return the last one of a dataset, as it was kept; None if there is none."""
         ...
 
     @property
     def takes_notes(self) -> bool:
-        """True where it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
+        """True if it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
         ...
 
     @property
     def takes_counts(self) -> bool:
-        """True where its definitions let in how far a session has gone: those of an earlier version of dpcli do not."""
+        """True if its definitions let in how far a session has gone: those of an earlier version of dpcli do not."""
         ...
 
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
@@ -135,15 +135,15 @@ class Store(Protocol):
 
     @property
     def outdated(self) -> str:
-        """A sentence where a later version has better definitions, which dpcli budget upgrade would make; "" where it has not."""
+        """A sentence where a later version has better definitions, which dpcli budget upgrade would make; "" if it has not."""
         ...
 
     def now(self) -> str:
-        """Return the time that an entry is given (STAMP): the server's where there is one, else this machine's."""
+        """Return the time that an entry is given (STAMP): the server's if there is one, else this machine's."""
         ...
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
-        """Return what the backend's own integrity check finds wrong about a dataset, or about all; nothing where all is well."""
+        """Return what the backend's own integrity check finds wrong about a dataset, or about all; nothing if all is well."""
         ...
 
     def close(self) -> None:

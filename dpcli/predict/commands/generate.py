@@ -1,4 +1,4 @@
-"""dpcli generate."""
+"""The command `dpcli generate`: write private texts, token by token."""
 
 from __future__ import annotations
 

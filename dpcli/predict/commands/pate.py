@@ -1,4 +1,4 @@
-"""dpcli pate: its group and subcommands."""
+"""The command group `dpcli pate`: label public data by noisy votes of teachers, and train a student."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli pmixed: its group and subcommands."""
+"""The command group `dpcli pmixed`: predict tokens from language models of private shards, mixed with a public one."""
 
 from __future__ import annotations
 

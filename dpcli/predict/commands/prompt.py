@@ -1,4 +1,4 @@
-"""dpcli prompt."""
+"""The command `dpcli prompt`: make a prompt from private demonstrations by noisy votes."""
 
 from __future__ import annotations
 

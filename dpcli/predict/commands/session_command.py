@@ -1,4 +1,4 @@
-"""The commands that hold a session of their own, generate and prompt: their options, the dry run, and the session."""
+"""The options, the dry run and the session that `dpcli generate` and `dpcli prompt` share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from dpcli.sessions.commands.predicting import charged_ledger
 
 
 def session_options(resume: str) -> Callable[..., Any]:
-    """Return the options of a session. resume: help of --resume."""
+    """Return the options of a session.
+
+    Args:
+        resume: Help of --resume.
+    """
     return composed(
         click.argument("file"),
         click.option("--dry-run", is_flag=True, help="Print what it would do and cost, and whether --ledger has room for it."),
@@ -36,7 +40,11 @@ def run_session(
     format_: str,
     outputs: tuple[str, ...],
 ) -> int:
-    """Print a plan, or hold its session and print its outcome. work: (plan, ledger, resume, report) -> what `outcome` documents."""
+    """Print a plan, or hold its session and print its outcome.
+
+    Args:
+        work: (plan, ledger, resume, report) -> what `outcome` documents.
+    """
     from dpcli.sessions.commands.predicting import charged_to, on_window, progress, windowed
 
     if dry_run:

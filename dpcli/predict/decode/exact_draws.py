@@ -19,7 +19,11 @@ HALF = 26  # bits of half a weight: 65,536 weights are added up without overflow
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
-    """Return the number of a token, drawn with probability proportional to e^score. scores: (vocabulary,), finite."""
+    """Return the number of a token, drawn with probability proportional to e^score.
+
+    Args:
+        scores: (vocabulary,), finite.
+    """
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score that is no number: this is a bug in dpcli, and no token")
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST)))
@@ -36,7 +40,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
 
 
 def uniform_below(limit: int, stream: Stream) -> int:
-    """Return a uniform whole number from 0 to limit - 1, of any size: as many bits as it has, drawn again where they are too large."""
+    """Return a uniform whole number from 0 to limit - 1, of any size: as many bits as it has, drawn again if they are too large."""
     bits = limit.bit_length()
     words = -(-bits // 64)
     while True:

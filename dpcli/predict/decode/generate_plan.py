@@ -109,7 +109,12 @@ class Generate:
 
 @dataclass(frozen=True, slots=True)
 class GenerationPlan(PredictionPlan, PricedSession):
-    """The plan of `dpcli generate`. clipping: of logits for a private token. test: which tokens are private; all are where None."""
+    """The plan of `dpcli generate`.
+
+    Attributes:
+        clipping: Clipping of logits for a private token.
+        test: Which tokens are private; all are if None.
+    """
 
     section: ClassVar[str] = "generate"
     free: ClassVar[tuple[str, ...]] = ("count", "output")
@@ -152,7 +157,9 @@ class GenerationPlan(PredictionPlan, PricedSession):
 def plan_of(path: str) -> GenerationPlan:
     """Return the plan of a file with [generate].
 
-    Raises InputError where it cannot be read or asks for what cannot be done, CannotCertify where nobody can say what it costs.
+    Raises:
+        InputError: If it cannot be read or asks for what cannot be done.
+        CannotCertify: If nobody can say what it costs.
     """
     data = read_bytes(path)
     generate = table_of(data, path, Generate, "generate")

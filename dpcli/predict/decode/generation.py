@@ -38,8 +38,11 @@ TEXTS = "texts.jsonl"
 class GenerationOutcome:
     """The outcome of a session of private texts.
 
-    written: texts of this call. taken: texts that are charged up to now, of plan.texts. private: private tokens that are charged up to
-    now, where they are counted. cut: texts of this call that end for want of them.
+    Attributes:
+        written: Texts of this call.
+        taken: Texts that are charged up to now, of plan.texts.
+        private: Private tokens that are charged up to now, if they are counted.
+        cut: Texts of this call that end for want of them.
     """
 
     plan: GenerationPlan
@@ -64,14 +67,15 @@ def write_texts(
     """Write texts of private contexts.
 
     Args:
-        ledger: charged in full before the first token.
+        ledger: Charged in full before the first token.
         resume, moved: --resume and --moved.
-        texts: how many; all that are left where None.
-        stream: draws the tokens; the system's where None.
+        texts: How many; all that are left if None.
+        stream: Draws the tokens; the system's if None.
 
     Raises:
-        InputError: what the file asks for cannot be done. Denied: the file's budget or the ledger says no, or no text is left.
-        LedgerError: ledger or count cannot be relied on.
+        InputError: What the file asks for cannot be done.
+        Denied: The file's budget or the ledger says no, or no text is left.
+        LedgerError: Ledger or count cannot be relied on.
     """
     from dpcli.predict.documents.prediction_statement import statement
 
@@ -111,8 +115,11 @@ def write_texts(
 class WritingSession:
     """A session at work, on each batch in turn.
 
-    private: contexts of each batch. turns: private tokens of each batch; [] where all are. kept: the file of texts. stream: draws the
-    tokens; the system's where None.
+    Attributes:
+        private: Contexts of each batch.
+        turns: Private tokens of each batch; [] if all are.
+        kept: The file of texts.
+        stream: Draws the tokens; the system's if None.
     """
 
     plan: GenerationPlan
@@ -125,7 +132,7 @@ class WritingSession:
     stream: Stream | None
 
     def write(self, count: int, must_write_all: bool, report: Report) -> list[tuple[WrittenText, str]]:
-        """Write `count` texts, or as many as can be paid for. Raises Denied where these are none, or fewer though `must_write_all`."""
+        """Write `count` texts, or as many as can be paid for. Raises Denied if these are none, or fewer though `must_write_all`."""
         written: list[tuple[WrittenText, str]] = []
         while len(written) < count:
             try:
@@ -138,8 +145,8 @@ class WritingSession:
         return written
 
     def _write_next(self) -> list[tuple[WrittenText, str]]:
-        """Write the next text; none where its batch has no private token left. Raises Denied where no batch has, or no text is left."""
-        if self.turns and all(one.spent for one in self.turns):
+        """Write the next text; none if its batch has no private token left. Raises Denied if no batch has, or no text is left."""
+        if self.turns and all(turn.spent for turn in self.turns):
             raise Denied(f"{self.plan.path}: all private tokens are spent: more of them are a new fit and a new charge")
         stream = self.stream or SystemStream()
         number = self.budget.take().first
@@ -181,7 +188,7 @@ def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
 
 
 def _private_share(outcome: GenerationOutcome) -> str:
-    """Say which tokens are private, where not all are."""
+    """Say which tokens are private, if not all are."""
     test, spec = outcome.plan.test, outcome.plan.entry.spec
     if test is None:
         return ""

@@ -33,12 +33,17 @@ if TYPE_CHECKING:
 
 GRID = 2**20  # parts of a clip
 FAR = 1000.0  # temperatures below the largest base: a token of weight e^-1000 is never drawn
-MOST = 8  # times the size of a batch: more contexts than that move a score no further
+LARGEST_MULTIPLE = 8  # times the size of a batch: more contexts than that move a score no further
 
 
 @dataclass(frozen=True, slots=True)
 class LogitClipping:
-    """The clipping of one entry. clip: the one that is used. size: the public size B of a batch."""
+    """The clipping of one entry.
+
+    Attributes:
+        clip: The one that is used.
+        size: The public size B of a batch.
+    """
 
     clip: float
     size: int
@@ -46,8 +51,8 @@ class LogitClipping:
 
     @classmethod
     def of(cls, spec: Any) -> LogitClipping:
-        """Return the clipping of a private-decoding entry. Raises InputError where its clip is too small to be computed with."""
-        lost = 2.0**-50 * (FAR + MOST * spec.clip / spec.temperature)
+        """Return the clipping of a private-decoding entry. Raises InputError if its clip is too small to be computed with."""
+        lost = 2.0**-50 * (FAR + LARGEST_MULTIPLE * spec.clip / spec.temperature)
         used = spec.clip - 2.0 * lost * spec.references * spec.temperature
         if not used >= 0.99 * spec.clip:
             raise InputError(
@@ -59,10 +64,11 @@ class LogitClipping:
     def differences(self, private: Array, public: Array) -> Sums:
         """Return the sum of what contexts contribute, by how far each one's logits are from the public ones.
 
-        Args:
-            private: (contexts, vocabulary) log-probabilities. public: (vocabulary,).
-
         Source: Vinod, Pillutla, Thakurta 2025, arXiv:2507.02974 (InvisibleInk).
+
+        Args:
+            private: (contexts, vocabulary) log-probabilities.
+            public: (vocabulary,).
         """
         with np.errstate(invalid="ignore"):  # two that are -inf do not differ
             return self._sum(private - public)
@@ -83,7 +89,7 @@ class LogitClipping:
         Args:
             base: (vocabulary,) public logits, or 0.
         """
-        limit = MOST * self.size * GRID
+        limit = LARGEST_MULTIPLE * self.size * GRID
         lowered = np.maximum(base - base.max(), -FAR * self.temperature)
         return np.asarray((lowered + np.clip(sums, -limit, limit) * (self.clip / GRID / self.size)) / self.temperature)
 
@@ -94,7 +100,12 @@ MOST_REFERENCES = 2**31  # references, and contexts of a batch: sums fit into 64
 
 @dataclass(frozen=True, slots=True)
 class PublicTest:
-    """The test of one entry. size: the public size of a batch. threshold, scale: in parts, as `PrivateDecodingSpec` has them in shares."""
+    """The test of one entry.
+
+    Attributes:
+        size: The public size of a batch.
+        threshold, scale: In parts, as `PrivateDecodingSpec` has them in shares.
+    """
 
     size: int
     temperature: float
@@ -103,7 +114,7 @@ class PublicTest:
 
     @classmethod
     def of(cls, spec: Any) -> PublicTest | None:
-        """Return the test of a private-decoding entry; None where it makes no comparison. Raises InputError where numbers are too large."""
+        """Return the test of a private-decoding entry; None if it makes no comparison. Raises InputError if numbers are too large."""
         if spec.scale is None:
             return None
         if spec.references > MOST_REFERENCES:
@@ -131,7 +142,8 @@ class PublicTest:
         as many.
 
         Args:
-            public: (vocabulary,) log-probabilities. parts: of all private contexts, added up.
+            public: (vocabulary,) log-probabilities.
+            parts: Parts of all private contexts, added up.
         """
         return int(np.abs(parts - self.size * self.parts(public)).sum())
 
@@ -148,8 +160,9 @@ class PublicTest:
 class PrivateTurns:
     """The private tokens of one batch: each is charged before the bar that it is judged by is drawn.
 
-    budget: how many there are, counted durably. A bar is for one private token, in whichever text of the batch it comes: a process that
-    ends loses its bar, and what was charged for it.
+    Attributes:
+        budget: How many there are, counted durably. A bar is for one private token, in whichever text of the batch it comes: a process that
+            ends loses its bar, and what was charged for it.
     """
 
     test: PublicTest
@@ -158,7 +171,7 @@ class PrivateTurns:
     spent: bool = False
 
     def open_bar(self, stream: Stream) -> bool:
-        """Charge and draw a bar where none is open, and return whether one is. Raises LedgerError where the count cannot be relied on."""
+        """Charge and draw a bar if none is open, and return whether one is. Raises LedgerError if the count cannot be relied on."""
         if self.bar is None and not self.spent:
             try:
                 self.budget.take()

@@ -33,7 +33,12 @@ AT_ONCE = 64  # contexts whose log-probabilities are in memory together
 
 @dataclass(frozen=True, slots=True)
 class WrittenText:
-    """A text, without the token that closes it. private: how many of its tokens are. cut: whether it ends for want of private tokens."""
+    """A text, without the token that closes it.
+
+    Attributes:
+        private: How many of its tokens are.
+        cut: Whether it ends for want of private tokens.
+    """
 
     tokens: tuple[int, ...]
     private: int
@@ -42,7 +47,11 @@ class WrittenText:
 
 @dataclass(frozen=True, slots=True)
 class NextToken:
-    """The next token: drawn by scores where it is private, by public where not. distance: what decides that, 0 where nothing does."""
+    """The next token: drawn by scores if it is private, by public if not.
+
+    Attributes:
+        distance: What decides that, 0 if nothing does.
+    """
 
     scores: Array
     public: Array
@@ -53,8 +62,12 @@ class NextToken:
 class Writer:
     """The writer of one text, token by token.
 
-    prompt: the public context. clips_differences: which logits are clipped (see [generate] method). tokens: most of a text. end: the token
-    that closes it. place: where messages begin.
+    Attributes:
+        prompt: The public context.
+        clips_differences: Which logits are clipped (see [generate] method).
+        tokens: Most of a text.
+        end: The token that closes it.
+        place: Where messages begin.
     """
 
     model: LanguageModel
@@ -68,8 +81,9 @@ class Writer:
     def text(self, contexts: Sequence[Tokens], stream: Stream, turns: PrivateTurns | None = None) -> WrittenText:
         """Return one text of a batch.
 
-        turns: of the batch, where tokens that the public context predicts alone are drawn from what that says: the text is cut short
-        where there are none left. Without it all tokens are private.
+        Args:
+            turns: Turns of the batch, where tokens that the public context predicts alone are drawn from what that says: the text is cut
+                short if there are none left. Without it all tokens are private.
         """
         ids: list[int] = []
         private = 0
@@ -90,7 +104,8 @@ class Writer:
     def next_token(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
         """Return the next token of a text.
 
-        Raises InputError where the model fails after the public context, or answers it otherwise once it has seen private ones.
+        Raises:
+            InputError: If the model fails after the public context, or answers it otherwise once it has seen private ones.
         """
         shown = (*self.prompt, *written)
         public = next_token(self.model, shown, self.place)
@@ -125,8 +140,9 @@ class ContextFrame:
 def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -> ContextFrame:
     """Return the frame that [generate] states.
 
-    Raises InputError where a context of the greatest length leaves no room for the tokens of a text: before any text is read, as whether
-    one is too long would tell of it.
+    Raises:
+        InputError: If a context of the greatest length leaves no room for the tokens of a text: before any text is read, as whether one is
+            too long would tell of it.
     """
     texts = (*generate.template.split("{text}"), generate.prompt)
     before, after, prompt = (tuple(token_ids(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
@@ -150,11 +166,12 @@ def context_batches(
     """Return the contexts of each batch, which may be of any number.
 
     Args:
-        privacy: of its units, the first max_contributions texts are used.
-        words: how many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
-        rows: of a table, those that may be read; all where None.
+        privacy: Privacy of its units, the first max_contributions texts are used.
+        words: How many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
+        rows: Rows of a table that may be read; all if None.
 
-    Raises InputError where texts cannot be read.
+    Raises:
+        InputError: If texts cannot be read.
     """
     owned = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows))
     kept = (
@@ -173,7 +190,7 @@ def context_batches(
 
 
 def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabulary, frame: ContextFrame, path: str) -> None:
-    """Raise InputError where the model's answer to the prompt changes once it was asked another context, or a token has no text.
+    """Raise InputError if the model's answer to the prompt changes once it was asked another context, or a token has no text.
 
     Nothing private is asked. A token that the public context rules out is drawn only where that context counts for nothing.
     """

@@ -61,7 +61,7 @@ def fitted(outcome: FitOutcome) -> Document:
 
 
 def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
-    """Return what all tokens cost; None where nothing is guaranteed."""
+    """Return what all tokens cost; None if nothing is guaranteed."""
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 
@@ -141,7 +141,11 @@ def _solved(costs: Costs) -> Document:
 
 
 def _costs(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total: float, why: str = "") -> Document:
-    """Return the document of costs. why: they are over the budget, if they are."""
+    """Return the document of costs.
+
+    Args:
+        why: They are over the budget, if they are.
+    """
     code = int(why != "")
     data = {**_data(costs), "exit_code": code}
     return Document(
@@ -155,7 +159,11 @@ def _value(solved: float) -> str:
 
 
 def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
-    """Return a row for each change, a column for each accountant. footnote: of a cell without a number."""
+    """Return a row for each change, a column for each accountant.
+
+    Args:
+        footnote: Footnote of a cell without a number.
+    """
     by = {(row.change, row.accountant): cell for row, cell in zip(costs.rows, cells, strict=True)}
     stated = {row.change: row.stated for row in costs.rows}
     rows = tuple(
@@ -272,7 +280,7 @@ def evaluated(evaluation: Evaluation) -> Document:
 
 
 def _gained(evaluation: Evaluation) -> tuple[str, ...]:
-    """Say where the ensemble is no better than the public model."""
+    """Say if the ensemble is no better than the public model."""
     idle = [way.name for way in evaluation.ways if way.kind == "sound" and way.relative.value >= 1.0]
     return (f"the private texts gained nothing: {' and '.join(idle)} is no better than the public model",) if idle else ()
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def statement(priced: PricedSession, disclosed: Mapping[str, str]) -> str:
     """Return Markdown: what was done, then the disclosure statement of the file.
 
-    disclosed: `done`, the first paragraph, and answers of [disclosure] that are given where the file has none.
+    Args:
+        disclosed: `done`, the first paragraph, and answers of [disclosure] that are given if the file has none.
     """
     account = priced.account
     answers = {name: text for name, text in disclosed.items() if name != "done"}
@@ -31,7 +32,11 @@ def statement(priced: PricedSession, disclosed: Mapping[str, str]) -> str:
 
 
 def file_statement(priced: PricedSession, answers: Mapping[str, str]) -> str:
-    """Return the disclosure statement of a file as Markdown; answers: of [disclosure], given where the file has none."""
+    """Return the disclosure statement of a file as Markdown.
+
+    Args:
+        answers: Answers of [disclosure], given if the file has none.
+    """
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure

@@ -4,7 +4,7 @@ About a private context they are asked with `default_on_error`: an error would t
 an error or warning on private values is shown: it may quote a record.
 
 What is learnt on top of one public model is nothing on top of another. The content of weights and counts is the SHA-256 of their numbers;
-of a model of the user's own, which has neither, what it says after some contexts; and the tokens of a vocabulary, where one is given.
+of a model of the user's own, which has neither, what it says after some contexts; and the tokens of a vocabulary, if one is given.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Tunable(LanguageModel, Protocol):
         ...
 
     def tuned(self, learnt: bytes) -> LanguageModel:
-        """Return the model with what `tune` returned, over the same vocabulary. Raises InputError where the bytes are something else."""
+        """Return the model with what `tune` returned, over the same vocabulary. Raises InputError if the bytes are something else."""
         ...
 
 
@@ -109,9 +109,13 @@ VOCABULARY_MARK = "; vocabulary "  # between a model and the digests of its toke
 def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     """Return log-probabilities after one context, (vocabulary,): a copy, as a model may write its next answer over this one.
 
-    One context at a time, so that no other moves its last bits. place: where messages begin.
+    One context at a time, so that no other moves its last bits.
 
-    Raises InputError where the model fails, or answers something else: another shape, no real numbers, NaN, inf.
+    Args:
+        place: Where messages begin.
+
+    Raises:
+        InputError: If the model fails, or answers something else: another shape, no real numbers, NaN, inf.
     """
     rows = called(place, lambda: np.asarray(model.next_token([context])))
     if rows.shape != (1, model.vocabulary) or rows.dtype.kind not in "iuf":
@@ -132,20 +136,20 @@ def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -
 
 
 def token_ids(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:
-    """Return the tokens of a text, all below `words`. Raises InputError where some are not, or the tokenizer fails."""
+    """Return the tokens of a text, all below `words`. Raises InputError if some are not, or the tokenizer fails."""
     ids: list[int] = called(place, lambda: [operator.index(one) for one in vocabulary.ids(text)])
     require_ids(ids, words, f"{place}: ")
     return ids
 
 
 def require_ids(ids: Iterable[int], words: int, place: str = "") -> None:
-    """Raise InputError where a token is not one of a model's `words`."""
+    """Raise InputError if a token is not one of a model's `words`."""
     if not all(0 <= token < words for token in ids):
         raise InputError(f"{place}expected token ids below the model's {words}: the tokenizer is another model's")
 
 
 def text_of_tokens(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
-    """Return the text of tokens. Raises InputError where the tokenizer fails, or returns something else."""
+    """Return the text of tokens. Raises InputError if the tokenizer fails, or returns something else."""
     text = called(place, lambda: vocabulary.text(ids))
     if not isinstance(text, str):
         raise InputError(f"{place}: expected text of tokens, found {type(text).__name__}")
@@ -153,7 +157,7 @@ def text_of_tokens(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
 
 
 def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place: str) -> None:
-    """Raise InputError where the answer to a public context is no longer what it was (`known`).
+    """Raise InputError if the answer to a public context is no longer what it was (`known`).
 
     A model that keeps something of what it was asked would answer a public context with what it saw of private ones.
     """
@@ -170,7 +174,8 @@ def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place
 def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> str:
     """Return the content of a public model, as text.
 
-    Raises InputError where the model fails, or answers the same context twice otherwise: it has no content then.
+    Raises:
+        InputError: If the model fails, or answers the same context twice otherwise: it has no content then.
     """
     context = range(min(SAMPLE_LENGTH, model.context, model.vocabulary))
     require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)
@@ -189,7 +194,7 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
 
 
 def require_same_content(before: str, now: str) -> None:
-    """Raise InputError where a public model, or the order of its vocabulary, has changed."""
+    """Raise InputError if a public model, or the order of its vocabulary, has changed."""
     words_before, words = before.partition(VOCABULARY_MARK)[2], now.partition(VOCABULARY_MARK)[2]
     if words_before and words and words_before != words:
         order = words_before.split()[1] == words.split()[1]

@@ -24,14 +24,15 @@ def language_model(
     """Return the public model that a table of a file names, and its vocabulary.
 
     Args:
-        name: a folder, a name that transformers knows, or module:function of the user's own: it returns a LanguageModel, a torch module
+        name: A folder, a name that transformers knows, or module:function of the user's own: it returns a LanguageModel, a torch module
             that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
-        tokenizer: bytes, a folder, a name, or module:function; None: the model's own.
-        path, table: of the file, and of its table with the keys `model` and `tokenizer`.
-        tuning: how a torch module is fine-tuned, where it is to be.
+        tokenizer: Bytes, a folder, a name, or module:function; None: the model's own.
+        path, table: Path and table of the file, and of its table with the keys `model` and `tokenizer`.
+        tuning: How a torch module is fine-tuned, if it is to be.
 
     Raises:
-        InputError: it cannot be loaded, or is no language model. Unavailable: it needs a package that is not installed.
+        InputError: It cannot be loaded, or is no language model.
+        Unavailable: It needs a package that is not installed.
     """
     from dpcli.train.tasks.user_code import result
 
@@ -57,7 +58,7 @@ def language_model(
 
 
 def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
-    """Raise InputError where a model does not tell the same tokens apart as the public one: their probabilities cannot be mixed."""
+    """Raise InputError if a model does not tell the same tokens apart as the public one: their probabilities cannot be mixed."""
     words = getattr(model, "vocabulary", None)
     if type(words) is not int or words != public.vocabulary or not hasattr(model, "next_token"):
         kind = words if type(words) is int else type(model).__name__
@@ -65,7 +66,7 @@ def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: st
 
 
 def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
-    """Raise InputError where a prompt and all tokens that may follow are longer than the model's context, or are no tokens of it."""
+    """Raise InputError if a prompt and all tokens that may follow are longer than the model's context, or are no tokens of it."""
     if len(prompt) + more - 1 > model.context:
         raise InputError(
             f"prompt: expected at most {max(model.context - more + 1, 0)} tokens before {more} new ones (the model's context is "
@@ -179,7 +180,7 @@ class PretrainedVocabulary:
 
 
 def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
-    """Raise InputError where a token that may be drawn, by its log-probability (vocabulary,), has no text.
+    """Raise InputError if a token that may be drawn, by its log-probability (vocabulary,), has no text.
 
     A tokenizer of transformers has a text, if an empty one, for any token: it is not asked.
     """
@@ -192,7 +193,11 @@ def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
 def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
 
-    path, table: of the file, and of its table whose key `tokenizer` this is. Raises InputError where it cannot be loaded.
+    Args:
+        path, table: Path and table of the file, and of its table whose key `tokenizer` this is.
+
+    Raises:
+        InputError: If it cannot be loaded.
     """
     from dpcli.train.tasks.lm_library import library, pretrained
     from dpcli.train.tasks.user_code import result
@@ -212,7 +217,7 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
 
 
 def size_of(vocabulary: Vocabulary, path: str, table: str) -> int:
-    """Return how many tokens there are. Raises InputError where a vocabulary of the user's own does not say."""
+    """Return how many tokens there are. Raises InputError if a vocabulary of the user's own does not say."""
     size = getattr(vocabulary, "size", None)
     if type(size) is not int or size < 1:
         raise InputError(f"{path}: {table}.tokenizer: expected a vocabulary with a size, its number of tokens, found {size!r:.60}")

@@ -34,7 +34,10 @@ PARTS = ("contexts", "starts", "tokens", "counts")  # arrays of a table
 class NGramCounts:
     """Counts of the tokens that followed each context of one length.
 
-    contexts: (c,) numbers of the contexts that occurred, ascending. starts: (c + 1,) where each one's tokens begin. tokens, counts: (n,).
+    Attributes:
+        contexts: (c,) numbers of the contexts that occurred, ascending.
+        starts: (c + 1,) where each one's tokens begin.
+        tokens, counts: (n,).
     """
 
     length: int
@@ -45,7 +48,7 @@ class NGramCounts:
     counts: Array
 
     def after(self, context: Tokens) -> tuple[Ids, Array]:
-        """Return the tokens that followed the end of a context, and how often; none where it is shorter or never occurred."""
+        """Return the tokens that followed the end of a context, and how often; none if it is shorter or never occurred."""
         if len(context) < self.length:
             return self.tokens[:0], self.counts[:0]
         number = 0

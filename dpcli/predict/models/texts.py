@@ -1,4 +1,4 @@
-"""Private texts, and whose they are: from a file, or the user's own function. No message quotes one."""
+"""Private texts and their owners, read from a file or from a function of the user. No message quotes a text."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table, text_of
 from dpcli.train.tasks.user_code import private_result, relative_to_file, result
 
-CUTS = {"line": r"\n", "paragraph": r"\n\s*\n"}
+SEPARATORS = {"line": r"\n", "paragraph": r"\n\s*\n"}
 
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """The place that texts come from.
+    """A file or function that texts are read from.
 
-    source: a .txt, .csv, .jsonl or .parquet file, or module:function. path: of the pipeline file, which `source` is relative to.
-    key: as messages call it. column: of the text, in a file with columns. units: the column that names each text's owner; None where each
-    is a unit of its own. record: what one text of plain text is, line or paragraph. rows: of a file with columns, those that may be read;
-    all where None.
+    Attributes:
+        source: A .txt, .csv, .jsonl or .parquet file, relative to the pipeline file, or module:function.
+        path: Path of the pipeline file.
+        key: Key of the pipeline file that names the source, for messages.
+        column: Column of the texts, in a file with columns.
+        units: Column that names the owner of each text; None if each text is a unit of its own.
+        record: Unit of text in a .txt file: line or paragraph.
+        rows: Rows that may be read, in a file with columns; None for all.
     """
 
     source: str
@@ -44,7 +48,7 @@ class TextSource:
         return InputError(f"{self.path}: {self.key}: expected {expected}, found {instead}")
 
     def file(self) -> str:
-        """Return the path of the file. Raises InputError where there is none."""
+        """Return the path of the file. Raises InputError if it does not exist."""
         place = relative_to_file(self.source, self.path)
         if not os.path.isfile(place):
             raise self.refused("a file", f"no file at {self.source}")
@@ -53,42 +57,52 @@ class TextSource:
 
 @dataclass(frozen=True, slots=True)
 class OwnedTexts:
-    """texts: n of them. units: the owner of each; the text itself where the file names no units."""
+    """Texts, each with its owner. The owner of a text is the text itself if the source names no units."""
 
     texts: tuple[str, ...]
     units: tuple[str | int, ...]
 
 
 def owned_texts(source: TextSource) -> OwnedTexts:
-    """Return the texts, and whose they are.
+    """Return the texts with their owners.
 
-    Where the ledger bounds what an owner has in one block, that is a unit of its own, named by both.
+    If the ledger bounds each owner's contributions per block, an owner's texts of one block are a unit of their own, named by the owner
+    and the block.
 
     Raises:
-        InputError: they cannot be read, are none, or some have no owner. Unavailable: a package that reads the file is not installed.
+        InputError: The texts cannot be read, there are none, or some have no owner.
+        Unavailable: A package that reads the file is not installed.
     """
-    if source.ending == ".txt":
-        if source.units is not None:
-            raise source.refused("a file with columns, as units are named", "plain text")
-        columns: list[list[Any]] = [_plain(source)]
-    else:
-        only = source.rows if source.units is not None and source.rows is not None and source.rows.each is not None else None
-        names = [source.column, *([source.units] if source.units else []), *([only.column] if only else [])]
-        columns = read_columns(source, names, (".txt", *READERS))
-        if only is not None:
-            owners = require_owners(columns[1], source)
-            columns[1] = [json.dumps([unit, only.part(block)]) for unit, block in zip(owners, columns[2], strict=True)]
-    texts = columns[0]
-    require_texts(texts, source)
     if source.units is None:
-        return OwnedTexts(tuple(texts), tuple(texts))  # where a text stands would change as others come and go
-    if len(columns[1]) != len(texts):
+        texts = _plain(source) if source.ending == ".txt" else read_columns(source, [source.column], (".txt", *READERS))[0]
+        require_texts(texts, source)
+        return OwnedTexts(tuple(texts), tuple(texts))  # a text's position would change as other texts come and go
+    if source.ending == ".txt":
+        raise source.refused("a file with columns, as units are named", "plain text")
+    texts, owners = _texts_and_owners(source, source.units)
+    require_texts(texts, source)
+    if len(owners) != len(texts):
         raise source.refused("as many owners as texts", "lists of different lengths")
-    return OwnedTexts(tuple(texts), require_owners(columns[1], source))
+    return OwnedTexts(tuple(texts), require_owners(owners, source))
+
+
+def _texts_and_owners(source: TextSource, units: str) -> tuple[list[Any], Sequence[Any]]:
+    """Return the column of texts and the column of owners; an owner and a block, if contributions are bounded per block."""
+    rows = source.rows
+    if rows is None or rows.each is None:
+        texts, owners = read_columns(source, [source.column, units], (".txt", *READERS))
+        return texts, owners
+    texts, owners, blocks = read_columns(source, [source.column, units, rows.column], (".txt", *READERS))
+    pairs = zip(require_owners(owners, source), blocks, strict=True)
+    return texts, [json.dumps([owner, rows.part(block)]) for owner, block in pairs]
 
 
 def public_texts(source: str, path: str, key: str, record: str = "line") -> list[str]:
-    """Return texts declared public: the lines or paragraphs of a .txt file, or what module:function returns. Raises InputError."""
+    """Return texts declared public: the lines or paragraphs of a .txt file, or what module:function returns.
+
+    Raises:
+        InputError: The file cannot be read, or the values are not texts.
+    """
     public = TextSource(source, path, key, record=record)
     if public.ending != ".txt" and ":" not in source:
         raise public.refused("a .txt file, or module:function", repr(source))
@@ -100,13 +114,13 @@ def public_texts(source: str, path: str, key: str, record: str = "line") -> list
 
 
 def require_texts(texts: Sequence[Any], source: TextSource) -> None:
-    """Raise InputError where there are no texts, or other values."""
+    """Check that there are values and all are texts. Raises InputError if not."""
     if not texts or not all(isinstance(text, str) for text in texts):
         raise source.refused("texts", "no text" if not texts else "values that are no texts")
 
 
 def require_owners(units: Sequence[Any], source: TextSource) -> tuple[str | int, ...]:
-    """Return the owners: texts or whole numbers, all of one type, as of 1 and "1", or of nobody, it is not clear who they are."""
+    """Return the owners if all are texts or all are whole numbers: 1 and "1" might be one owner. Raises InputError if not."""
     types = {type(unit) for unit in units}
     if types not in ({str}, {int}) or any(unit == "" for unit in units):
         raise source.refused("the owner of each text, as text or as whole numbers", "some that are missing, or of several types")
@@ -114,7 +128,17 @@ def require_owners(units: Sequence[Any], source: TextSource) -> tuple[str | int,
 
 
 def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str]) -> list[list[Any]]:
-    """Return columns of a file, by name, or the lists that a function returns. endings: of files, for messages."""
+    """Return the named columns of a file, or as many lists of a function.
+
+    Args:
+        source: File or function of the texts.
+        names: Columns to return, the column of texts first.
+        endings: File types to name in the message.
+
+    Raises:
+        InputError: A column is missing in a row, or the function returns something else.
+        Unavailable: A package that reads the file is not installed.
+    """
     if source.ending in READERS:
         return _columns(READERS[source.ending](source.file(), source.rows), names, source)
     if ":" not in source.source:
@@ -129,7 +153,7 @@ def read_columns(source: TextSource, names: Sequence[str], endings: Sequence[str
 
 
 def _plain(source: TextSource) -> list[str]:
-    return [part for part in re.split(CUTS[source.record], text_of(source.file())) if part.strip()]
+    return [part for part in re.split(SEPARATORS[source.record], text_of(source.file())) if part.strip()]
 
 
 def _columns(rows: list[Any], names: Sequence[str], source: TextSource) -> list[list[Any]]:
@@ -144,11 +168,11 @@ Rows = Callable[[str, RowWindow | None], list[Any]]
 
 
 def _rows_by_name(read: Callable[[str, RowWindow | None], tuple[list[str], Any]]) -> Rows:
-    def rows(place: str, only: RowWindow | None) -> list[Any]:
-        names, values = read(place, only)
+    def read_rows(place: str, window: RowWindow | None) -> list[Any]:
+        names, values = read(place, window)
         return [dict(zip(names, row, strict=True)) for row in values]
 
-    return rows
+    return read_rows
 
 
 READERS: Mapping[str, Rows] = {".csv": _rows_by_name(csv_table), ".jsonl": json_lines, ".parquet": _rows_by_name(parquet_table)}

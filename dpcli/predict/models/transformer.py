@@ -44,8 +44,10 @@ class Tuning:
 class Transformer:
     """A public model.
 
-    context: most tokens that it looks back on. tuning: how it is fine-tuned, where it is. start: the token before an empty context; None
-    where the model has none, and an empty context is then refused.
+    Attributes:
+        context: Most tokens that it looks back on.
+        tuning: How it is fine-tuned, if it is.
+        start: The token before an empty context; None if the model has none, and an empty context is then refused.
     """
 
     model: nn.Module
@@ -96,7 +98,7 @@ class Transformer:
 
     def joint_next_token(self, models: Sequence[LanguageModel], tokens: Tokens) -> Array | None:
         """Return log-probabilities after one context by several models that `tuned` returned, (models, vocabulary), in as few passes as
-        memory allows; None where they have to be asked one at a time.
+        memory allows; None if they have to be asked one at a time.
 
         Each row is as if its model were asked alone, up to CLOSE: which is tried once, with made-up adapters. That of one model does not
         depend on what others have learnt.

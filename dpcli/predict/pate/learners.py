@@ -46,7 +46,7 @@ class Constant:
 
 
 class Fitted:
-    """A model with predict(inputs), of labels, and predict_proba and classes_ where it has them."""
+    """A model with predict(inputs), of labels, and predict_proba and classes_ if it has them."""
 
     def __init__(self, model: Any, classes: int, target: str) -> None:
         self.model, self.classes, self.target = model, classes, target
@@ -82,7 +82,7 @@ def one_hot(labels: Any, classes: int) -> Array:
 
 
 def require_learner(name: str) -> None:
-    """Raise Unavailable where what a learner needs is not installed."""
+    """Raise Unavailable if what a learner needs is not installed."""
     if name in LEARNERS:
         require("sklearn")
 
@@ -148,7 +148,13 @@ STUDENT = "student.pickle"
 
 @dataclass(frozen=True, slots=True)
 class StudentOutcome:
-    """The outcome of teaching the student. labelled: by teachers; pseudo: by itself. accuracy: on the public test, None without one."""
+    """The outcome of teaching the student.
+
+    Attributes:
+        labelled: Number of inputs labelled by teachers.
+        pseudo: Number of inputs labelled by the student itself.
+        accuracy: Accuracy on the public test; None without one.
+    """
 
     plan: VotingPlan
     transcript: Transcript
@@ -159,7 +165,7 @@ class StudentOutcome:
 
 
 def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
-    """Return what predicts labels of queries from those that were released before; all labels alike where there is none yet."""
+    """Return what predicts labels of queries from those that were released before; all labels alike if there is none yet."""
     require_learner(plan.pate.student)
     inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
 
@@ -175,7 +181,8 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
 def teach_student(plan: VotingPlan) -> StudentOutcome:
     """Learn from the labels of a session that has been held, then from these and its own of all other queries.
 
-    Raises InputError where there is no session, or no inputs that were asked about.
+    Raises:
+        InputError: If there is no session, or no inputs that were asked about.
     """
     pate = plan.pate
     require_learner(pate.student)

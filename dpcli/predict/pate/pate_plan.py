@@ -236,8 +236,12 @@ TEACHING = frozenset(
 class VotingPlan(PredictionPlan, PricedSession):
     """The plan of one session, as it is accounted and as it is held.
 
-    pipeline: with as many answers as the budget allows. entry: the one that answers, in it. queries, answers: at most so many of each.
-    stated: the answers that the file asks for. account: of the pipeline, whatever the votes are; as_filed: of the file as it stands.
+    pipeline: with as many answers as the budget allows. entry: the one that answers, in it.
+
+    Attributes:
+        queries, answers: At most so many of each.
+        stated: The answers that the file asks for. account: of the pipeline, whatever the votes are.
+        as_filed: Account of the file as it stands.
     """
 
     section: ClassVar[str] = "pate"
@@ -272,8 +276,9 @@ def plan_of(path: str) -> VotingPlan:
     """Return the plan of a file, its noise solved for where it says "calibrate".
 
     Raises:
-        InputError: the file cannot be read, or asks for what cannot be honoured. Denied: its budget allows not one answer.
-        CannotCertify: nobody can say what it costs.
+        InputError: The file cannot be read, or asks for what cannot be honoured.
+        Denied: Its budget allows not one answer.
+        CannotCertify: Nobody can say what it costs.
     """
     from dpcli.analysis.account import account
     from dpcli.analysis.calibrate_file import solved
@@ -283,9 +288,9 @@ def plan_of(path: str) -> VotingPlan:
     pate = table_of(data, path, Pate, "pate")
     pipeline = solved(data, path)
     diagnostics = judge(pipeline, data)
-    for one in diagnostics:  # what DP111 says of epsilons that depend on the votes is no warning in [pate]
-        if one.rule == "DP111" and one.key.startswith("pate."):
-            raise InputError(f"{path}: {one.key}: {one.message}")
+    for diagnostic in diagnostics:  # what DP111 says of epsilons that depend on the votes is no warning in [pate]
+        if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):
+            raise InputError(f"{path}: {diagnostic.key}: {diagnostic.message}")
     _require_units(pipeline, pate, path)
     entry = one_entry(path, pipeline, AGGREGATORS, "pate", pate.mechanism)
     require_one_session(entry, path)
@@ -303,7 +308,7 @@ def plan_of(path: str) -> VotingPlan:
 
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
-    """Raise InputError where records of one unit may be several teachers', whose votes it would move."""
+    """Raise InputError if records of one unit may be several teachers', whose votes it would move."""
     if pate.data is None:  # whose votes a file holds is the word of whoever made it
         return
     owned = pipeline.privacy.max_contributions or 1
@@ -325,7 +330,10 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
 def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
     """Return the most answers, up to those that the file asks for, with which the whole file is within its budget.
 
-    They are fixed before a vote is seen, so that stopping there tells nothing. Raises Denied where there is not one.
+    They are fixed before a vote is seen, so that stopping there tells nothing.
+
+    Raises:
+        Denied: If there is not one.
     """
     from dpcli.analysis.account import account
 

@@ -34,10 +34,12 @@ Predict = Callable[[Transcript, int, int], Array]
 
 @dataclass(frozen=True, slots=True)
 class SessionOutcome:
-    """The outcome of a session. earlier: it had been held before, and nothing was drawn now.
+    """The outcome of a session.
 
-    queries: how many there were to put, at most as many as are paid for. fitting: the account of a file that pays for these alone; None
-    where this one does.
+    Attributes:
+        earlier: It had been held before, and nothing was drawn now.
+        queries: How many there were to put, at most as many as are paid for.
+        fitting: The account of a file that pays for these alone; None if this one does.
     """
 
     plan: VotingPlan
@@ -58,12 +60,14 @@ def hold_session(
     """Label the queries of a plan, or go on with a session that did not end.
 
     Args:
-        ledger: charged in full before the first noise. insecure_seed: reproducible noise: NOT PRIVATE, and refused with a ledger.
-        student: makes what predicts a query's label from the answers so far, where the threshold is compared with that.
-        moved: the folder was moved here, and its first place is gone.
+        ledger: Charged in full before the first noise.
+        insecure_seed: Reproducible noise: NOT PRIVATE, and refused with a ledger.
+        student: Makes what predicts a query's label from the answers so far, if the threshold is compared with that.
+        moved: The folder was moved here, and its first place is gone.
 
     Raises:
-        InputError: no votes, or the folder holds another session. Denied: the ledger says no.
+        InputError: No votes, or the folder holds another session.
+        Denied: The ledger says no.
     """
     if ledger is not None and insecure_seed is not None:
         raise InputError("--insecure-seed: expected no --ledger with it: noise that can be repeated protects nobody")
@@ -143,7 +147,11 @@ def _stream(insecure_seed: int | None, begun: int) -> Stream:
 
 @dataclass(frozen=True, slots=True)
 class QueryRounds:
-    """A session at work. queries, answers: how many were charged, whatever a transcript says of them."""
+    """A session at work.
+
+    Attributes:
+        queries, answers: How many were charged, whatever a transcript says of them.
+    """
 
     plan: VotingPlan
     votes: VoteCounts
@@ -189,7 +197,7 @@ class QueryRounds:
         self.file.outcome(first, stop, labels, self._reinforced(predictions, first, labels))
 
     def _reinforced(self, predictions: Array | None, first: int, labels: dict[int, int]) -> dict[int, int]:
-        """Return the student's own label of queries without an answer, where it is sure: nothing private is read for them."""
+        """Return the student's own label of queries without an answer, if it is sure: nothing private is read for them."""
         if predictions is None:
             return {}
         sure = {first + k: int(one.argmax()) for k, one in enumerate(predictions) if one.max() >= self.plan.pate.confidence}

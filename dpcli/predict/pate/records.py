@@ -25,7 +25,8 @@ INPUTS, LABELS = "inputs", "labels"
 def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
     """Return the arrays of a source that the file at `path` mentions: inputs, labels where `with_labels`, and `extra`, by name.
 
-    Raises InputError where they cannot be read, or one is missing.
+    Raises:
+        InputError: If they cannot be read, or one is missing.
     """
     wanted = (INPUTS, *((LABELS,) if with_labels else ()), *extra)
     if source == BUILT_IN:
@@ -126,7 +127,7 @@ def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """inputs: (n, width). labels: (n,)."""
+    """Inputs of shape (n, width) and labels of shape (n,)."""
 
     inputs: Array
     labels: Array
@@ -144,7 +145,8 @@ def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
     Where the file does not say whose a record is, each is a unit of its own. Under add-remove its name is then what stands in it, so that
     the others stay where they are when it goes; where a record changes and stays, its name is its place.
 
-    Raises InputError where they cannot be read, or where the shards that the file names share a unit.
+    Raises:
+        InputError: If they cannot be read, or where the shards that the file names share a unit.
     """
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
@@ -227,7 +229,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
 
 
 def query_inputs(pate: Pate, path: str) -> Array:
-    """Return the inputs of the queries, (n, width), in their order. Raises InputError where the file names none."""
+    """Return the inputs of the queries, (n, width), in their order. Raises InputError if the file names none."""
     if pate.queries is None:
         raise InputError(f"{path}: pate.queries: set it to the inputs that were asked about")
     if pate.queries == HELD_OUT:
@@ -241,7 +243,7 @@ def queries_digest(inputs: Array) -> str:
 
 
 def test_records(pate: Pate, path: str) -> Records | None:
-    """Return the records that the student is measured on, None where the file names none."""
+    """Return the records that the student is measured on, None if the file names none."""
     if pate.test is None:
         return None
     if pate.test != HELD_OUT:

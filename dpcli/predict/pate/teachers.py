@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 
 FOLDER, MADE_OF = "teachers", "made.json"
 PATIENCE = timedelta(days=30)  # for the slowest teacher: one who is gone is told at once
-GONE = "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
+KILLED_MESSAGE = "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
 
 
 @dataclass(frozen=True, slots=True)
 class Teachers:
     """Fitted teachers: their votes, how many of them had been fitted before, and how many had nothing to learn.
 
-    empty: shards without a record, whose teachers say the first label; single: shards of one label, which their teachers say. Both private.
+    Attributes:
+        empty: Shards without a record, whose teachers say the first label.
+        single: Shards of one label, which their teachers say. Both private.
     """
 
     votes: VoteCounts
@@ -81,8 +83,9 @@ class Lesson:
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) -> Teachers:
     """Fit every teacher that has not been, in `jobs` processes, and keep their votes; a part of them where torchrun started others.
 
-    Raises InputError where the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a
-    process is gone.
+    Raises:
+        InputError: If the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a process
+            is gone.
     """
     pate = plan.pate
     if pate.data is None:
@@ -125,7 +128,7 @@ def _teacher_labels(
         return
     pate = plan.pate
     lesson = Lesson(queries, pate.model, pate.labels, pate.hidden, os.path.abspath(plan.path))
-    with ShardProcesses(lesson, GONE, jobs) as processes:
+    with ShardProcesses(lesson, KILLED_MESSAGE, jobs) as processes:
         yield from processes.results((number, owned[number]) for number in numbers)
 
 
@@ -161,7 +164,7 @@ def _place(folder: str, number: int) -> str:
 
 
 def _labels(folder: str, number: int, queries: int) -> Array | None:
-    """Return the labels that a teacher gave in an earlier call, None where there are none, or not all."""
+    """Return the labels that a teacher gave in an earlier call, None if there are none, or not all."""
     try:
         with open(_place(folder, number), "rb") as file:
             content = file.read()
@@ -172,7 +175,11 @@ def _labels(folder: str, number: int, queries: int) -> Array | None:
 
 @dataclass(frozen=True, slots=True)
 class FittingRanks:
-    """The processes that fit teachers. ranks: None where this one is alone."""
+    """The processes that fit teachers.
+
+    Attributes:
+        ranks: None if this one is alone.
+    """
 
     ranks: TorchrunProcesses | None = None
 
@@ -187,7 +194,8 @@ class FittingRanks:
     def mine(self, numbers: Sequence[int] | None, digest: str) -> list[int]:
         """Return this process' part of the teachers that the first says are to be fitted (`numbers`).
 
-        Raises InputError where it was given other data than the first (`digest`).
+        Raises:
+            InputError: If it was given other data than the first (`digest`).
         """
         if self.ranks is None:
             assert numbers is not None
@@ -207,7 +215,7 @@ class FittingRanks:
 
 @contextmanager
 def fitting_ranks() -> Iterator[FittingRanks]:
-    """Join the processes of this fit, as torchrun's environment says. Raises InputError where one of them is gone."""
+    """Join the processes of this fit, as torchrun's environment says. Raises InputError if one of them is gone."""
     if not several_processes():
         yield FittingRanks()
         return
@@ -226,8 +234,8 @@ def fitting_ranks() -> Iterator[FittingRanks]:
 
 @contextmanager
 def torch_errors() -> Iterator[None]:
-    """Turn what torch raises where a connection is lost into words."""
+    """Turn what torch raises if a connection is lost into words."""
     try:
         yield
     except RuntimeError:
-        raise InputError(GONE) from None
+        raise InputError(KILLED_MESSAGE) from None

@@ -30,9 +30,16 @@ SCHEMA = "dpcli/pate-transcript/v3"
 class Transcript:
     """The content of a transcript.
 
-    session: whose it is. private: whether nobody can know the noise. queries: those that were charged, in their order. answered: those
-    whose answer was charged. labels: of those that have one. ended: queries with an outcome. predictions: what the student said about a
-    query before it was asked. reinforced: labels that are the student's own prediction. sanitised: what was released of the cost.
+    Attributes:
+        session: Whose it is.
+        private: Whether nobody can know the noise.
+        queries: Those that were charged, in their order.
+        answered: Those whose answer was charged.
+        labels: Labels of those that have one.
+        ended: Queries with an outcome.
+        predictions: What the student said about a query before it was asked.
+        reinforced: Labels that are the student's own prediction.
+        sanitised: What was released of the cost.
     """
 
     session: Session
@@ -99,7 +106,9 @@ class TranscriptFile:
 
     def ask(self, first: int, stop: int, predictions: Iterable[Iterable[float]] | None) -> None:
         """Charge queries, before noise is drawn for any of them."""
-        stated = {} if predictions is None else {"predictions": [[float(value) for value in one] for one in predictions]}
+        stated = (
+            {} if predictions is None else {"predictions": [[float(value) for value in prediction] for prediction in predictions]}
+        )
         self.add({"what": "ask", "queries": [first, stop], **stated})
 
     def answer(self, queries: Sequence[int]) -> None:
@@ -118,7 +127,7 @@ def path_of(plan: VotingPlan) -> str:
 
 
 def open_transcript(plan: VotingPlan, session: Session, private: bool) -> TranscriptFile:
-    """Open the transcript of a session, without a last line that a crash cut off; a new one where there is none."""
+    """Open the transcript of a session, without a last line that a crash cut off; a new one if there is none."""
     path = path_of(plan)
     if not whole_lines(path):
         add_line(path, {"schema": SCHEMA, "run": session.run, "private": private})
@@ -126,9 +135,10 @@ def open_transcript(plan: VotingPlan, session: Session, private: bool) -> Transc
 
 
 def read_transcript(plan: VotingPlan) -> Transcript | None:
-    """Return the transcript in the folder of a plan, None where there is none.
+    """Return the transcript in the folder of a plan, None if there is none.
 
-    Raises InputError where it is another file's, or damaged.
+    Raises:
+        InputError: If it is another file's, or damaged.
     """
     session, path = session_there(plan.folder), path_of(plan)
     if session is None and os.path.lexists(path):

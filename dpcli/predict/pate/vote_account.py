@@ -47,7 +47,8 @@ SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
     """Return the cost of every query that was charged, the lost ones too: those whose answer was charged count as answered.
 
-    Raises CannotCertify where what a student predicted for a query is lost.
+    Raises:
+        CannotCertify: If what a student predicted for a query is lost.
     """
     kept.session.require_same({"votes": votes.digest()})
     charged = np.array(kept.queries, dtype=int)
@@ -73,7 +74,11 @@ def compared_numbers(votes: VoteCounts, kept: Transcript) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The parameters of a release, fixed before the votes are seen. order: of the divergence that is released."""
+    """The parameters of a release, fixed before the votes are seen.
+
+    Attributes:
+        order: Order of the divergence that is released.
+    """
 
     order: float
     beta: float
@@ -84,7 +89,7 @@ class Release:
 def release_cost(release: Release) -> float:
     """Return D, at the release's order, of Gaussian noise in proportion to the smooth sensitivity.
 
-    Raises CannotCertify where the order is not below 1 / (2 beta).
+    Raises CannotCertify if the order is not below 1 / (2 beta).
     Source: Papernot et al. 2018, arXiv:1802.08908, Theorem 23.
     """
     a, beta = release.order, release.beta
@@ -98,7 +103,8 @@ def release_cost(release: Release) -> float:
 def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
     """Return what is released of a cost with this smooth sensitivity, given a draw from N(0, 1).
 
-    Raises CannotCertify where no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
+    Raises:
+        CannotCertify: If no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or noise that is not finite: this is a bug in dpcli, and no number")
@@ -108,7 +114,7 @@ def released_cost(cost: float, smooth: float, release: Release, normal: float) -
 
 
 def raising_factor(release: Release) -> float:
-    """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify where there is none."""
+    """Return c with Pr[sigma (1 + c (e^beta - 1)) Z < 1 - c] = failure. Raises CannotCertify if there is none."""
     z = bracket_root(lambda x: log_ndtr(-x) - math.log(release.failure), -1.0, 40.0)[1]
     left = 1.0 - z * release.sigma * math.expm1(release.beta)
     if z > 0.0 and left <= 0.0:
@@ -163,9 +169,10 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
 
 
 def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
-    """Return what was released of a session; None where nothing was, or it is lost.
+    """Return what was released of a session; None if nothing was, or it is lost.
 
-    Raises InputError where the file describes another release by now.
+    Raises:
+        InputError: If the file describes another release by now.
     """
     release, kept = _release(plan), transcript.sanitised
     if release is None or kept is None:
@@ -191,7 +198,7 @@ def _digest(transcript: Transcript, release: Release) -> str:
 def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
     """Require that an entry pays for the release: whatever is published with it, the file's epsilon counts it."""
     name = plan.pate.sanitise.mechanism if plan.pate.sanitise is not None else ""
-    entry = next((one for one in plan.pipeline.mechanisms if one.name == name), None)
+    entry = next((mechanism for mechanism in plan.pipeline.mechanisms if mechanism.name == name), None)
     wrong = _payment_problem(entry, plan.pipeline, release)
     if wrong:
         stated = f"orders = [{release.order:g}], values = [{cost * (1.0 + SLACK):.12g}]"
@@ -200,7 +207,7 @@ def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
 
 
 def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
-    """Return why an entry does not pay for the release; "" where it does.
+    """Return why an entry does not pay for the release; "" if it does.
 
     An account may use any of the orders that are stated, so that none may be stated at less than the release costs there.
     """
@@ -244,7 +251,11 @@ def round_up(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class VoteEpsilon:
-    """An epsilon that depends on the votes, by both conversions; private as it stands. answered: of the queries, or how many on average."""
+    """An epsilon that depends on the votes, by both conversions; private as it stands.
+
+    Attributes:
+        answered: Answered of the queries, or how many on average.
+    """
 
     epsilon: float
     order: float
@@ -255,10 +266,14 @@ class VoteEpsilon:
 
 @dataclass(frozen=True, slots=True)
 class VoteAccount:
-    """plan.account is the guarantee. expected: over the noise of a session; realised: of one that has been held.
+    """plan.account is the guarantee.
 
-    as_planned: the account of a session that had been planned to end where this one did, whatever the votes are; None where none was held,
-    or nothing was answered, which no entry can state. sanitised: what is released of `realised`, where the file says how.
+    Attributes:
+        expected: Mean cost over the noise of a session.
+        realised: Cost of a session that has been held.
+        as_planned: The account of a session that had been planned to end where this one did, whatever the votes are; None if none was held,
+            or nothing was answered, which no entry can state.
+        sanitised: What is released of `realised`, where the file says how.
     """
 
     plan: VotingPlan
@@ -270,7 +285,7 @@ class VoteAccount:
 
 
 def vote_account(plan: VotingPlan) -> VoteAccount:
-    """Account for the votes that the file names or that `fit` has left, and the transcript, where there is one."""
+    """Account for the votes that the file names or that `fit` has left, and the transcript, if there is one."""
     from dpcli.analysis.account import account
     from dpcli.predict.pate.transcript import read_transcript
     from dpcli.predict.pate.vote_files import votes_kept
@@ -293,7 +308,7 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
 
 
 def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:
-    """Return both epsilons; None where the file's delta is 0, at which nothing is known."""
+    """Return both epsilons; None if the file's delta is 0, at which nothing is known."""
     delta = plan.account.delta
     if not delta:
         return None

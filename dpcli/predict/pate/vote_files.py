@@ -24,11 +24,11 @@ from dpcli.train.tasks.user_code import relative_to_file
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
 
-LARGEST = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes
+LARGEST_FILES = {".npy": 10**9, ".csv": 2 * 10**8, ".parquet": 10**9}  # bytes
 
 
 def votes_of(pate: Pate, path: str) -> VoteCounts:
-    """Return the votes in the file that [pate] of the file at `path` names. Raises InputError where there are none."""
+    """Return the votes in the file that [pate] of the file at `path` names. Raises InputError if there are none."""
     assert pate.votes is not None
     place = relative_to_file(pate.votes, path)
     judge = vote_counts if pate.vote_rows == "counts" else counts_of_labels
@@ -37,7 +37,7 @@ def votes_of(pate: Pate, path: str) -> VoteCounts:
 
 def table_of(place: str) -> Any:
     """Return the numbers in a file. Raises InputError, whose message quotes none of them."""
-    shown, most = escaped_path(place), LARGEST[ending(place)]
+    shown, most = escaped_path(place), LARGEST_FILES[ending(place)]
     try:
         info = os.stat(place)
     except (OSError, ValueError) as problem:
@@ -119,7 +119,8 @@ VOTES, MADE = "votes.npy", "votes.json"
 def votes_kept(plan: VotingPlan) -> VoteCounts | None:
     """Return the votes of the file that [pate] names, or those that teachers have left; None where these are still to be fitted.
 
-    Raises InputError where they are no votes, or those of other teachers.
+    Raises:
+        InputError: If they are no votes, or those of other teachers.
     """
     if plan.pate.votes is not None:
         return votes_of(plan.pate, plan.path)
@@ -143,7 +144,7 @@ def votes_kept(plan: VotingPlan) -> VoteCounts | None:
 
 
 def refuse_other_votes(plan: VotingPlan, votes: VoteCounts | None) -> None:
-    """Raise InputError where the folder holds a session that was not begun with these votes; None: with some that are to be fitted.
+    """Raise InputError if the folder holds a session that was not begun with these votes; None: with some that are to be fitted.
 
     Its labels could be priced no more, nor could it go on, once its votes had been written over.
     """

@@ -43,7 +43,7 @@ TAIL = 0.025  # beyond either end of an interval
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
-    """value: exp of the mean loss per token. low, high: of 95 % of the resamples of whole records."""
+    """A perplexity: exp of the mean loss per token, with a 95 % bootstrap interval over records."""
 
     value: float
     low: float
@@ -81,10 +81,10 @@ def ensemble_losses(
     stream: Stream,
     report: Report = lambda done, total: None,
 ) -> list[list[Array]]:
-    """Return - log p of each token but the first of each record, for each mode at its rate.
+    """Return the loss -log p of every token but the first of each record, for each mode at its sampling rate.
 
-    The models that take part are drawn for each token, the same ones for all modes of a rate, so that modes that are alike have the same
-    losses. A model is asked once for a record, whatever the number of modes, and its answers are kept no longer than that.
+    The participating models are drawn for each token, once for all modes with the same rate, so that their losses are comparable. Each
+    model is evaluated once for a record, whatever the number of modes, and its answers are then discarded.
     """
     by_mode: list[list[Array]] = [[] for _ in modes]
     for number, record in enumerate(records):
@@ -96,13 +96,13 @@ def ensemble_losses(
         taking = [drawn_at[rate] for _, rate in modes]
         base = probabilities(next_token_rows(public, record, places), temperature)
         sums = np.zeros((len(modes), len(places)))
-        for one, wanted in _by_member(taking).items():
-            at_places = sorted(wanted)
+        for member, modes_at in _by_member(taking).items():
+            at_places = sorted(modes_at)
             rows = probabilities(
-                on_private("a fitted model", next_token_rows, members[one], record, [at + 1 for at in at_places]), temperature
+                on_private("a fitted model", next_token_rows, members[member], record, [at + 1 for at in at_places]), temperature
             )
             for at, row in zip(at_places, rows, strict=True):
-                for which in wanted[at]:
+                for which in modes_at[at]:
                     sums[which, at] += modes[which][0].projected(base[at], row, len(taking[which][at]))[record[at + 1]]
         alone = base[np.arange(len(places)), np.array(record[1:])]
         for which, drawn in enumerate(taking):
@@ -113,38 +113,46 @@ def ensemble_losses(
 
 
 def _by_member(taking: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
-    """Return, for each model that takes part, for each place where it does, the modes that have drawn it."""
+    """Return, for each participating model and each place, the modes that have drawn it."""
     drawn_by: dict[int, dict[int, list[int]]] = {}
     for which, drawn in enumerate(taking):
         for at, chosen in enumerate(drawn):
-            for one in chosen:
-                drawn_by.setdefault(one, {}).setdefault(at, []).append(which)
+            for member in chosen:
+                drawn_by.setdefault(member, {}).setdefault(at, []).append(which)
     return drawn_by
 
 
 def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
-    """Return the perplexity, with the interval of a bootstrap over records."""
+    """Return the perplexity with a bootstrap interval over records."""
     sums, counts = np.array([loss.sum() for loss in per_record]), np.array([float(len(loss)) for loss in per_record])
     drawn = below(stream, len(sums), len(sums) * RESAMPLES).reshape(RESAMPLES, len(sums))
-    again = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
-    ends = again[int(TAIL * RESAMPLES)], again[-int(TAIL * RESAMPLES) - 1]
+    resampled = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
+    ends = resampled[int(TAIL * RESAMPLES)], resampled[-int(TAIL * RESAMPLES) - 1]
     low, high = (math.exp(min(end, 700.0)) for end in ends)
     return Perplexity(math.exp(min(sums.sum() / counts.sum(), 700.0)), low, high)
 
 
 AXES = ("epsilon", "steps", "shards", "rate")
-TOKENS = 2_000
+DEFAULT_TOKENS = 2_000
 
 
 class Measured(NamedTuple):
-    """The perplexity of a model. relative: over the public model's, of the same resamples."""
+    """The perplexity of a model.
+
+    Attributes:
+        relative: Over the public model's, of the same resamples.
+    """
 
     perplexity: Perplexity
     relative: Perplexity
 
 
 class EnsembleWay(NamedTuple):
-    """A way of mixing the fitted models. epsilon: None where there is no guarantee."""
+    """A way of mixing the fitted models.
+
+    Attributes:
+        epsilon: None if there is no guarantee.
+    """
 
     name: str
     kind: str
@@ -156,8 +164,10 @@ class EnsembleWay(NamedTuple):
 class Way:
     """A way of using the private texts.
 
-    kind: public, sound, paper, dp or all. epsilon: None where there is no guarantee. relative: its perplexity over the public model's, of
-    the same resamples.
+    Attributes:
+        kind: Public, sound, paper, dp or all.
+        epsilon: None if there is no guarantee.
+        relative: Its perplexity over the public model's, of the same resamples.
     """
 
     name: str
@@ -169,7 +179,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class AblationPoint:
-    """The ensemble with another value of one parameter, its radius solved for so that epsilon stays; paper: the published protocol."""
+    """The ensemble with another value of one parameter, its radius solved for so that epsilon stays.
+
+    Attributes:
+        paper: The published protocol.
+    """
 
     value: float
     radius: float
@@ -179,7 +193,16 @@ class AblationPoint:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """tokens: of the test text. epsilon, delta: of the file."""
+    """The perplexities of all ways.
+
+    Attributes:
+        plan: Plan of the file.
+        epsilon, delta: Guarantee of the file.
+        tokens: Number of tokens of the test text.
+        ways: Ways of using the private texts, with their perplexities.
+        axis: Parameter of the ablation, if there is one.
+        points: Points of the ablation.
+    """
 
     plan: PmixedPlan
     epsilon: float
@@ -198,18 +221,20 @@ def evaluate(
     models: Ensemble | None = None,
     axis: str | None = None,
     values: Sequence[float] = (),
-    tokens: int = TOKENS,
+    tokens: int = DEFAULT_TOKENS,
     stream: Stream | None = None,
     report: Report = lambda done, total: None,
 ) -> Evaluation:
-    """Measure perplexities. All but the public model's are made from private models without noise, and private.
+    """Measure perplexities. All but the public model's are computed from private models without noise, and must stay private.
 
     Args:
-        models: that were fitted; made anew where None. axis, values: an ablation: one of AXES, and what it takes.
-        tokens: of the test text at most.
+        models: Models that were fitted; made anew if None.
+        axis, values: An ablation: one of AXES, and what it takes.
+        tokens: Tokens of the test text at most.
 
     Raises:
-        InputError: no test text, the published protocol, an unknown axis. CannotCertify: no radius meets the file's epsilon.
+        InputError: No test text, the published protocol, an unknown axis.
+        CannotCertify: No radius meets the file's epsilon.
     """
     plan = as_fitted(plan)
     if plan.account is None or plan.pmixed.test is None:
@@ -235,12 +260,12 @@ def _fit_anew(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> 
 
 
 def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
-    """Return the records of the test text, up to `tokens`; the first token of a record is not measured."""
+    """Return the records of the test text, up to `tokens` tokens, not counting the first of each record."""
     assert plan.pmixed.test is not None
     records = side.records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
     tested: list[tuple[int, ...]] = []
     for record in records:
-        left = tokens - sum(len(one) - 1 for one in tested)
+        left = tokens - sum(len(previous) - 1 for previous in tested)
         if len(record) > 1 and left > 0:
             tested.append(tuple(record[: left + 1]))
     if not tested:
@@ -250,7 +275,13 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSetup:
-    """The common part of all ways. records: of the test text. known: the public model's losses on them. epsilon, delta: of the file."""
+    """The common part of all ways.
+
+    Attributes:
+        records: Records of the test text.
+        known: The public model's losses on them.
+        epsilon, delta: Epsilon and delta of the file.
+    """
 
     plan: PmixedPlan
     side: PublicSide
@@ -263,7 +294,7 @@ class EvaluationSetup:
     report: Report
 
     def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
-        """Measure all ways and points, those of the fitted models in one pass over the text."""
+        """Measure all ways and points. The fitted models are evaluated in one pass over the text."""
         ensembles_of_file = self.ensemble_ways()
         cases = [] if axis is None else [self.case(*_varied_plan(self.plan, axis, value), value) for value in values]
         shared = [] if axis == "shards" else cases
@@ -315,11 +346,11 @@ class EvaluationSetup:
         yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(model))
 
     def alone(self, texts: OwnedTexts) -> LanguageModel | None:
-        """Return one model under differential privacy, on all texts; None where nobody knows how: of a model of the user's own."""
+        """Return one model under differential privacy, on all texts; None if nobody knows how: of a model of the user's own."""
         plan, model, grouped = self.plan, self.side.model, by_unit(texts.texts, texts.units)
-        each = len(texts.texts) / len(grouped)
+        texts_per_unit = len(texts.texts) / len(grouped)
         if isinstance(model, NGram) and model.order > 1:
-            norm = typical_norm(self.records, model.vocabulary, each)
+            norm = typical_norm(self.records, model.vocabulary, texts_per_unit)
             units = [self.side.private_records(own) for own in grouped.values()]
             noise = noise_multiplier(self.epsilon, self.delta, plan.pipeline.privacy.adjacency)
             return model.with_counts((private_bigrams(units, model.vocabulary, norm, noise, self.stream),))
@@ -329,20 +360,24 @@ class EvaluationSetup:
 
         if not isinstance(model, Transformer):
             return None
-        per_unit = math.ceil(each) if plan.pmixed.units is not None else 1
+        per_unit = math.ceil(texts_per_unit) if plan.pmixed.units is not None else 1
         learnt = privately_trained(plan, len(texts.texts), per_unit, self.epsilon, self.delta)
         (private,) = fitted_models(plan, self.side, [learnt])
         return private
 
     def case(self, plan: PmixedPlan, epsilon: float, value: float) -> AblationCase:
-        """Solve for the radius that meets the epsilon at a value."""
+        """Return a point of the ablation, with the radius that meets the epsilon."""
         radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),), ["rdp", "pld"]).value
         published = _published(plan, epsilon, self.delta)
         modes = [Sound(radius, PROJECTIONS[plan.pmixed.projection]), *([] if published is None else [published])]
         return AblationCase(plan, value, radius, tuple((mode, plan.spec.model_rate) for mode in modes))
 
     def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
-        """Return one point. measured: the perplexities of all cases' modes in order; None where the case has models of its own."""
+        """Return one point.
+
+        Args:
+            measured: The perplexities of all cases' modes in order; None if the case has models of its own.
+        """
         if measured is None:
             measured = iter(self.ensembles(_fit_anew(case.plan, self.side, self.processes), case.modes))
         figures = [next(measured).perplexity for _ in case.modes]
@@ -351,7 +386,11 @@ class EvaluationSetup:
 
 @dataclass(frozen=True, slots=True)
 class AblationCase:
-    """A point of an ablation before it is measured. modes: the sound one, and the published one where it claims anything."""
+    """A point of an ablation before it is measured.
+
+    Attributes:
+        modes: The sound one, and the published one where it claims anything.
+    """
 
     plan: PmixedPlan
     value: float
@@ -360,7 +399,7 @@ class AblationCase:
 
 
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
-    """Return the published protocol for the same claim; None where it has nothing left at its order, or needs delta > 0."""
+    """Return the published protocol for the same claim; None if it has nothing left at its order, or needs delta > 0."""
     if delta <= 0.0:
         return None
     published = Published(plan.pmixed.order, plan.spec.model_rate, plan.tokens, epsilon, delta)
@@ -372,13 +411,13 @@ def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
 
 
 def _varied_plan(plan: PmixedPlan, axis: str, value: float) -> tuple[PmixedPlan, float]:
-    """Return the plan with another value, and the epsilon to meet."""
+    """Return the plan with another value of a parameter, and the epsilon to meet."""
     assert plan.account is not None
     if axis == "epsilon":
         return plan, value
-    count = axis in ("steps", "shards")
-    if value <= 0 or (count and value != int(value)) or (axis == "rate" and value > 1):
-        raise InputError(f"--values: expected {'whole numbers' if count else 'rates'} that {axis} may take, found {value:g}")
+    is_count = axis in ("steps", "shards")
+    if value <= 0 or (is_count and value != int(value)) or (axis == "rate" and value > 1):
+        raise InputError(f"--values: expected {'whole numbers' if is_count else 'rates'} that {axis} may take, found {value:g}")
     entry = {
         "steps": lambda: replace(plan.entry, steps=int(value)),
         "shards": lambda: replace(plan.entry, spec=replace(plan.spec, shards=int(value))),

@@ -40,7 +40,11 @@ FITTED = "fitted.json"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The fit in a folder. models: SHA-256 of each model's file."""
+    """The fit in a folder.
+
+    Attributes:
+        models: SHA-256 of each model's file.
+    """
 
     session: Session
     models: tuple[str, ...]
@@ -53,7 +57,12 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class FitOutcome:
-    """The outcome of a fit. folder: of the models. resumed: how many of them were made before."""
+    """The outcome of a fit.
+
+    Attributes:
+        folder: Folder of the models.
+        resumed: How many of them were made before.
+    """
 
     plan: PmixedPlan
     fit: Fit
@@ -67,12 +76,13 @@ def fit(
     """Fine-tune the models of a plan, and begin to count their tokens.
 
     Args:
-        ledger: charged with all tokens before the first model.
-        resume: go on with a fit that did not end.
+        ledger: Charged with all tokens before the first model.
+        resume: Go on with a fit that did not end.
 
     Raises:
-        InputError: the folder holds a fit, or none to resume; data or models cannot be had. Denied: the file's own budget, or the ledger,
-            says no. LedgerError: the ledger or the count of tokens cannot be written.
+        InputError: The folder holds a fit, or none to resume; data or models cannot be had.
+        Denied: The file's own budget, or the ledger, says no.
+        LedgerError: The ledger or the count of tokens cannot be written.
     """
     if ledger is not None and plan.account is None:
         raise InputError('--ledger: expected no ledger with pmixed.mode = "paper": what is no guarantee has no cost to charge')
@@ -106,7 +116,7 @@ def fit(
 
 
 def read_fit(plan: PmixedPlan) -> Fit:
-    """Return the fit in a plan's folder. Raises InputError where there is none, or that of another file."""
+    """Return the fit in a plan's folder. Raises InputError if there is none, or that of another file."""
     kept = _read(plan.folder)
     if kept is None:
         raise InputError(f"{plan.folder}: no fitted models: {_where(plan)}dpcli pmixed fit {plan.path} charges for new ones")
@@ -125,7 +135,7 @@ def as_fitted(plan: PmixedPlan) -> PmixedPlan:
 
 
 def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
-    """Return what the model of a shard has learnt. Raises InputError where the file is not what was fitted."""
+    """Return what the model of a shard has learnt. Raises InputError if the file is not what was fitted."""
     path = model_file(plan.folder, shard)
     try:
         with open(path, "rb") as file:
@@ -142,7 +152,7 @@ def token_count(plan: PmixedPlan) -> AnswerCount:
 
 
 def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
-    """Open the count of tokens, made where the fit begins. Raises LedgerError where it cannot be relied on."""
+    """Open the count of tokens, made where the fit begins. Raises LedgerError if it cannot be relied on."""
     return token_count(plan).opened(session, ledger, plan.pmixed.queries, moved)
 
 
@@ -151,7 +161,7 @@ def model_file(folder: str, shard: int) -> str:
 
 
 def _require_budget(plan: PmixedPlan) -> None:
-    """Raise Denied where the file's own budget does not pay for all tokens, with the radius at which it would."""
+    """Raise Denied if the file's own budget does not pay for all tokens, with the radius at which it would."""
     try:
         plan.require_budget()
     except Denied as denied:
@@ -170,13 +180,13 @@ def _require_budget(plan: PmixedPlan) -> None:
 
 
 def _where(plan: PmixedPlan) -> str:
-    """Say that a folder is relative to the current one, where it is."""
+    """Say that a folder is relative to the current one, if it is."""
     stated = plan.stated_folder(plan.pmixed.output)
     return "" if os.path.isabs(stated) else f"{stated} is relative to the current folder; go to where it was fitted, or "
 
 
 def _read(folder: str) -> Fit | None:
-    """Return the models, and the session that they are of; None where there are none yet."""
+    """Return the models, and the session that they are of; None if there are none yet."""
     path = os.path.join(folder, FITTED)
     try:
         with open(path, encoding="utf-8") as file:

@@ -41,7 +41,7 @@ class Mode(Protocol):
     """A way to project models. All arrays are (vocabulary,); `public` adds up to 1."""
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
-        """Return the sum of the projected models as multiples of 2^-50, and how many they are: the public one alone where there is none."""
+        """Return the sum of the projected models as multiples of 2^-50, and how many they are: the public one alone if there is none."""
         ...
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
@@ -76,7 +76,7 @@ class Paper:
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
         models = [self.projected(public, one, len(private)) for one in private] or [public]
-        return sum((multiples(one) for one in models), np.zeros(len(public), np.int64)), len(models)
+        return sum((multiples(model) for model in models), np.zeros(len(public), np.int64)), len(models)
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
         return renyi_ball(public, float(self.published.order), self._radius(drawn)).mixed(private)
@@ -150,7 +150,14 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleAnswer:
-    """An answer. text: as far as it came. tokens: how many. why: what ended it. taken: tokens granted up to now, of `total`."""
+    """An answer.
+
+    Attributes:
+        text: As far as it came.
+        tokens: How many.
+        why: What ended it.
+        taken: Tokens granted up to now, of `total`.
+    """
 
     prompt: str
     text: str
@@ -162,7 +169,7 @@ class EnsembleAnswer:
 
 
 def ensemble(plan: PmixedPlan) -> Ensemble:
-    """Return the fitted models of a plan. Raises InputError where there are none, or they are another file's or vocabulary's."""
+    """Return the fitted models of a plan. Raises InputError if there are none, or they are another file's or vocabulary's."""
     fit, side = read_fit(plan), public_side(plan.pmixed, plan.path)
     require_same_content(fit.public, side.content)
     if len(fit.models) != plan.spec.shards:
@@ -171,7 +178,7 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
 
 
 def members_of(plan: PmixedPlan) -> Ensemble | None:
-    """Return the fitted models of a plan, None where nothing was fitted yet."""
+    """Return the fitted models of a plan, None if nothing was fitted yet."""
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 
 
@@ -179,7 +186,8 @@ def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int
     """Return text after a prompt: at most `most` tokens, up to the token that closes a text.
 
     Raises:
-        InputError: a prompt that is too long, or no text of the vocabulary. LedgerError: the count cannot be written: no token is drawn.
+        InputError: A prompt that is too long, or no text of the vocabulary.
+        LedgerError: The count cannot be written: no token is drawn.
     """
     ids = token_ids(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
     require_fits(models.public, ids, most)

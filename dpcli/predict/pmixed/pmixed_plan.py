@@ -179,9 +179,11 @@ def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> 
 class PmixedPlan(PredictionPlan):
     """The plan of one ensemble.
 
-    free: what may change after a fit, as it is public, and what is paid for does not depend on it. entry: the mechanism that a token
-    performs. account: what all tokens cost; None under the published protocol, which certifies nothing. published: what that is run with,
-    and claims; None in a sound file.
+    Attributes:
+        free: What may change after a fit, as it is public, and what is paid for does not depend on it.
+        entry: The mechanism that a token performs.
+        account: What all tokens cost; None under the published protocol, which certifies nothing.
+        published: What that is run with, and claims; None in a sound file.
     """
 
     section: ClassVar[str] = "pmixed"
@@ -204,12 +206,12 @@ class PmixedPlan(PredictionPlan):
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """Return the key of units where a unit is a shard that comes or goes; elsewhere whatever one adds is in one shard."""
+        """Return the key of units if a unit is a shard that comes or goes; elsewhere whatever one adds is in one shard."""
         units = self.pmixed.units
         return None if units is None or self.spec.change != "remove-shard" else ("pmixed.units", units)
 
     def require_budget(self) -> None:
-        """Raise Denied where the file's own budget does not pay for all tokens."""
+        """Raise Denied if the file's own budget does not pay for all tokens."""
         if self.account is not None:
             require_budget(self.account.budget, self.path)
 
@@ -222,7 +224,8 @@ def plan_of(path: str) -> PmixedPlan:
     """Return the plan of a file.
 
     Raises:
-        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: nobody can say what it costs.
+        InputError: The file cannot be read, or asks for what cannot be honoured.
+        CannotCertify: Nobody can say what it costs.
     """
     data = read_bytes(path)
     table, pipeline = _read(data, path)
@@ -252,7 +255,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
 
 def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
-    """Raise InputError where one change may touch several shards."""
+    """Raise InputError if one change may touch several shards."""
     spec, privacy = entry.spec, pipeline.privacy
     assert isinstance(spec, EnsembleMixtureSpec)
     removes = spec.change == "remove-shard"

@@ -23,7 +23,7 @@ from dpcli.predict.models.ngram import Ids, NGramCounts
 from dpcli.predict.pmixed.pmixed_plan import COLUMNS, PLAIN_TEXT, PmixedPlan
 from dpcli.random.streams import Stream, normals
 
-MOST = 2**24  # pairs of the domain
+MOST_PAIRS = 2**24  # pairs of the domain
 THRESHOLD = 2.0  # standard deviations below which a count is dropped
 
 
@@ -40,13 +40,17 @@ def private_bigrams(
     """Return noisy counts of pairs of tokens.
 
     Args:
-        units: the records of each unit. norm: of one unit's counts at most, public. multiplier: noise over that norm.
+        units: The records of each unit.
+        norm: Public bound on the norm of one unit's counts.
+        multiplier: Noise over that norm.
 
     Raises:
-        InputError: a vocabulary of too many pairs.
+        InputError: A vocabulary of too many pairs.
     """
-    if vocabulary**2 > MOST:
-        raise InputError(f"expected at most {int(MOST**0.5)} tokens for counts under differential privacy, found {vocabulary}")
+    if vocabulary**2 > MOST_PAIRS:
+        raise InputError(
+            f"expected at most {int(MOST_PAIRS**0.5)} tokens for counts under differential privacy, found {vocabulary}"
+        )
     total = np.zeros(vocabulary**2)
     for records in units:
         pairs, counts = unit_counts(records, vocabulary)
@@ -93,9 +97,11 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
     """Return what a transformer has learnt, as `Transformer.tuned` takes it.
 
     Args:
-        count: of texts. per_unit: most texts of one unit that are used.
+        count: Count of texts.
+        per_unit: Most texts of one unit that are used.
 
-    Raises InputError where dpcli train cannot do it.
+    Raises:
+        InputError: If dpcli train cannot do it.
     """
     from safetensors.torch import load_file, save
 

@@ -21,7 +21,7 @@ from dpcli.random.streams import Stream
 from dpcli.random.subsets import below
 
 MARGIN = 8.0 * 2.0**-52  # the product with the public probability, and exp, lose less
-LEAST = 1e-290  # a public probability below this counts as 0: quotients by it would not be accurate
+LEAST_PROBABILITY = 1e-290  # a public probability below this counts as 0: quotients by it would not be accurate
 CLOSE = 1e-14  # of the sum of probabilities to 1
 ATTEMPTS = 200
 FARTHEST = 690.0  # of the logarithm of a scale: ratios beyond its range count as 0
@@ -32,8 +32,10 @@ WIDEST = 600.0  # of a radius: e^WIDEST is a number with room above it, and a sm
 class Ball:
     """All distributions within `radius` of a public one.
 
-    public: its probabilities. inverse: 1 / public, 0 where public is 0. low, high: e^-radius and e^radius, rounded inwards, not beyond 1:
-    the public model itself is within every radius.
+    Attributes:
+        public: Its probabilities.
+        inverse: 1 / public, 0 where public is 0.
+        low, high: e^-radius and e^radius, rounded inwards, not beyond 1: the public model itself is within every radius.
     """
 
     public: Array
@@ -43,9 +45,9 @@ class Ball:
     high: float
 
     def ratios(self, private: Array) -> Array:
-        """Return a model's probabilities over the public ones, 0 where the public one is 0.
+        """Return a model's probabilities over the public ones, 0 if the public one is 0.
 
-        1 everywhere where they are no probabilities (NaN, negative, or none where the public model has some): an error, or a message,
+        1 everywhere if they are no probabilities (NaN, negative, or none if the public model has some): an error, or a message,
         would tell of the private data, so such a model counts as the public one.
         """
         with np.errstate(all="ignore"):  # a warning would tell as much
@@ -65,8 +67,8 @@ class Projection(Protocol):
 
 
 def ball(public: Array, radius: float) -> Ball:
-    """Return the ball around a public model's probabilities. Raises InputError where they are none, which may be told of what is public."""
-    possible = public >= LEAST
+    """Return the ball around a public model's probabilities. Raises InputError if they are none, which may be told of what is public."""
+    possible = public >= LEAST_PROBABILITY
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
     if not np.all(public >= 0.0) or not math.isclose(public.sum(), 1.0, abs_tol=1e-6):
@@ -130,7 +132,7 @@ class _Total(Protocol):
 
 
 def _find_scale(total: _Total) -> bool:
-    """Leave `total` at a scale at which it is 1 within CLOSE, or as near as its rounding lets it be; return False where it stays below.
+    """Leave `total` at a scale at which it is 1 within CLOSE, or as near as its rounding lets it be; return False if it stays below.
 
     It rises with the scale, from e^-radius on. Secants in logarithms, kept in a bracket.
     """
@@ -155,7 +157,7 @@ def _find_scale(total: _Total) -> bool:
 
 
 def _secant(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return the step from `other` to where the line through both is 0, infinite where that is flat."""
+    """Return the step from `other` to where the line through both is 0, infinite if that is flat."""
     slope = (other[1] - one[1]) / (other[0] - one[0])
     return -other[1] / slope if slope > 0.0 else math.copysign(math.inf, -other[1])
 
@@ -173,8 +175,10 @@ WORD = 2**64
 class WholeBall:
     """Bounds on the multiples of 2^-50 of each token, (vocabulary,) whole numbers in float64.
 
-    public: of the public model; they add up to 2^50. low, high: of every projected model, e^-radius and e^radius times the public ones,
-    rounded inwards; the public ones lie between.
+    Attributes:
+        public: Public of the public model; they add up to 2^50.
+        low, high: Low and high of every projected model, e^-radius and e^radius times the public ones, rounded inwards; the public ones lie
+            between.
     """
 
     public: Array

@@ -23,7 +23,10 @@ CLOSE_BETA = 1e-13  # relative, of beta
 class Published:
     """The parameters of the protocol.
 
-    order: a whole number >= 2. rate: with which each model is drawn. epsilon, delta: claimed for all queries together.
+    Attributes:
+        order: A whole number >= 2.
+        rate: With which each model is drawn.
+        epsilon, delta: Claimed for all queries together.
     """
 
     order: int
@@ -85,7 +88,7 @@ def one_sided(beta: float, order: int, drawn: int) -> float:
 
 
 def _log1p_sum(terms: list[float]) -> float:
-    """Return log of the sum of the exponentials; accurate where that is near 1."""
+    """Return log of the sum of the exponentials; accurate if that is near 1."""
     return math.log1p(math.fsum(map(math.expm1, terms)) + (len(terms) - 1)) if max(terms) < 30.0 else _log_sum(terms)
 
 

@@ -41,13 +41,18 @@ if TYPE_CHECKING:
 Records = list[list[int]]
 ANY = (0,)  # a context that every model is asked about
 TUNE, TUNED = "the public model: tune", "the public model: tuned"  # where messages begin
-GONE = "a process of a fitted model was killed, or out of memory"
+KILLED_MESSAGE = "a process of a fitted model was killed, or out of memory"
 TUNING_GONE = "a process that fine-tunes a model was killed, or out of memory: models that were made are kept, and --resume goes on"
 
 
 @dataclass(frozen=True, slots=True)
 class PublicSide:
-    """The public model and its vocabulary. length: of a record. content: of the model."""
+    """The public model and its vocabulary.
+
+    Attributes:
+        length: Length of a record.
+        content: Content of the model.
+    """
 
     model: Tunable
     vocabulary: Vocabulary
@@ -57,24 +62,26 @@ class PublicSide:
     def records(self, texts: Sequence[str]) -> Records:
         """Return each text with the token that closes it, in pieces of at most `length` tokens.
 
-        Raises InputError where the tokenizer has tokens that the model does not know.
+        Raises:
+            InputError: If the tokenizer has tokens that the model does not know.
         """
         records = records_of(self.vocabulary, texts, self.length)
         require_ids((token for record in records for token in record), self.model.vocabulary)
         return records
 
     def private_records(self, texts: Sequence[str]) -> Records:
-        """Return the records of private texts. Raises InputError where the tokenizer fails, without its words, which may quote one."""
+        """Return the records of private texts. Raises InputError if the tokenizer fails, without its words, which may quote one."""
         return cast(Records, on_private("the tokenizer", self.records, texts))
 
     def require_usable(self) -> None:
-        """Raise InputError where the public model fails, or may draw tokens that its vocabulary has no text for."""
+        """Raise InputError if the public model fails, or may draw tokens that its vocabulary has no text for."""
         require_token_texts(self.vocabulary, next_token(self.model, ANY, PUBLIC), "pmixed.tokenizer")
 
     def taught(self, records: Records) -> bytes:
         """Return what a model learns from private records, called in a process of its own, as the public model may change with it.
 
-        Raises InputError where it fails, without its words.
+        Raises:
+            InputError: If it fails, without its words.
         """
         learnt = on_private(TUNE, self.model.tune, records)
         if not isinstance(learnt, bytes):
@@ -88,7 +95,7 @@ class PublicSide:
         return model
 
     def rehearse(self) -> None:
-        """Raise InputError where a model that has learnt nothing, as of an empty shard, fails or has other tokens."""
+        """Raise InputError if a model that has learnt nothing, as of an empty shard, fails or has other tokens."""
         self.tuned(self.taught([]))
 
 
@@ -100,7 +107,7 @@ def records_of(vocabulary: Vocabulary, texts: Sequence[str], length: int) -> Rec
 
 
 def public_side(table: Pmixed, path: str) -> PublicSide:
-    """Return the public side that [pmixed] states. Raises InputError where its model cannot be loaded, or cannot be fine-tuned."""
+    """Return the public side that [pmixed] states. Raises InputError if its model cannot be loaded, or cannot be fine-tuned."""
     if table.model == COUNTING:
         assert table.public is not None and table.tokenizer is not None
         vocabulary = vocabulary_of(table.tokenizer, path, "pmixed")
@@ -184,7 +191,11 @@ class ShardTuning:
 def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProcesses]:
     """Start the processes in which models learn.
 
-    side: what is public, by which nothing private is asked. Raises InputError where the public model is another one when it is built again.
+    Args:
+        side: What is public, by which nothing private is asked.
+
+    Raises:
+        InputError: If the public model is another one when it is built again.
     """
     with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_GONE, threads=cores()) as processes:
         require_same_content(side.content, processes.content)
@@ -219,14 +230,18 @@ class FittedModel:
         return self.answer(partial(_next_token, contexts=contexts))
 
     def answer(self, question: Callable[[LanguageModel], Array]) -> Array:
-        """Return what a function says of the model. Raises InputError where it raises, without its words, or the process is gone."""
+        """Return what a function says of the model. Raises InputError if it raises, without its words, or the process is gone."""
         self.process.ask(question)
         return np.asarray(self.process.answer())
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A model that computes its answer about one context in another process. begun: False where that process is gone."""
+    """A model that computes its answer about one context in another process.
+
+    Attributes:
+        begun: False if that process is gone.
+    """
 
     vocabulary: int
     context: int
@@ -235,7 +250,7 @@ class PendingAnswer:
 
     def next_token(self, contexts: Sequence[Tokens]) -> Array:
         if not self.begun:
-            raise InputError(GONE)
+            raise InputError(KILLED_MESSAGE)
         return np.asarray(self.process.answer())
 
 
@@ -256,11 +271,12 @@ def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -
     Those of dpcli itself and of transformers, without code of the user's, answer in this process: they keep nothing of what they are asked,
     and an adapter is put in place whole for each answer.
 
-    Raises InputError where one of them fails, or the public model is another one when it is built again.
+    Raises:
+        InputError: If one of them fails, or the public model is another one when it is built again.
     """
     if ":" not in plan.pmixed.model:
         return tuple(map(side.tuned, learnt))
-    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), GONE)
+    processes = ShardProcesses(ShardTuning(plan.pmixed, plan.path), KILLED_MESSAGE)
     require_same_content(side.content, processes.content)
     model = side.model
     return tuple(

@@ -1,4 +1,4 @@
-"""The costs of a file's tokens where a shard is replaced and where one is removed; and the radius or the tokens that a target allows."""
+"""The costs of a file's tokens if a shard is replaced and where one is removed; and the radius or the tokens that a target allows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ ACCOUNTANTS = ("rdp", "pld")
 class ChangeCost:
     """A cost, by one accountant.
 
-    epsilon: an upper bound; of the solution where something was solved for. stated: whether it is the file's own change. solved: the
-    solution; None where nothing is solved for, or nothing meets the target.
+    Attributes:
+        epsilon: An upper bound; of the solution if something was solved for.
+        stated: Whether it is the file's own change.
+        solved: The solution; None if nothing is solved for, or nothing meets the target.
     """
 
     change: Change
@@ -35,7 +37,7 @@ class ChangeCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """rows: by change and accountant; none for a file under the published protocol. target: epsilon, where something was solved for."""
+    """rows: by change and accountant; none for a file under the published protocol. target: epsilon, if something was solved for."""
 
     plan: PmixedPlan
     delta: float
@@ -54,11 +56,12 @@ def costs(plan: PmixedPlan, solve: str | None = None, target: float | None = Non
     """Price a plan, or solve for its radius or tokens.
 
     Args:
-        solve: radius or steps. target: epsilon to meet; that of the file's budget where None.
+        solve: Radius or steps.
+        target: Epsilon to meet; that of the file's budget if None.
 
     Raises:
-        InputError: a target without something to solve for, none, or the published protocol, which has nothing to solve for.
-        CannotCertify: nothing meets the target.
+        InputError: A target without something to solve for, none, or the published protocol, which has nothing to solve for.
+        CannotCertify: Nothing meets the target.
     """
     if plan.account is None:
         if solve is not None or target is not None:

@@ -125,7 +125,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan(PredictionPlan, PricedSession):
-    """The plan of `dpcli prompt`. free: what is asked, and what is done with the answers."""
+    """The plan of `dpcli prompt`.
+
+    Attributes:
+        free: What is asked, and what is done with the answers.
+    """
 
     section: ClassVar[str] = "prompt"
     free: ClassVar[tuple[str, ...]] = ("queries", "candidates", "student_demonstrations", "public", "count", "output")
@@ -138,7 +142,7 @@ class PromptPlan(PredictionPlan, PricedSession):
 
     @property
     def answers(self) -> int | None:
-        """Return how many queries may be answered; None where all of them are."""
+        """Return how many queries may be answered; None if all of them are."""
         kind = aggregator_class(self.entry)
         return kind.most_answers(self.entry) if kind.abstains else None
 
@@ -150,7 +154,9 @@ class PromptPlan(PredictionPlan, PricedSession):
 def plan_of(path: str) -> PromptPlan:
     """Return the plan of a file with [prompt].
 
-    Raises InputError where it cannot be read or asks for what cannot be done, CannotCertify where nobody can say what it costs.
+    Raises:
+        InputError: If it cannot be read or asks for what cannot be done.
+        CannotCertify: If nobody can say what it costs.
     """
     data = read_bytes(path)
     prompt = table_of(data, path, Prompt, "prompt")

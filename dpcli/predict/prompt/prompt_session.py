@@ -56,8 +56,11 @@ TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"
 class PromptOutcome:
     """The outcome of a session. All of it may be published, but for run and folder, which nobody needs.
 
-    queries: charged up to now. answered: of the texts of this file. waiting: texts that the budget was not enough for. accuracy: on
-    labelled texts that are declared public, of the student's prompt and of a prompt without demonstrations.
+    Attributes:
+        queries: Charged up to now.
+        answered: Answered of the texts of this file.
+        waiting: Texts that the budget was not enough for.
+        accuracy: On labelled texts that are declared public, of the student's prompt and of a prompt without demonstrations.
     """
 
     plan: PromptPlan
@@ -84,13 +87,14 @@ def vote_and_teach(
     """Answer the public texts by the noisy votes of teachers that are prompts, and make a prompt of the answers.
 
     Args:
-        ledger: charged in full before the first noise.
+        ledger: Charged in full before the first noise.
         resume, moved: --resume and --moved.
-        stream: the noise; the system's where None.
+        stream: The noise; the system's if None.
 
     Raises:
-        InputError: what the file asks for cannot be done. Denied: the file's budget or the ledger says no. LedgerError: ledger or count
-            cannot be relied on.
+        InputError: What the file asks for cannot be done.
+        Denied: The file's budget or the ledger says no.
+        LedgerError: Ledger or count cannot be relied on.
     """
     plan.require_budget()
     prompt, path, shape = plan.prompt, plan.path, shape_of(plan.prompt)
@@ -141,7 +145,7 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
 def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield each text with its released label, None where the votes did not agree, until no more may be asked."""
+    """Yield each text with its released label, None if the votes did not agree, until no more may be asked."""
     for number, text in enumerate(texts):
         try:
             answer = voting.ask(text, lambda text=text: votes(text))  # type: ignore[misc]
@@ -216,14 +220,26 @@ def disclosure_answers(outcome: PromptOutcome) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A released answer. number: of the query in its budget, from 1. label: the number of a label; None where the votes did not agree."""
+    """A released answer.
+
+    Attributes:
+        number: Number of the query in its budget, from 1.
+        label: The number of a label; None if the votes did not agree.
+    """
 
     number: int
     label: int | None
 
 
 class VoteTranscript:
-    """The answers of a session, by query, in a file that only grows; labels: how many there are. Raises InputError for any other file."""
+    """The answers of a session, by query, in a file that only grows.
+
+    Attributes:
+        labels: How many there are.
+
+    Raises:
+        InputError: For any other file.
+    """
 
     def __init__(self, path: str, labels: int) -> None:
         self._path = path
@@ -231,7 +247,7 @@ class VoteTranscript:
 
     @property
     def last(self) -> int:
-        """Return the number of the last answer; 0 where there is none."""
+        """Return the number of the last answer; 0 if there is none."""
         return max((one.number for one in self._known.values()), default=0)
 
     def known(self, query: str) -> Released | None:
@@ -245,7 +261,12 @@ class VoteTranscript:
 
 @dataclass(frozen=True, slots=True)
 class VotingSession:
-    """Votes on one query at a time. budget: of queries. answers: of those that are answered, where the entry bounds them."""
+    """Votes on one query at a time.
+
+    Attributes:
+        budget: Budget of queries.
+        answers: Answers of those that are answered, if the entry bounds them.
+    """
 
     aggregator: Aggregator
     budget: QueryBudget
@@ -256,7 +277,9 @@ class VotingSession:
     def ask(self, query: str, votes: Callable[[], VoteCounts]) -> Released:
         """Return the answer to a public query, by one row of votes; one that was given before from the transcript, without counting any.
 
-        Raises Denied where no more may be asked, LedgerError where the count cannot be relied on; nothing is released then.
+        Raises:
+            Denied: If no more may be asked.
+            LedgerError: If the count cannot be relied on; nothing is released then.
         """
         before = self.transcript.known(query)
         if before is not None:

@@ -39,7 +39,7 @@ from dpcli.train.tasks.user_code import user
 
 
 class Labeller(Protocol):
-    """A way of labelling prompts. content: of the model, where it is one; empty of a function, which may ask a service."""
+    """A way of labelling prompts. content: of the model, if it is one; empty of a function, which may ask a service."""
 
     @property
     def content(self) -> str: ...
@@ -55,7 +55,12 @@ class Labeller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelLabeller:
-    """A language model that labels. words: the token of each label. place: where messages begin."""
+    """A language model that labels.
+
+    Attributes:
+        words: The token of each label.
+        place: Where messages begin.
+    """
 
     model: LanguageModel
     vocabulary: Vocabulary
@@ -108,7 +113,7 @@ class OwnLabeller:
 
 
 def labeller_of(prompt: Prompt, path: str) -> Labeller:
-    """Return the labeller that [prompt] names. Raises InputError where it cannot be loaded, or has no token for a label."""
+    """Return the labeller that [prompt] names. Raises InputError if it cannot be loaded, or has no token for a label."""
     if prompt.labeller is not None:
         return OwnLabeller(prompt.labeller, user(prompt.labeller, path), prompt.labels)
     from dpcli.predict.models.model_loading import language_model
@@ -120,7 +125,7 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
 
 
 def _first_tokens(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:
-    """Return the token of each label. Raises InputError where two labels share one, or the model does not know it."""
+    """Return the token of each label. Raises InputError if two labels share one, or the model does not know it."""
     ids = [next(iter(called(f"{path}: prompt.tokenizer", vocabulary.ids, word)), -1) for word in words]
     if len(set(ids)) < len(ids):
         raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
@@ -152,10 +157,12 @@ def labelled_texts(
     """Return the labelled texts of a file, or of module:function.
 
     Args:
-        path, key: of the file with [prompt], and of the key that names the source. rows: of a file, those that may be read; all where None.
+        path, key: Path and key of the file with [prompt], and of the key that names the source.
+        rows: Rows of a file that may be read; all if None.
 
     Raises:
-        InputError: they cannot be read, are none, or some have no label or owner. Unavailable: a package that reads them is missing.
+        InputError: They cannot be read, are none, or some have no label or owner.
+        Unavailable: A package that reads them is missing.
     """
     place = TextSource(source, path, f"prompt.{key}", rows=rows)
     columns = read_columns(place, [prompt.text, prompt.label, *([units] if units else [])], tuple(READERS))
@@ -218,7 +225,7 @@ def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demons
 
 
 def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
-    """Return the demonstrations of each teacher, from its shard alone; none where that is empty."""
+    """Return the demonstrations of each teacher, from its shard alone; none if that is empty."""
     names = spread_names(private.units, prompt.units is not None, adjacency)
     shards = [
         [(private.texts[place][: prompt.longest], private.labels[place]) for place in shard if private.texts[place].strip()]
@@ -231,7 +238,8 @@ def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Ad
 class Student:
     """The prompt of public texts with noisy labels that agrees best with the other noisy labels: made of what was released, for free.
 
-    agreement: share of the other noisy labels that the prompt gives; None where there are no others.
+    Attributes:
+        agreement: Share of the other noisy labels that the prompt gives; None if there are no others.
     """
 
     demonstrations: tuple[Demonstration, ...]
@@ -241,7 +249,7 @@ class Student:
 def best_student(
     answered: Sequence[Demonstration], shape: Shape, labeller: Labeller, candidates: int, size: int, labels: int
 ) -> Student:
-    """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt where nothing was answered."""
+    """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt if nothing was answered."""
     best = Student((), None)
     for chosen in _candidates(answered, candidates, size, labels):
         others = [one for one in answered if one not in chosen]
@@ -264,7 +272,7 @@ def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels
     return list(dict.fromkeys(choice for choice in choices if choice))[:count]
 
 
-GONE = "a process of a teacher was killed, or out of memory: --resume goes on"
+KILLED_MESSAGE = "a process of a teacher was killed, or out of memory: --resume goes on"
 PART = 32  # texts that each teacher is asked about in one process
 
 
@@ -283,7 +291,11 @@ class Voting:
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The work of one teacher. alone: for each text, the label that the text without any demonstration gets."""
+    """The work of one teacher.
+
+    Attributes:
+        alone: For each text, the label that the text without any demonstration gets.
+    """
 
     shown: tuple[Demonstration, ...]
     texts: tuple[str, ...]
@@ -307,7 +319,11 @@ class Ballot:
 
 @dataclass(frozen=True, slots=True)
 class PromptTeachers:
-    """All teachers. labeller: of public texts, in this process."""
+    """All teachers.
+
+    Attributes:
+        labeller: Labeller of public texts, in this process.
+    """
 
     processes: ShardProcesses
     labeller: Labeller
@@ -316,7 +332,7 @@ class PromptTeachers:
     labels: int
 
     def votes(self, texts: Sequence[str]) -> VoteCounts:
-        """Return a row for each text. Raises InputError where the labeller fails on one of them alone."""
+        """Return a row for each text. Raises InputError if the labeller fails on one of them alone."""
         by_teacher = self.labels_of(texts)
         rows = [list(row) for row in zip(*by_teacher.values(), strict=True)]
         return counted_votes(rows, len(by_teacher), self.labels, "votes")
@@ -347,7 +363,7 @@ class PromptTeachers:
 def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
-    """Start the teachers. Raises InputError where the model is another one when it is loaded again."""
-    with ShardProcesses(Voting(plan.prompt, plan.path), GONE, threads=cores()) as processes:
+    """Start the teachers. Raises InputError if the model is another one when it is loaded again."""
+    with ShardProcesses(Voting(plan.prompt, plan.path), KILLED_MESSAGE, threads=cores()) as processes:
         require_same_content(labeller.content, processes.content)
         yield PromptTeachers(processes, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))

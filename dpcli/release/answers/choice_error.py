@@ -20,8 +20,8 @@ def slack(candidates: int, scale: float, failure: float) -> int:
 
     Args:
         candidates: m.
-        scale: score range / epsilon.
-        failure: probability, in (0, 1).
+        scale: Score range / epsilon.
+        failure: Probability, in (0, 1).
     """
     if not 0.0 < failure < 1.0:
         raise InputError(f"expected a probability of failure in (0, 1), found {failure!r}")

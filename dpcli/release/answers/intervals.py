@@ -32,7 +32,7 @@ class ConfidenceInterval:
 def accepted(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
     """Return the ends of an interval within [low, high] that holds the values which a test accepts, searched from `start`.
 
-    Each end is rounded outwards. An end of the range is returned where it is accepted itself, where one of LOOKS values beyond the end of
+    Each end is rounded outwards. An end of the range is returned if it is accepted itself, where one of LOOKS values beyond the end of
     the search is, and where `start` is refused, as then the accepted values may lie anywhere.
     """
     if not accepts(start):
@@ -62,9 +62,9 @@ def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float 
     """Return the interval of a noisy count or sum: the shortest whole one by the law of its noise.
 
     Args:
-        noisy: in steps.
-        law: of its noise, in steps.
-        step: of the data; 1 for a count.
+        noisy: In steps.
+        law: Law of its noise, in steps.
+        step: Step of the data; 1 for a count.
     """
     return _around(noisy, half_width(law, confidence), confidence, step)
 
@@ -94,11 +94,11 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
 
     Args:
         law: DiscreteLaplaceLaw or DiscreteGaussianLaw; its tails grow with its scale.
-        steps: error that is allowed, in whole steps.
-        confidence: in (0, 1).
+        steps: Error that is allowed, in whole steps.
+        confidence: In (0, 1).
 
     Raises:
-        InputError: no noise of scale 0.001 or more is that small.
+        InputError: No noise of scale 0.001 or more is that small.
     """
     failure, steps = failure_of(confidence), min(steps, FARTHEST)
 

@@ -14,7 +14,7 @@ from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
 
 OMITTED = 1e-12  # probability beyond the nodes of a law, which counts as a failure
 FINE = 64  # nodes within one scale of a noise: with fewer whole numbers there, each is a node and the sum is exact
-COARSE = 16  # the same where a table is made for each answer
+COARSE = 16  # the same if a table is made for each answer
 CELLS = 1024  # of a table of tails
 
 Tail = Callable[[Array], Array]  # P(X >= x), an upper bound
@@ -104,13 +104,13 @@ def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
 
 
 TAIL_ERROR = 3e-8  # of a law's tail, and of sums of them: above its bounds of 1e-8 (laws.py)
-LONGEST = 2_000_000  # whole numbers that a convolved law may have
+LONGEST_LAW = 2_000_000  # whole numbers that a convolved law may have
 
 
 def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> int:
     """Return an upper bound of the smallest whole h with P(|sum of w_i X_i| <= h) >= confidence.
 
-    By convolution where the table is short enough, else the sum of the half widths of each w_i X_i at an equal share of the failure.
+    By convolution if the table is short enough, else the sum of the half widths of each w_i X_i at an equal share of the failure.
     """
     sizes = tuple(sorted(abs(weight) for weight in weights if weight))
     return _half_width(law, sizes, confidence) if sizes else 0
@@ -119,7 +119,7 @@ def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> 
 @lru_cache(maxsize=256)
 def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int:
     reach = half_width_beyond(law, OMITTED)
-    if sum(sizes) * 2 * reach > LONGEST:
+    if sum(sizes) * 2 * reach > LONGEST_LAW:
         return sum(sizes) * half_width_beyond(law, (1.0 - confidence) / len(sizes))
     tail = _symmetric_tail(_convolved(law, sizes, reach))
     inside = np.nonzero(tail + len(sizes) * (OMITTED + TAIL_ERROR) <= 1.0 - confidence)[0]

@@ -37,7 +37,8 @@ def consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_
     difference is divided evenly among them (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Rounding is by largest remainder, so that
     it moves no part by 1 or more.
 
-    part_variance: of the noise of each part.
+    Args:
+        part_variance: Part variance of the noise of each part.
     """
     count = len(parts)
     if count == 0:

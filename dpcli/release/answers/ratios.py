@@ -21,7 +21,7 @@ class NoisyMean:
     the steps of the law (Fieller 1954). Means at which the difference is a whole number are accepted a little more often than those beside
     them, so the ends are looked for with one step less: they hold these too. Where the count may be 0 they are the whole range.
 
-    The empty set has no mean: where no row is left the interval says nothing.
+    The empty set has no mean: if no row is left the interval says nothing.
     """
 
     total: int

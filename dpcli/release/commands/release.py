@@ -1,4 +1,4 @@
-"""dpcli release."""
+"""The command `dpcli release`: answer queries about a table with noise."""
 
 from __future__ import annotations
 

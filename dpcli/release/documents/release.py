@@ -1,4 +1,4 @@
-"""Documents of a release: its plan with costs and expected errors, its answers, its statement, and why it needs its noise."""
+"""Documents of a release: its plan with costs and expected errors, its answers, its statement, and reasons for its noise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ CHOSEN = "chosen"  # the column of values that are words
 def parquet_of(sheet: Sheet) -> bytes:
     """Return the rows of a sheet as parquet: numbers in the column `value`, words in `chosen`.
 
-    Raises Unavailable where DuckDB is not installed.
+    Raises:
+        Unavailable: If DuckDB is not installed.
     """
     require("duckdb")
     import os
@@ -67,7 +68,7 @@ SHOWN = 1_000  # answers in a table; csv and json have all of them
 
 def planned(plan: ReleasePlan) -> Document:
     """Return the plan as a document: mechanisms, cost and expected errors. No data are touched."""
-    rows = tuple(row for one in plan.queries for row in _planned_rows(one))
+    rows = tuple(row for priced in plan.queries for row in _planned_rows(priced))
     table = Table("queries", ("query", "measure", "mechanism", "error to expect"), rows)
     unread = () if reads_expressions() else (UNREAD,)
     account, over = plan.account, plan.over_budget
@@ -81,12 +82,14 @@ def planned(plan: ReleasePlan) -> Document:
     notes = ("no data were touched", *unread, *_unit_note(plan), *_window_note(plan), *ledger, *kept)
     data = {
         "schema": "dpcli/release-plan/v1",
-        "queries": [_planned_data(one) for one in plan.queries],
+        "queries": [_planned_data(priced) for priced in plan.queries],
         "result": {"epsilon_upper": account.upper, "delta": account.delta},
         "fingerprint": plan.fingerprint(),
         "exit_code": int(over),
     }
-    details = tuple(f"{one.query.name} ({one.query.measure}): {one.query.expected_error(one.setting)}" for one in plan.queries)
+    details = tuple(
+        f"{priced.query.name} ({priced.query.measure}): {priced.query.expected_error(priced.setting)}" for priced in plan.queries
+    )
     return Document(
         headline(account),
         data,
@@ -134,7 +137,7 @@ def outcome(done: ReleaseOutcome) -> Document:
 
 
 def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
-    """Return every answer as a row of data, with a column for each key of any query, empty where a query lacks the key."""
+    """Return every answer as a row of data, with a column for each key of any query, empty if a query lacks the key."""
     keys = _key_columns(dict.fromkeys(name for answer in answers for name in answer.by))
     rows = (
         (
@@ -149,7 +152,7 @@ def sheet_of(answers: Sequence[QueryAnswer]) -> Sheet:
 
 
 def _key_columns(names: Iterable[str]) -> dict[str, str]:
-    """Return the column name of each key: its own, prefixed where another column has that name in any case."""
+    """Return the column name of each key: its own, prefixed if another column has that name in any case."""
     columns = dict.fromkeys((*OF_QUERY, *OF_VALUE, CHOSEN))
     named = {}
     for name in names:
@@ -161,7 +164,7 @@ def _key_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def answer_table(answer: QueryAnswer) -> Table:
-    """Show the answers to a query with their intervals."""
+    """Return the answers to a query with their intervals as a table."""
     has_intervals = any(row.lower is not None for row in answer.rows)
     columns = (*answer.by, answer.measure, *((f"{_share(answer.confidence)} interval",) if has_intervals else ()))
     rows = tuple(
@@ -175,7 +178,7 @@ def answer_table(answer: QueryAnswer) -> Table:
 
 
 def answer_lines(answer: QueryAnswer) -> Iterator[str]:
-    """Write the answers to a query as lines of text."""
+    """Return the answers to a query as lines of text."""
     for row in answer.rows[:SHOWN]:
         key, interval = key_text(answer, row), interval_text(row)
         place = f"{answer.query}, {key}" if key else answer.query
@@ -199,11 +202,11 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
         "randomness": "noise is drawn from the operating system; no seed exists and nothing is saved",
         "floating_point": "values are clamped and added as whole numbers; noise is drawn on whole numbers",
         "clipping": f"at most max_groups keys and max_rows rows of {whose} count, chosen by a hash with a fresh key, in the engine",
-        "utility": "; ".join(f"{one.query.name}: {one.query.expected_error(one.setting)}" for one in plan.queries),
+        "utility": "; ".join(f"{priced.query.name}: {priced.query.expected_error(priced.setting)}" for priced in plan.queries),
         "product": f"answers to {len(answers):,} queries: {', '.join(answer.query for answer in answers)}",
     }
     stated = replace(own, **{name: value for name, value in known.items() if getattr(own, name) is None})
-    lines = "".join(f"* {_markdown_line(one)}\n" for one in plan.queries)
+    lines = "".join(f"* {_markdown_line(priced)}\n" for priced in plan.queries)
     title = format_markdown.escape(plan.pipeline.name or plan.folder)
     spent = f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
     rows = "" if plan.window is None else plan.window.words
@@ -215,24 +218,26 @@ def statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> str:
 
 
 def explained(plan: ReleasePlan) -> Document:
-    """Explain how the sensitivity and the noise of each query come about."""
-    tables = tuple(_why_table(one) for one in plan.queries)
-    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(one) for one in plan.queries], "exit_code": 0}
-    details = tuple(f"{one.name_of(release)}: {line}" for one in plan.queries for release in one.releases for line in release.why)
+    """Return a document that derives the sensitivity and the noise of each query."""
+    tables = tuple(_why_table(priced) for priced in plan.queries)
+    data = {"schema": "dpcli/release-why/v1", "queries": [_planned_data(priced) for priced in plan.queries], "exit_code": 0}
+    details = tuple(
+        f"{priced.name_of(release)}: {line}" for priced in plan.queries for release in priced.releases for line in release.why
+    )
     notes = _unit_note(plan)
     return Document(
         headline(plan.account), data, "pass", tables=tables, notes=notes, details=(*details, *notes), total=repr(plan.account.upper)
     )
 
 
-def _why_table(one: PricedQuery) -> Table:
-    """Explain the noise under the file's adjacency, and under another one at the same cost."""
-    stated = one.setting.adjacency
+def _why_table(priced: PricedQuery) -> Table:
+    """Return a table of the noise under the file's adjacency, and under the other one at the same cost."""
+    stated = priced.setting.adjacency
     other = Adjacency.REPLACE_ONE if stated is not Adjacency.REPLACE_ONE else Adjacency.ADD_REMOVE
-    alternative = one.query.releases(replace(one.setting, adjacency=other))
-    rows = [row for release in one.releases for row in _why_rows(release, stated.value)]
+    alternative = priced.query.releases(replace(priced.setting, adjacency=other))
+    rows = [row for release in priced.releases for row in _why_rows(release, stated.value)]
     rows += [row for release in alternative for row in _why_rows(release, f"were it {other.value}")]
-    return Table(f"{one.query.name} ({one.query.measure})", ("", "mechanism", "why"), tuple(rows))
+    return Table(f"{priced.query.name} ({priced.query.measure})", ("", "mechanism", "why"), tuple(rows))
 
 
 def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str, str]]:
@@ -240,29 +245,29 @@ def _why_rows(release: QueryRelease, adjacency: str) -> Iterator[tuple[str, str,
         yield (adjacency, release.suffix or release.type, line) if number == 0 else ("", "", line)
 
 
-def _markdown_line(one: PricedQuery) -> str:
+def _markdown_line(priced: PricedQuery) -> str:
     """Return a query with its mechanisms as a line of Markdown."""
     from dpcli.document.formats.markdown import escape
 
-    query = one.query
+    query = priced.query
     where = f" where `{query.where}`" if query.where else ""
     keys: tuple[str, ...] = query.by
     by = f" by {escape(', '.join(keys))}" if keys else ""
     column: str | None = getattr(query, "column", None)
     of = f" of {escape(column)}" if column else ""
-    mechanisms = " and ".join(_mechanism(one, position) for position in range(len(one.releases)))
+    mechanisms = " and ".join(_mechanism(priced, position) for position in range(len(priced.releases)))
     return f"**{escape(query.name)}**: {query.measure}{of}{by}{where}; {mechanisms}"
 
 
-def _planned_rows(one: PricedQuery) -> Iterator[tuple[str, ...]]:
-    for position, _release in enumerate(one.releases):
+def _planned_rows(priced: PricedQuery) -> Iterator[tuple[str, ...]]:
+    for position, _release in enumerate(priced.releases):
         first = position == 0
-        error = one.query.expected_error(one.setting) if first else ""
-        yield (one.query.name if first else "", one.query.measure if first else "", _mechanism(one, position), error)
+        error = priced.query.expected_error(priced.setting) if first else ""
+        yield (priced.query.name if first else "", priced.query.measure if first else "", _mechanism(priced, position), error)
 
 
-def _mechanism(one: PricedQuery, position: int) -> str:
-    release = one.releases[position]
+def _mechanism(priced: PricedQuery, position: int) -> str:
+    release = priced.releases[position]
     keys = ", ".join(
         f"{name} {parameter(name, value)}" if isinstance(value, float) else f"{name} {value}"
         for name, value in release.keys.items()
@@ -270,15 +275,21 @@ def _mechanism(one: PricedQuery, position: int) -> str:
     return f"{release.suffix}: {release.type} ({keys})" if release.suffix else f"{release.type} ({keys})"
 
 
-def _planned_data(one: PricedQuery) -> dict[str, Any]:
+def _planned_data(priced: PricedQuery) -> dict[str, Any]:
     return {
-        "name": one.query.name,
-        "measure": one.query.measure,
+        "name": priced.query.name,
+        "measure": priced.query.measure,
         "mechanisms": [
-            {"name": one.name_of(release), "type": release.type, "steps": release.steps, **release.keys, "why": list(release.why)}
-            for release in one.releases
+            {
+                "name": priced.name_of(release),
+                "type": release.type,
+                "steps": release.steps,
+                **release.keys,
+                "why": list(release.why),
+            }
+            for release in priced.releases
         ],
-        "expected_error": one.query.expected_error(one.setting),
+        "expected_error": priced.query.expected_error(priced.setting),
     }
 
 
@@ -295,12 +306,12 @@ def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _by_block(plan: ReleasePlan) -> bool:
-    """Tell whether the rows of a unit are bounded in each block separately."""
+    """Check whether the rows of a unit are bounded in each block separately."""
     return plan.source.unit is not None and plan.window is not None and plan.window.each is not None
 
 
 def _bound_words(plan: ReleasePlan) -> str:
-    """Say that the guarantee is about a unit's rows in one block, where it is; else ""."""
+    """Return a note that the guarantee covers a unit's rows in one block; "" if it covers all its rows."""
     if not _by_block(plan):
         return ""
     unit = f'one "{plan.source.unit}"'
@@ -315,8 +326,8 @@ def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
-    """Say what keeps weights from filling the budget, where they do not."""
-    if all(one.query.weight is None for one in plan.queries):
+    """Return a note on why weights do not use the whole budget; "" if they do."""
+    if all(priced.query.weight is None for priced in plan.queries):
         return ()
     return (
         "weights share the budget in rho, and a query with a delta has none: beside one, Gaussian noise on what a unit may move in several "
@@ -339,7 +350,7 @@ def value_text(value: Value) -> str:
 
 
 def interval_text(row: AnswerRow) -> str:
-    """Return the interval of a row as text, "" where it has none."""
+    """Return the interval of a row as text, "" if it has none."""
     if row.lower is None or row.upper is None:
         return ""
     return f"{figures(row.lower, 6, ROUND_FLOOR)} to {figures(row.upper, 6, ROUND_CEILING)}"

@@ -10,7 +10,7 @@ SCHEMA = "dpcli/stability/v1"
 LARGE = 10**15  # domains from here on are written by their power of ten
 DECADES = 13  # of the picture of domains
 DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
-MOST = len(SERIES)  # curves in the picture of gaps
+MOST_CURVES = len(SERIES)  # curves in the picture of gaps
 
 
 def document(compared: Comparison) -> Document:
@@ -33,7 +33,7 @@ def picture(compared: Comparison) -> Chart:
     """Return the chart of the probability of the right answer by gap; the stability histogram is that in the largest domain."""
     stable = [curve for curve in compared.curves if curve.way is STABILITY][-1:]
     tested, gumbel = ([curve for curve in compared.curves if curve.way is way] for way in (PTR, GUMBEL))
-    drawn = [*tested, *stable, *gumbel][:MOST]
+    drawn = [*tested, *stable, *gumbel][:MOST_CURVES]
     return Chart(
         kind="stability",
         title="the right most common value, by its lead",

@@ -22,7 +22,7 @@ Convert = Callable[[Term, Layers], Term]
 
 
 def converted(raw: Term, declared: ScalarType, family: Family, layers: Layers) -> Term | None:
-    """Return a column converted to its declared type; None where its stored type cannot be converted."""
+    """Return a column converted to its declared type; None if its stored type cannot be converted."""
     convert = CONVERSIONS.get((declared, family))
     return None if convert is None else layers.bind(convert(raw, layers))
 

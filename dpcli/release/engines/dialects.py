@@ -15,8 +15,11 @@ LARGEST, SMALLEST = 1.79e308, 1e-300
 class Dialect:
     """SQL that no value of a row can make fail. Arguments are SQL that may be written more than once, unless said otherwise.
 
-    once, again: hints of a WITH that is computed once, or at each use. types: the engine's names. widest: its integer type, of 128 bits or
-    38 digits.
+    once, again: hints of a WITH that is computed once, or at each use.
+
+    Attributes:
+        types: The engine's names.
+        widest: Its integer type, of 128 bits or 38 digits.
     """
 
     once, again = "MATERIALIZED", "NOT MATERIALIZED"
@@ -36,7 +39,7 @@ class Dialect:
         return f"CAST({sql} AS {self.widest})"
 
     def checked(self, operator: str, left: str, right: str) -> str:
-        """Compute + - * // or % of integers, the last two toward zero; null where the result is no 64-bit integer."""
+        """Compute + - * // or % of integers, the last two toward zero; null if the result is no 64-bit integer."""
         raise NotImplementedError
 
     def date_part(self, part: DatePartName, sql: str) -> str:
@@ -76,11 +79,11 @@ class Dialect:
         return self.cast(sql, "integer")
 
     def number_of_text(self, sql: str) -> str:
-        """Read a text that is a number as a double; null, or infinite, where it is too large."""
+        """Read a text that is a number as a double; null, or infinite, if it is too large."""
         return self.cast(sql, "decimal")
 
     def date_of_text(self, sql: str) -> str:
-        """Read a text YYYY-MM-DD as a date; null where there is no such day."""
+        """Read a text YYYY-MM-DD as a date; null if there is no such day."""
         return self.cast(sql, "date")
 
     def week(self, sql: str) -> str:
@@ -88,11 +91,11 @@ class Dialect:
         raise NotImplementedError
 
     def whole_of_exact(self, sql: str) -> str:
-        """Convert a decimal fraction to an integer; null where it is none of 64 bits."""
+        """Convert a decimal fraction to an integer; null if it is none of 64 bits."""
         raise NotImplementedError
 
     def number_of_exact(self, sql: str) -> str:
-        """Convert a decimal fraction to the nearest double; null, or infinite, where it is too large."""
+        """Convert a decimal fraction to the nearest double; null, or infinite, if it is too large."""
         return self.cast(self.cast(sql, "text"), "decimal")  # by its digits: rounded once
 
 

@@ -47,9 +47,11 @@ FAMILIES: dict[str, Family] = {
 
 @dataclass(slots=True)
 class DuckDB(SqlEngine):
-    """An open table. spill: the folder of what does not fit in memory.
+    """An open table.
 
-    split: the header of a csv that is read from several places at once.
+    Attributes:
+        spill: The folder of what does not fit in memory.
+        split: The header of a csv that is read from several places at once.
     """
 
     dialect: ClassVar[Dialect] = DuckDBSql()
@@ -195,7 +197,7 @@ class DuckDB(SqlEngine):
 
 
 def opened_duckdb(table: SourceTable) -> DuckDB:
-    """Open the table's files. Raises InputError where they cannot be opened."""
+    """Open the table's files. Raises InputError if they cannot be opened."""
     require("duckdb")
     import duckdb
 
@@ -236,7 +238,11 @@ def _harden(connection: Any, files: Files) -> None:
 
 
 def _read_csv(files: Files, header: Header, in_order: bool) -> str:
-    """Read every column as text; an empty cell is null where it has no quotes. in_order: from its start on, by one thread."""
+    """Read every column as text; an empty cell is null if it has no quotes.
+
+    Args:
+        in_order: From its start on, by one thread.
+    """
     sql = DuckDBSql()
     columns = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(header.names)))
     return (
@@ -273,7 +279,11 @@ def _top(schema: Sequence[tuple[Any, ...]]) -> list[tuple[str, str | None]]:
 
 @dataclass(frozen=True, slots=True)
 class SpillFolder:
-    """A folder that no other user can read. lock: a locked descriptor of it, which the system releases when the process ends."""
+    """A folder that no other user can read.
+
+    Attributes:
+        lock: A locked descriptor of it, which the system releases when the process ends.
+    """
 
     path: str
     lock: int
@@ -297,7 +307,7 @@ def spill_folder() -> SpillFolder:
 
 
 def _locked(path: str) -> SpillFolder | None:
-    """Lock a folder for this process; None where another process has it, where it is another user's, or was removed meanwhile."""
+    """Lock a folder for this process; None if another process has it, if it is another user's, or was removed meanwhile."""
     import fcntl
 
     with suppress(OSError):
@@ -314,7 +324,7 @@ def _locked(path: str) -> SpillFolder | None:
 
 
 def require_quotes_that_end(files: Files, delimiter: str, longest: int) -> None:
-    """Raise InputError where a file ends within quotes, a cell goes on behind them, or has more than `longest` bytes. No cell is shown."""
+    """Raise InputError if a file ends within quotes, a cell goes on behind them, or has more than `longest` bytes. No cell is shown."""
     failure = None
     with _cells_of(longest):
         for path in files.paths:

@@ -18,7 +18,9 @@ from dpcli.release.engines.sql_engine import SqlEngine
 def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterator[SqlEngine]:
     """Open the table of a file's [source], or the rows of a window; paths in it start at the file's folder.
 
-    Raises InputError where it cannot be opened; Unavailable where what it needs is not installed.
+    Raises:
+        InputError: If it cannot be opened.
+        Unavailable: If what it needs is not installed.
     """
     with _ended_in_order():
         engine = _engine(source_table(source, path, window))
@@ -29,7 +31,7 @@ def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterat
 
 
 def require_source(source: Source, path: str, questions: Iterable[Aggregation], window: RowWindow | None = None) -> None:
-    """Raise InputError where the source cannot be opened or lacks what is asked for: before anything is charged. No row is read."""
+    """Raise InputError if the source cannot be opened or lacks what is asked for: before anything is charged. No row is read."""
     with opened(source, path, window) as engine:
         for question in questions:
             engine.check(question)

@@ -47,7 +47,11 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class Postgres(SqlEngine):
-    """An open snapshot. place: of the server, without its password."""
+    """An open snapshot.
+
+    Attributes:
+        place: Place of the server, without its password.
+    """
 
     dialect: ClassVar[Dialect] = PostgresSql()
     families: ClassVar = FAMILIES
@@ -100,7 +104,7 @@ def _column(sql: str, family: Family, shown: str, bytewise: bool) -> ActualColum
 
 
 def opened_postgres(table: SourceTable) -> Postgres:
-    """Connect to the table's server. Raises InputError where it cannot be reached; the password is in no message."""
+    """Connect to the table's server. Raises InputError if it cannot be reached; the password is in no message."""
     require("psycopg")
     assert table.url is not None
     settings = settings_of(table.url)

@@ -35,7 +35,11 @@ UNDECODABLE = "surrogateescape"  # handler of bytes that are no UTF-8
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Regular files of one kind. place: the path or pattern as the user wrote it, for messages."""
+    """Regular files of one kind.
+
+    Attributes:
+        place: The path or pattern as the user wrote it, for messages.
+    """
 
     kind: Kind
     paths: tuple[str, ...]
@@ -44,14 +48,18 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a csv. names: of all its columns, in order."""
+    """The header of a csv.
+
+    Attributes:
+        names: Names of all its columns, in order.
+    """
 
     names: tuple[str, ...]
     delimiter: str
 
 
 def files_of(pattern: str, folder: str) -> Files:
-    """Return the files of a path or a pattern. Raises InputError where there is none, or one is no regular file."""
+    """Return the files of a path or a pattern. Raises InputError if there is none, or one is no regular file."""
     if "://" in pattern:
         raise InputError(f"{pattern}: expected files on this machine, found an address")
     if "\0" in pattern:
@@ -153,7 +161,7 @@ def _no_text(path: str) -> InputError:
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
-    """Return the cells of the first record; none where there is none."""
+    """Return the cells of the first record; none if there is none."""
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
     except csv.Error:

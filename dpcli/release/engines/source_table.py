@@ -19,8 +19,12 @@ from dpcli.release.expressions.scalars import Layers, Term, literal
 class SourceTable:
     """A declared table: its place, and the columns that may be used.
 
-    columns: by name, with the one that decides a row's block. path: files, relative to folder. url: of a PostgreSQL server. table: of the
-    url, or of a DuckDB file. window: the rows that may be read, all where None.
+    Attributes:
+        columns: Columns by name, with the one that decides a row's block.
+        path: Files, relative to folder.
+        url: Address of a PostgreSQL server.
+        table: Table of the url, or of a DuckDB file.
+        window: The rows that may be read, all if None.
     """
 
     columns: Mapping[str, Column]
@@ -41,8 +45,10 @@ class SourceTable:
 class ActualColumn:
     """A column as the engine reports it.
 
-    sql: its name, or an expression for its bytes. kind: the engine's name of its type, for messages. bytewise: whether the engine takes two
-    texts for equal only where their bytes are.
+    Attributes:
+        sql: Its name, or an expression for its bytes.
+        kind: The engine's name of its type, for messages.
+        bytewise: Whether the engine takes two texts for equal only where their bytes are.
     """
 
     sql: str
@@ -55,7 +61,12 @@ class ActualColumn:
 class ActualTable:
     """A table as the engine reports it.
 
-    item: for FROM. fields: columns by name. place: for messages. named: whether a schema names its columns. others: columns not declared.
+    Attributes:
+        item: For FROM.
+        fields: Columns by name.
+        place: For messages.
+        named: Whether a schema names its columns.
+        others: Columns not declared.
     """
 
     item: str
@@ -67,7 +78,7 @@ class ActualTable:
 
 @dataclass(slots=True)
 class Values:
-    """The columns of a table as values of their declared types, each read only where it is asked for."""
+    """The columns of a table as values of their declared types, each read only if it is asked for."""
 
     table: SourceTable
     actual: ActualTable
@@ -89,7 +100,7 @@ class Values:
         return (f"({' OR '.join((*among, *within))})",)
 
     def block(self, layers: Layers) -> str | None:
-        """Return what tells the blocks apart in which a unit is bounded; None where it is bounded in all that is read."""
+        """Return what tells the blocks apart in which a unit is bounded; None if it is bounded in all that is read."""
         window = self.table.window
         if window is None or window.each is None:
             return None
@@ -112,7 +123,7 @@ class Values:
         return value
 
     def require_one_spelling(self, unit: str) -> None:
-        """Raise InputError where the engine takes several texts for one unit: each would be bounded as a unit of its own."""
+        """Raise InputError if the engine takes several texts for one unit: each would be bounded as a unit of its own."""
         field = self.actual.fields.get(unit)
         if field is not None and not field.bytewise:
             raise InputError(

@@ -82,7 +82,7 @@ class Spark(SqlEngine):
 
 
 def opened_spark(table: SourceTable) -> Spark:
-    """Open the table's files. Raises InputError where Spark does not start."""
+    """Open the table's files. Raises InputError if Spark does not start."""
     require("pyspark")
     from pyspark.sql import SparkSession
 
@@ -108,8 +108,8 @@ def _quietly(call: Any, place: str) -> Any:
 
 
 def _csv(session: Any, paths: list[str], columns: int, delimiter: str) -> Any:
-    """Read every column as text; an empty cell is null where it has no quotes."""
-    absent = secrets.token_hex(16)  # no cell holds it; one that is null where it is "" would take quoted ones for null too
+    """Read every column as text; an empty cell is null if it has no quotes."""
+    absent = secrets.token_hex(16)  # no cell holds it; one that is null if it is "" would take quoted ones for null too
     schema = ", ".join(f"f{number} STRING" for number in range(columns))
     reader = session.read.schema(schema).option("mode", "FAILFAST").option("multiLine", "true").option("header", "true")
     return reader.csv(

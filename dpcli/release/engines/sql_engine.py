@@ -16,7 +16,12 @@ from dpcli.release.engines.sql_statement import statement
 
 @dataclass(slots=True)
 class SqlEngine:
-    """An open table. table: as [source] declares it. actual: as the engine reports it, None before the first statement."""
+    """An open table.
+
+    Attributes:
+        table: As [source] declares it.
+        actual: As the engine reports it, None before the first statement.
+    """
 
     dialect: ClassVar[Dialect]
     families: ClassVar[Mapping[str, Family]]  # of the engine's types, by their names without what stands in parentheses
@@ -24,17 +29,17 @@ class SqlEngine:
     actual: ActualTable | None = field(default=None, init=False)
 
     def check(self, aggregation: Aggregation) -> None:
-        """Raise InputError where an expression is refused, or a column is missing or of another type. No row is read."""
+        """Raise InputError if an expression is refused, or a column is missing or of another type. No row is read."""
         self._statement(aggregation, b"")
 
     def totals(self, aggregation: Aggregation, secret: bytes) -> Totals:
-        """Return the exact answer, by key; every declared key is in it, with zeros where it has no row.
+        """Return the exact answer, by key; every declared key is in it, with zeros if it has no row.
 
         Args:
-            secret: key of the hash by which contributions are chosen: fresh for each release.
+            secret: Key of the hash by which contributions are chosen: fresh for each release.
 
         Raises:
-            InputError: an expression is refused, or the data cannot be read. The message tells nothing of the data.
+            InputError: An expression is refused, or the data cannot be read. The message tells nothing of the data.
         """
         return totals_of(self._rows(self._statement(aggregation, secret)), aggregation)
 
@@ -47,7 +52,7 @@ class SqlEngine:
         return statement(aggregation, self.table, self.actual, self.dialect, secret)
 
     def _find(self) -> ActualTable:
-        """Find the table by its exact name. Raises InputError where there is none."""
+        """Find the table by its exact name. Raises InputError if there is none."""
         raise NotImplementedError
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:

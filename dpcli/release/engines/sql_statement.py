@@ -33,7 +33,11 @@ PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": boo
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """A part of the key as SQL. count: of the values that it can have, None where only the data tell."""
+    """A part of the key as SQL.
+
+    Attributes:
+        count: Count of the values that it can have, None if only the data tell.
+    """
 
     sql: str
     count: int | None
@@ -41,7 +45,11 @@ class GroupPart:
 
 @dataclass(frozen=True, slots=True)
 class RowTerms:
-    """SQL over the outermost names of the layers. conditions: all must be true of a row that counts."""
+    """SQL over the outermost names of the layers.
+
+    Attributes:
+        conditions: All must be true of a row that counts.
+    """
 
     unit: str | None
     keys: tuple[GroupPart, ...]
@@ -50,7 +58,7 @@ class RowTerms:
 
 
 def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> RowTerms:
-    """Return every expression of an aggregation as SQL. Raises InputError where one is refused."""
+    """Return every expression of an aggregation as SQL. Raises InputError if one is refused."""
     _require_bounds(aggregation)
     expressions = Expressions(table.columns)
     conditions: list[str] = []
@@ -206,7 +214,11 @@ SEPARATOR = "|"
 class RowNames:
     """Column names of the rows that count.
 
-    keys: parts of the key. counted: those of them that are steps. values: integers. unit: the unit, or unit and block.
+    Attributes:
+        keys: Parts of the key.
+        counted: Those of them that are steps.
+        values: Integers.
+        unit: The unit, or unit and block.
     """
 
     keys: tuple[str, ...]
@@ -227,7 +239,8 @@ class RowNames:
 def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable, dialect: Dialect, secret: bytes) -> str:
     """Return SQL that yields one row for each key: its parts, the numbers of units and rows, and the sums.
 
-    Raises InputError where an expression is refused or asks for a column that is not there.
+    Raises:
+        InputError: If an expression is refused or asks for a column that is not there.
     """
     values = Values(table, actual)
     layers = Layers(dialect, values)

@@ -69,7 +69,7 @@ class Scalar:
 
 
 def column(name: str, type_: ScalarType) -> Scalar:
-    """A column of the table, null where it has no value of its declared type."""
+    """A column of the table, null if it has no value of its declared type."""
     return Scalar(type_, lambda layers: layers.columns.term(name, layers))
 
 
@@ -113,7 +113,7 @@ def to_decimal(scalar: Scalar) -> Scalar:
 
 
 def whole_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
-    """+ - * // % on 64-bit integers; // and % go toward zero. Null where the divisor is 0 or the result is no 64-bit integer."""
+    """+ - * // % on 64-bit integers; // and % go toward zero. Null if the divisor is 0 or the result is no 64-bit integer."""
 
     def write(layers: Layers) -> Term:
         a, b = (layers.bind(side.write(layers)) for side in (left, right))
@@ -123,7 +123,7 @@ def whole_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
 
 
 def decimal_arithmetic(operator: str, left: Scalar, right: Scalar) -> Scalar:
-    """+ - * / on doubles, within FARTHEST and NEAREST. Null where the divisor is 0."""
+    """+ - * / on doubles, within FARTHEST and NEAREST. Null if the divisor is 0."""
 
     def limited(side: Scalar, layers: Layers) -> Term:
         bounds = (decimal(number).write(layers) for number in (FARTHEST, NEAREST, 0.0))

@@ -31,7 +31,7 @@ from dpcli.release.expressions.scalars import (
 if TYPE_CHECKING:
     from sqlglot import exp
 
-LONGEST, DEEPEST = 10_000, 150  # characters of an expression; nesting of its parts
+LONGEST_EXPRESSION, DEEPEST_NESTING = 10_000, 150  # characters of an expression; nesting of its parts
 GRAMMAR = "duckdb"  # of sqlglot: has the operators // and ==, and no escapes in a text
 ALLOWED = (
     "columns, literals, comparison, and, or, not, between, in, is null, + - * / // %, lower, upper, substr, and year, quarter, month, "
@@ -44,7 +44,11 @@ MOST_LISTED = 10_000  # values of in (...)
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """The columns that expressions may name. within: computed columns that are being read, outermost first."""
+    """The columns that expressions may name.
+
+    Attributes:
+        within: Computed columns that are being read, outermost first.
+    """
 
     columns: Mapping[str, Column]
     within: tuple[str, ...] = ()
@@ -53,10 +57,10 @@ class Expressions:
         """Return the meaning of an SQL expression.
 
         Args:
-            key: where it stands, for messages.
+            key: Where it stands, for messages.
 
         Raises:
-            InputError: it is not SQL, or uses what is not allowed, or types that do not go together.
+            InputError: It is not SQL, or uses what is not allowed, or types that do not go together.
         """
         return SqlReader(self, key).scalar(parsed(text, key))
 
@@ -95,9 +99,9 @@ class SqlReader:
     depth: int = 0
 
     def scalar(self, node: exp.Expr) -> Scalar:
-        if self.depth > DEEPEST:
+        if self.depth > DEEPEST_NESTING:
             raise InputError(
-                f"{self.key}: expected at most {DEEPEST} expressions within each other, found more; in (...) takes a list"
+                f"{self.key}: expected at most {DEEPEST_NESTING} expressions within each other, found more; in (...) takes a list"
             )
         if node.comments:
             raise InputError(f"{self.key}: expected no comment, found one")
@@ -129,7 +133,7 @@ class SqlReader:
 
 
 def parsed(text: str, key: str) -> exp.Expr:
-    """Parse one expression. Raises InputError where it is none."""
+    """Parse one expression. Raises InputError if it is none."""
     require("sqlglot")
     from sqlglot import exp
     from sqlglot.dialects.dialect import Dialect
@@ -137,11 +141,13 @@ def parsed(text: str, key: str) -> exp.Expr:
 
     if (
         not text.strip()
-        or len(text) > LONGEST
+        or len(text) > LONGEST_EXPRESSION
         or "\0" in text
         or text.encode(errors="replace") != text.encode(errors="surrogatepass")
     ):
-        raise InputError(f"{key}: expected an SQL expression of 1 to {LONGEST:,} characters of Unicode, found {shown(text)}")
+        raise InputError(
+            f"{key}: expected an SQL expression of 1 to {LONGEST_EXPRESSION:,} characters of Unicode, found {shown(text)}"
+        )
     try:
         dialect = Dialect.get_or_raise(GRAMMAR)
         tokens = dialect.tokenize(text)
@@ -299,7 +305,7 @@ def _cased(upper: bool) -> Read:
 
 
 def _substring(reader: SqlReader, node: exp.Expr) -> Scalar:
-    """Characters (Unicode code points). Positions are literals: engines do not agree where a position is 0 or negative, or a length is."""
+    """Characters (Unicode code points). Positions are literals: engines do not agree if a position is 0 or negative, or a length is."""
     start, length = _position(reader, node, node.args.get("start"), 1), node.args.get("length")
     many = "" if length is None else f", {_position(reader, node, length, 0)}"
     return composed("text", f"substring({{0}}, {start}{many})", reader.of_type(node.this, "text"))
@@ -344,7 +350,7 @@ DATE_PARTS: dict[str, DatePartName] = {
     "DayOfWeekIso": "isodow",
 }
 
-# By the name of sqlglot's class, so that sqlglot is imported where an expression is read.
+# By the name of sqlglot's class, so that sqlglot is imported if an expression is read.
 MEANINGS: Mapping[str, NodeMeaning] = {
     "Column": NodeMeaning(_column, ONE),
     "Literal": NodeMeaning(_literal, ONE | {"is_string"}),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-FEW = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
+SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
 VALUES = Key("the column whose values are counted")
 
 
@@ -37,7 +37,7 @@ class TopQuery(Query):
 
     measure: Annotated[str, MEASURE] = "top-k"
     column: Annotated[str, VALUES]
-    top: Annotated[int, Key("how many of the most common values", FEW)]
+    top: Annotated[int, Key("how many of the most common values", SMALL_COUNT)]
 
     def needs(self, source: Source) -> Iterator[Problem]:
         yield from Query.needs(self, source)
@@ -101,7 +101,7 @@ class ModeQuery(Query):
     """The most common value of a column.
 
     noisy-max chooses among the declared values. propose-test-release needs no domain: it asks, with noise, how many units would have to
-    change before another value were the most common, and answers only where that is many; none is an answer.
+    change before another value were the most common, and answers only if that is many; none is an answer.
     """
 
     keyed: ClassVar[bool] = True
@@ -165,7 +165,7 @@ class ModeQuery(Query):
         return QueryAnswer(self.name, self.measure, (), rows, self.confidence, self.expected_error(setting))
 
     def _chosen(self, setting: QuerySetting, counts: list[int]) -> int:
-        """Choose by permute-and-flip at a pure cost, where it is never worse; else by the exponential mechanism."""
+        """Choose by permute-and-flip at a pure cost, if it is never worse; else by the exponential mechanism."""
         from dpcli.release.noise.selection import exponential, permute_and_flip
 
         (release,) = self.releases(setting)

@@ -129,7 +129,7 @@ class StableQuery(TestedQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StableQuantileQuery(StableQuery):
-    """A quantile by propose-test-release: the median, where nothing else is asked for.
+    """A quantile by propose-test-release: the median, if nothing else is asked for.
 
     Of one unit at most max_rows rows count.
 

@@ -119,6 +119,10 @@ class LinearQuery(NoisyQuery):
         return noisy_moved(self, setting, Sensitivity(rows * largest, rows * rows * squared, len(self.matrix), why))
 
     def _total_variance(self, release: QueryRelease, matrix: Sequence[Sequence[int]] | None) -> float:
-        """Return the sum of the variances of all sums; matrix: of weights on noisy counts, None where each sum has its own noise."""
+        """Return the sum of the variances of all sums.
+
+        Args:
+            matrix: Matrix of weights on noisy counts, None where each sum has its own noise.
+        """
         weights = len(self.matrix) if matrix is None else sum(weight * weight for row in matrix for weight in row)
         return law_of(release).variance * weights

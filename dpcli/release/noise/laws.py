@@ -212,7 +212,7 @@ def rounded_up(exact: Fraction) -> float:
 
 
 def _double(exact: Fraction) -> float:
-    """Return the nearest double. Raises InputError where none is large enough."""
+    """Return the nearest double. Raises InputError if none is large enough."""
     try:
         return float(exact)
     except OverflowError:

@@ -30,14 +30,14 @@ def noisy(values: Sequence[int], law: NoiseLaw) -> list[int]:
     noise would show the value beneath it. With the scales that a law allows that has a probability below e^-8000, and such a draw is
     refused whatever the values are.
 
+    Priced by: discrete-laplace with `scale`, or discrete-gaussian with `sigma`, and the sensitivity of `values` as one vector.
+
     Args:
-        values: exact whole numbers, of any size.
-        law: of the noise, in the same units.
+        values: Exact whole numbers, of any size.
+        law: Law of the noise, in the same units.
 
     Raises:
         Unavailable: OpenDP is not installed, or its samplers are known to be biased.
-
-    Priced by: discrete-laplace with `scale`, or discrete-gaussian with `sigma`, and the sensitivity of `values` as one vector.
     """
     return [value + draw for value, draw in zip(values, draws(len(values), law), strict=True)]
 
@@ -83,7 +83,7 @@ def _gaussian(law: DiscreteGaussianLaw) -> Measurement:
 
 @cache
 def require_samplers() -> None:
-    """Enable OpenDP's samplers, once. Raises Unavailable where OpenDP is absent or biased."""
+    """Enable OpenDP's samplers, once. Raises Unavailable if OpenDP is absent or biased."""
     require("opendp")
     from importlib.metadata import version
 

@@ -1,7 +1,7 @@
 """Choices among candidates with whole scores: the exponential mechanism, permute-and-flip, and the k best by peeling.
 
 `score_range` is the most by which one change can move the difference of two scores, max over i, j of |(u_i - u'_i) - (u_j - u'_j)|. Of
-counts to which a unit adds at most `max_rows` each it is max_rows under add-remove, where all scores move the same way, and 2 max_rows
+counts to which a unit adds at most `max_rows` each it is max_rows under add-remove, if all scores move the same way, and 2 max_rows
 under replace-one. It is at most twice the sensitivity of a score, which is the 2 of exp(epsilon u / (2 sensitivity)).
 Equal scores are equally likely to be chosen.
 """
@@ -60,7 +60,7 @@ def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) ->
 
 
 def choice_scale(score_range: int, epsilon: float) -> float:
-    """Return the scale of a choice. Raises InputError where no sampler has it: when a query is priced, not when it is answered."""
+    """Return the scale of a choice. Raises InputError if no sampler has it: when a query is priced, not when it is answered."""
     scale = scale_of(score_range, epsilon)
     check_spread("scale", scale)
     return scale
@@ -112,8 +112,8 @@ def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
     and the highest all above. The target is a n. As each rank is held, the best score is 0, whatever the data are.
 
     Args:
-        counts: rows at each candidate of the declared grid, in its order; every row is at one of them.
-        share: of the rows that shall be below, in [0, 1].
+        counts: Rows at each candidate of the declared grid, in its order; every row is at one of them.
+        share: Share of the rows that shall be below, in [0, 1].
     """
     part, parts = share.numerator, share.denominator
     target, last = part * sum(counts), len(counts) - 1

@@ -34,8 +34,9 @@ LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # up to which gaps and domains are s
 class Lead:
     """A domain of `size` values, the first of which leads the others, each counted `others` times, by `gap`.
 
-    groups, rows: how many values one unit counts in at most, and with how many rows in each. Scales and distances are those of what
-    `dpcli release` draws.
+    Attributes:
+        groups, rows: How many values one unit counts in at most, and with how many rows in each. Scales and distances are those of what
+            `dpcli release` draws.
     """
 
     epsilon: float
@@ -71,7 +72,12 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class ModeRelease:
-    """A way to release the most common value. sized: whether it needs a declared domain. right: the probability of the right value."""
+    """A way to release the most common value.
+
+    Attributes:
+        sized: Whether it needs a declared domain.
+        right: The probability of the right value.
+    """
 
     name: str
     label: str
@@ -81,7 +87,11 @@ class ModeRelease:
 
 @dataclass(frozen=True, slots=True)
 class RightCurve:
-    """The probabilities of a way at the gaps of a comparison. size: of the domain, None for a way that needs none."""
+    """The probabilities of a way at the gaps of a comparison.
+
+    Attributes:
+        size: Size of the domain, None for a way that needs none.
+    """
 
     way: ModeRelease
     size: int | None
@@ -90,9 +100,11 @@ class RightCurve:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Probabilities of all ways. of: the epsilon (nats), delta and bounds of a unit; its gap and size are ignored.
+    """Probabilities of all ways.
 
-    confidence: the probability of the right answer at which gaps are compared.
+    Attributes:
+        of: The epsilon (nats), delta and bounds of a unit; its gap and size are ignored.
+        confidence: The probability of the right answer at which gaps are compared.
     """
 
     of: Lead
@@ -126,9 +138,10 @@ def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
     """Compare WAYS by their probabilities of the right answer, each within ERROR.
 
     Args:
-        of: epsilon in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon. Where
+        of: Epsilon in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon. Where
             others is 0, the counts are those of one value, and no domain need be known.
-        gaps: whole numbers >= 1. sizes: of the domain, >= 2.
+        gaps: Whole numbers >= 1.
+        sizes: Sizes of the domain, >= 2.
     """
     comparison = Comparison(of, tuple(gaps), tuple(sizes), ())
     return replace(comparison, curves=tuple(_curves(comparison)))
@@ -198,7 +211,7 @@ def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
-    """Return the smallest whole number from `first` on that holds, as all larger ones do; `most` where none below does."""
+    """Return the smallest whole number from `first` on that holds, as all larger ones do; `most` if none below does."""
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
@@ -215,7 +228,7 @@ POINTS = 60  # gaps in the picture
 
 
 def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
-    """Return the comparison for the first mode by propose-test-release in a file. Raises InputError where there is none."""
+    """Return the comparison for the first mode by propose-test-release in a file. Raises InputError if there is none."""
     for one in queries:
         query = one.query
         if isinstance(query, ModeQuery) and query.tests and query.delta is not None:

@@ -1,4 +1,4 @@
-"""The test of propose-test-release: it passes where the data are far from all data that have another answer."""
+"""The test of propose-test-release: it passes if the data are far from all data that have another answer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dpcli.release.noise.laws import smallest_whole
 
 Value = TypeVar("Value")
 Draw = Callable[[float], int]  # a whole number of discrete Laplace noise of this scale
-UNREACHABLE = 2**62  # the distance where no data have another answer
+UNREACHABLE = 2**62  # the distance if no data have another answer
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
 class StableAnswer(Generic[Value]):
-    """An answer, None where there are no data, and how many units may change without changing it: 0 where a neighbour's differs."""
+    """An answer, None if there are no data, and how many units may change without changing it: 0 if a neighbour's differs."""
 
     answer: Value | None
     distance: int
@@ -63,12 +63,12 @@ def units_apart(changes: int, per_unit: int) -> int:
 def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> StableAnswer[Key]:
     """Return the value that is counted most often, ties going to the first by its type and then by itself.
 
-    A unit moves the gap between two counts by at most `rows`, and by twice as much where it is replaced. Nobody declares which values
+    A unit moves the gap between two counts by at most `rows`, and by twice as much if it is replaced. Nobody declares which values
     there are: any value that is not counted may win a tie.
 
     Args:
-        counts: rows or units of each value.
-        rows: that one unit adds to one count at most; to how many counts does not matter.
+        counts: Rows or units of each value.
+        rows: Most rows that one unit adds to one count; to how many counts does not matter.
     """
     if not any(counts.values()):
         return StableAnswer(None, 0)

@@ -20,8 +20,10 @@ LARGEST_PROPOSAL = 2**1000  # steps: below it a double holds the quotient by any
 class CountedNumbers:
     """Whole numbers with the count of each, and what one unit may change.
 
-    rows: that one unit has at most. always_one: whether every unit has exactly one row in every dataset, so that a replacement leaves their
-    number as it is. low, high: declared bounds of the numbers, infinite where there are none.
+    Attributes:
+        rows: Most rows of one unit.
+        always_one: Whether every unit has exactly one row in every dataset, so that a replacement leaves their number as it is.
+        low, high: Declared bounds of the numbers, infinite if there are none.
     """
 
     counts: Mapping[int, int]
@@ -47,7 +49,7 @@ class CountedNumbers:
 
 
 def quantile(numbers: CountedNumbers, share: Fraction) -> float:
-    """Return the smallest number that is no less than this share of all; `low` where there are none."""
+    """Return the smallest number that is no less than this share of all; `low` if there are none."""
     rank = math.ceil(share * sum(numbers.counts.values()))
     passed = 0
     for value, count in sorted(numbers.counts.items()):
@@ -58,7 +60,7 @@ def quantile(numbers: CountedNumbers, share: Fraction) -> float:
 
 
 def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> StableAnswer[int]:
-    """Return the quantile, None where there are no data, and a distance that is 0 where one unit may move it by more than `most`.
+    """Return the quantile, None if there are no data, and a distance that is 0 where one unit may move it by more than `most`.
 
     For two places of the line further apart than `most`, a row of one unit brings the quantile from one to the other only where few rows
     lie between them and few would have to come or go on either side. The least of these numbers over all such places moves by at most 1
@@ -83,7 +85,8 @@ def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, e
 def noise_scale(most: int, epsilon: float) -> float:
     """Return most / epsilon, rounded up, and then the next double, as in fingerprints of stored releases.
 
-    Raises InputError where that is more than a double holds.
+    Raises:
+        InputError: If that is more than a double holds.
     """
     least = scale_of(most, epsilon)
     return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < LARGEST_PROPOSAL else least
@@ -198,14 +201,15 @@ def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: 
 def released_mean(
     numbers: CountedNumbers, width: int, test: StabilityTest, sigma: float, draw: Draw, gaussian: Gaussian, count: int | None = None
 ) -> float | None:
-    """Return the mean of the numbers, each clamped to three bins around the fullest one; None where that does not pass the test.
-
-    Args:
-        width: of a bin, in whole numbers. sigma: of the noise on the sum, in the same.
-        count: the number of rows where it is public; otherwise it gets noise, too, and is at least 1.
+    """Return the mean of the numbers, each clamped to three bins around the fullest one; None if that does not pass the test.
 
     Priced by: propose-test-release, and beside it discrete-gaussian of this sigma with `sum_sensitivity` for one number, or with
-    `squared_sensitivity` for two where the count is not public.
+    `squared_sensitivity` for two if the count is not public.
+
+    Args:
+        width: Width of a bin, in whole numbers.
+        sigma: Sigma of the noise on the sum, in the same.
+        count: The number of rows where it is public; otherwise it gets noise, too, and is at least 1.
     """
     around = fullest_bin(numbers, width, test, draw)
     if around is None:

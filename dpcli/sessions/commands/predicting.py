@@ -1,4 +1,4 @@
-"""A session of private prediction on a terminal: the ledger that it is charged to, and a line that says how far it is."""
+"""The ledger and the progress line of a private-prediction session on a terminal."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ EVERY = 0.5  # seconds between two lines
 
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Open the ledger, closed at the end; None where none is named, and a line on standard error that says so."""
+    """Yield the open ledger; None, with a line on standard error, if none is named."""
     if ledger is None and not click.get_current_context().obj.quiet:
         complain(UNCHARGED)
     return opened_or_none(ledger, dataset)
 
 
 def opened_or_none(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
-    """Open the ledger, closed at the end; None where none is named."""
+    """Yield the open ledger; None if none is named."""
     return nullcontext() if ledger is None else opened(ledger, dataset)
 
 
 def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequence[str]) -> Plan:
-    """Return the plan on the blocks that a dry run is asked about."""
+    """Return the plan restricted to the blocks of a dry run."""
     from dpcli.sessions.window import over_window
 
     with opened_or_none(ledger, dataset) as book:
@@ -46,7 +46,7 @@ def windowed(plan: Plan, ledger: str | None, dataset: str | None, window: Sequen
 
 
 def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
-    """Return the plan on the blocks that it is charged on, with a line on standard error that says which rows are read."""
+    """Return the plan restricted to the blocks that it is charged on, and print on standard error which rows are read."""
     from dpcli.file.pipeline.datasets import UNCHECKED
     from dpcli.sessions.window import over_window
 
@@ -60,7 +60,7 @@ def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
 
 
 def noted(ledger: Ledger | None, run: str) -> None:
-    """Print what is to be known of a run whose noise was drawn: that no ledger knows of it, or that it took most of a ledger's delta."""
+    """Print a warning after a run: that no ledger records it, or that it used most of a ledger's delta."""
     if click.get_current_context().obj.quiet:
         return
     if ledger is None:
@@ -76,7 +76,7 @@ def noted(ledger: Ledger | None, run: str) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function to report progress to, which prints it on standard error where that is a terminal, after a second."""
+    """Yield a function that reports progress. After one second it prints a line on standard error, if that is a terminal."""
     begun = last = time.monotonic()
     quiet = not sys.stderr.isatty() or click.get_current_context().obj.quiet
     shown = False

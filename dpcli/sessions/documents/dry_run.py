@@ -31,9 +31,12 @@ OVER = "over budget: nothing would be done"
 
 
 def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequence[str]) -> Document:
-    """Return the document, with exit code 1 where the file's budget would deny the command itself.
+    """Return the document, with exit code 1 if the file's budget would deny the command itself.
 
-    schema: of the machine form. data: what it holds besides result, fingerprint and exit_code. details: what would be done, a line each.
+    Args:
+        schema: Schema of the machine form.
+        data: What it holds besides result, fingerprint and exit_code.
+        details: What would be done, a line each.
     """
     over, result = plan.over_budget, plan.account
     lines = (*details, OVER) if over else tuple(details)
@@ -62,12 +65,12 @@ def shown(folder: str) -> str:
 
 
 def rows_words(plan: FilePlan) -> str:
-    """Return which rows are read, in a sentence; "" where that is the word of the file."""
+    """Return which rows are read, in a sentence; "" if that is the word of the file."""
     return "" if plan.rows is None else plan.rows.words
 
 
 def window_note(plan: FilePlan) -> tuple[str, ...]:
-    """Return a line about the window of a session; none where it has none."""
+    """Return a line about the window of a session; none if it has none."""
     return () if plan.pipeline.privacy.window is None else (rows_words(plan) or UNCHECKED,)
 
 

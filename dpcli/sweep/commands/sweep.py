@@ -1,4 +1,4 @@
-"""The command dpcli sweep."""
+"""The command `dpcli sweep`: train on a grid of settings and compare accuracy with epsilon."""
 
 from __future__ import annotations
 

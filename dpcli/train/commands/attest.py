@@ -1,4 +1,4 @@
-"""The command dpcli attest."""
+"""The command `dpcli attest`: state what the model of a training run guarantees, or verify such a statement."""
 
 from __future__ import annotations
 

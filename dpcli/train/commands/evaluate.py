@@ -1,4 +1,4 @@
-"""The command dpcli evaluate."""
+"""The command `dpcli evaluate`: measure the metric of a trained model."""
 
 from __future__ import annotations
 

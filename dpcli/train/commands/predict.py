@@ -1,4 +1,4 @@
-"""The command dpcli predict."""
+"""The command `dpcli predict`: ask a trained model for labels or text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The command dpcli train, and its progress: one line that is rewritten on a terminal, a line now and then elsewhere."""
+"""The command `dpcli train`: train a model privately, and show the progress.
+
+On a terminal one line is rewritten; elsewhere a line is printed from time to time.
+"""
 
 from __future__ import annotations
 

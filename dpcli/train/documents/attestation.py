@@ -28,7 +28,7 @@ def attested(statement: Mapping[str, Any], path: str) -> Document:
 
 
 def verified(verification: Verification) -> Document:
-    """Return the document of a verification; exit code 1 where the attestation is not of this run."""
+    """Return the document of a verification; exit code 1 if the attestation is not of this run."""
     place, signed = shown(verification.folder), ENVELOPED if verification.signed else UNSIGNED
     data = {
         "schema": "dpcli/attest-verify/v1",

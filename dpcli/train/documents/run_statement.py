@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def disclosed(outcome: Outcome) -> Disclosure:
-    """Return the answers of the file's [disclosure], and the run's where the file has none."""
+    """Return the answers of the file's [disclosure], and the run's if the file has none."""
     stated = outcome.plan.pipeline.disclosure
     answers: dict[str, Any] = {
         "implementation": f"dpcli {__version__} on torch; clipped sums by {outcome.method}",

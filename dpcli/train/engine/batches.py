@@ -17,7 +17,7 @@ def size(batch: Batch) -> int:
     """Return how many examples a batch holds.
 
     Raises:
-        InputError: something in it is no tensor, or tensors disagree about the number of examples.
+        InputError: Something in it is no tensor, or tensors disagree about the number of examples.
     """
     leaves = tree_leaves(batch)
     strangers = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]

@@ -32,7 +32,7 @@ def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
     """Return a use for each repetition of each output.
 
     Raises:
-        Unsuitable: an output goes anywhere else, where the gradients of several examples meet.
+        Unsuitable: An output goes anywhere else, where the gradients of several examples meet.
     """
     uses = []
     sources = {use.edge.node: use for use in once}
@@ -98,8 +98,10 @@ def written_out(module: nn.Module) -> Forward | None:
 class BookKeeping:
     """Book-keeping on one model; sound only where row i of each layer belongs to example i, which a probe establishes beforehand.
 
-    roles: for every known call, the dimension of its input that counts the examples, or None where the input is one for all of them
-    (position ids). A call that the probe did not see is refused, as a dimension that happens to equal the batch size proves nothing.
+    Attributes:
+        roles: For every known call, the dimension of its input that counts the examples, or None if the input is one for all of them
+            (position ids). A call that the probe did not see is refused, as a dimension that happens to equal the batch size proves
+            nothing.
     """
 
     model: nn.Module
@@ -116,7 +118,7 @@ class BookKeeping:
         """Return the method, with the role of every call learnt from how shapes follow the batch size (one, then all of the batch).
 
         Raises:
-            Unsuitable: a parameter has no rule, or a layer runs on something in which examples have no dimension of their own.
+            Unsuitable: A parameter has no rule, or a layer runs on something in which examples have no dimension of their own.
         """
         division = divided(model)
         method = cls(model, loss, division, Leaves(division.operands))
@@ -196,10 +198,10 @@ class BookKeeping:
 
 
 def role(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> Role:
-    """Return the dimension of an input that follows the number of examples, None where none does.
+    """Return the dimension of an input that follows the number of examples, None if none does.
 
     Raises:
-        Unsuitable: examples have no dimension of their own.
+        Unsuitable: Examples have no dimension of their own.
     """
     if one == several:
         return None

@@ -62,7 +62,7 @@ def below(top: Node | None, stop: Node | None) -> set[Node]:
 
 
 Call = tuple[str, int]
-Role = int | None  # the dimension of a call's input that counts the examples; None where the input is one for all of them
+Role = int | None  # the dimension of a call's input that counts the examples; None if the input is one for all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Use:
     version: int
 
     def require_unchanged(self) -> None:
-        """Raises Unsuitable where the input was written to since."""
+        """Raises Unsuitable if the input was written to since."""
         if self.inputs._version != self.version:
             raise Unsuitable(f"{self.layer.name}: its input is written to after it went in")
 
@@ -88,7 +88,7 @@ class Recorder:
 
     With `spread`, a layer that runs once for all examples does so, and its call is in `once`: where its output is then repeated
     for each example there is a gradient per example. Without, its ids are repeated before it runs. `insides`: of each call, the nodes
-    that its parameters are used in, where they are asked for.
+    that its parameters are used in, if they are asked for.
     """
 
     roles: Callable[[Call, Tensor], Role]
@@ -104,7 +104,7 @@ class Recorder:
         """Return the role of the next call of a layer.
 
         Raises:
-            Unsuitable: its examples are elsewhere than when the model was probed, or where its rule does not take them.
+            Unsuitable: Its examples are elsewhere than when the model was probed, or where its rule does not take them.
         """
         call = (layer.name, self.counts.get(layer.name, 0))
         self.counts[layer.name] = call[1] + 1
@@ -154,7 +154,7 @@ class Recorder:
         """Note a part of a compound, which runs as a layer does but without hooks.
 
         Raises:
-            Unsuitable: there is nothing in its input of one example alone.
+            Unsuitable: There is nothing in its input of one example alone.
         """
         dim = self.role(layer, inputs)
         if dim is None or not output.requires_grad or output.shape[: inputs.dim() - 1] != inputs.shape[:-1]:
@@ -190,7 +190,7 @@ def detach_parameters(layer: Layer) -> None:
     """Replace a layer's parameters by leaves, so that a gradient at the true ones can only come from a use outside the layer.
 
     Raises:
-        Unsuitable: something else stands in the place of a parameter, made of others perhaps.
+        Unsuitable: Something else stands in the place of a parameter, made of others perhaps.
     """
     own = cast("dict[str, Tensor]", layer.module._parameters)
     for local in layer.parameters:
@@ -226,7 +226,7 @@ def hooks_refused() -> Iterator[None]:
     """Refuse hooks on tensors: a gradient may be taken before or after one has changed it.
 
     Raises:
-        Unsuitable: one is registered meanwhile.
+        Unsuitable: One is registered meanwhile.
     """
 
     def refused(tensor: Tensor, called: Any) -> Any:

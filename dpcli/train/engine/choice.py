@@ -88,14 +88,14 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
     """Check that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
     Args:
-        batch: a few made-up examples.
-        seed: of what the model draws.
-        tolerance: what rounding explains between a batch and an example alone.
-        doubt: where the program was seen to leave what can be followed: it may calculate with some of the records at a time, and rounds
+        batch: A few made-up examples.
+        seed: Seed of what the model draws.
+        tolerance: What rounding explains between a batch and an example alone.
+        doubt: Where the program was seen to leave what can be followed: it may calculate with some of the records at a time, and rounds
             otherwise for other ones.
 
     Raises:
-        InputError: with the name of the module where examples meet.
+        InputError: With the name of the module where examples meet.
     """
     rows = range(size(batch))
     together, trace = traced(model, loss, batch, seed)
@@ -117,7 +117,7 @@ def replaced(batch: Batch, row: int, by: int) -> Batch:
 
 
 def mixing(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
-    """Return the refusal, with the first module, innermost first, of which these rows differ; where none does, it is the loss."""
+    """Return the refusal, with the first module, innermost first, of which these rows differ; if none does, it is the loss."""
     (trace, own), (other, others) = first, second
     where = "" if doubt is None else f"; look at this first: {doubt}"
     for name, outputs in trace.items():
@@ -204,7 +204,7 @@ def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None
     """Norms and sums as the loop's, and no example's norm moved by another example.
 
     Raises:
-        Unsuitable: otherwise; with the parameter whose gradient differs.
+        Unsuitable: Otherwise; with the parameter whose gradient differs.
     """
     tolerance = tolerance_of(model)
     sums = unit_sums(model, method, few)

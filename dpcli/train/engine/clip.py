@@ -143,15 +143,15 @@ class PerLayer:
 class PerGroup:
     """Per-group clipping: each group's gradient is scaled down to C_g; the squares of the C_g add up to C^2.
 
+    Source: McMahan et al. 2018, arXiv:1710.06963, Section 2.3: per-layer clipping, C the root of the sum of the C_g^2.
+
     Args:
         total: C.
-        budgets: name of a group and its C_g, relative to the others'. A group has the parameters whose names are its own or begin with it
+        budgets: Name of a group and its C_g, relative to the others'. A group has the parameters whose names are its own or begin with it
             and a dot, less those of groups with a longer name; REST has those of no other.
 
     Raises:
-        InputError: of `groups`: a parameter has no group, or a group no parameter: its share of C would be left unused.
-
-    Source: McMahan et al. 2018, arXiv:1710.06963, Section 2.3: per-layer clipping, C the root of the sum of the C_g^2.
+        InputError: X of `groups`: a parameter has no group, or a group no parameter: its share of C would be left unused.
     """
 
     total: float
@@ -209,12 +209,12 @@ class Adaptive(OneGroup):
     A step releases, beside the gradients, the sum over examples of (1 if n <= C else 0) - 1/2, whose sensitivity to adding or
     removing one example is 1/2; `noised_fraction` is 1/2 plus that sum with noise, over the expected batch size.
 
+    Source: Andrew et al. 2019, arXiv:1905.03871, Algorithm 1.
+
     Args:
         norm: C at the start; afterwards `norm` is the C in force.
-        quantile: share of examples to leave unclipped.
-        rate: step size of the logarithm of C.
-
-    Source: Andrew et al. 2019, arXiv:1905.03871, Algorithm 1.
+        quantile: Share of examples to leave unclipped.
+        rate: Step size of the logarithm of C.
     """
 
     norm: float
@@ -246,17 +246,17 @@ class Adaptive(OneGroup):
 def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> float:
     """Return the noise over C on the gradients with which they and the count cost what one Gaussian of `noise_multiplier` costs.
 
+    Source: Andrew et al. 2019, arXiv:1905.03871, Theorem 1.
+
     Args:
-        noise_multiplier: of the mechanism that is accounted for.
-        count_noise: standard deviation on the centred count, in examples; its sensitivity is 1/2.
+        noise_multiplier: Noise multiplier of the mechanism that is accounted for.
+        count_noise: Standard deviation on the centred count, in examples; its sensitivity is 1/2.
 
     Returns:
         (sigma^-2 - (2 sigma_b)^-2)^(-1/2), rounded up.
 
     Raises:
-        InputError: the count alone costs as much as the whole mechanism: count_noise <= noise_multiplier / 2.
-
-    Source: Andrew et al. 2019, arXiv:1905.03871, Theorem 1.
+        InputError: The count alone costs as much as the whole mechanism: count_noise <= noise_multiplier / 2.
     """
     sigma, doubled = positive("noise_multiplier", noise_multiplier), 2.0 * positive("quantile_noise", count_noise)
     if doubled <= sigma:

@@ -25,7 +25,11 @@ Forward = Callable[..., Any]  # (run, *args, **kwargs) -> the result of the modu
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """A module that runs layer by layer. parameters: trainable ones, local name -> name in the model."""
+    """A module that runs layer by layer.
+
+    Attributes:
+        parameters: Trainable ones, local name -> name in the model.
+    """
 
     name: str
     module: nn.Module
@@ -45,10 +49,10 @@ class WrittenOut:
         return f"{self.compound.name} ({type(self.compound.module).__name__})"
 
     def value(self, local: str) -> Tensor | None:
-        """Return a parameter's value, which no gradient reaches; None where there is none of that name.
+        """Return a parameter's value, which no gradient reaches; None if there is none of that name.
 
         Raises:
-            Unsuitable: something else stands in its place, made of other parameters perhaps.
+            Unsuitable: Something else stands in its place, made of other parameters perhaps.
         """
         path, _, name = local.rpartition(".")
         parameter = self.compound.module.get_submodule(path)._parameters.get(name)
@@ -105,7 +109,7 @@ PLAIN = (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
 
 
 def attention(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.MultiheadAttention; None where its settings are not supported."""
+    """Return the layer-by-layer forward of nn.MultiheadAttention; None if its settings are not supported."""
     layer = cast("nn.MultiheadAttention", module)
     plain = layer.bias_k is None and layer.bias_v is None and not layer.add_zero_attn and type(layer.out_proj) in PLAIN
     known = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
@@ -128,7 +132,7 @@ def attend(
     """Run nn.MultiheadAttention layer by layer, argument for argument.
 
     Raises:
-        Unsuitable: sequences without a dimension of examples, or nested ones.
+        Unsuitable: Sequences without a dimension of examples, or nested ones.
     """
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if not all(one.dim() == 3 and not one.is_nested for one in (query, key, value)):
@@ -157,7 +161,7 @@ def attend(
 
 
 def projected(run: WrittenOut, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Return queries, keys and values, by one product where all are of one sequence."""
+    """Return queries, keys and values, by one product if all are of one sequence."""
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if query is key and key is value:
         return list(run.linear(query, "in_proj_weight", ["in_proj_bias"]).chunk(3, -1))
@@ -172,7 +176,7 @@ def heads(sequence: Tensor, count: int) -> Tensor:
 
 
 def added(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return what a mask adds to the scores: itself, or minus infinity where it is true."""
+    """Return what a mask adds to the scores: itself, or minus infinity if it is true."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -torch.inf)

@@ -50,7 +50,7 @@ def seed_all(seed: int) -> None:
 
 
 def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
-    """(dimension, entries of one record) in a tensor of `size` records; None where it has none.
+    """(dimension, entries of one record) in a tensor of `size` records; None if it has none.
 
     The first dimension of that many entries, else the first with several for each record, one record after the other.
     """
@@ -63,12 +63,12 @@ def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
 def keyed(keys: Sequence[int], seed: int) -> Iterator[None]:
     """Random operators draw each record's numbers from (seed, its key, how many operators drew before).
 
-    Args:
-        keys: of the batch's records, in its order; a record keeps its key in whatever batch it is.
-        seed: of the step.
-
     Edge cases: what has no dimension of records is drawn from the seed alone. A tensor whose dimensions happen to be as long as the
     batch may be cut along a wrong one: two runs then differ where they need not.
+
+    Args:
+        keys: Keys of the batch's records, in its order; a record keeps its key in whatever batch it is.
+        seed: Seed of the step.
     """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Keyed(keys, seed):
         yield
@@ -86,7 +86,11 @@ def alike(size: int, seed: int) -> Iterator[None]:
 
 
 class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `keyed` and `alike`. repeats: how many draws at first get the same numbers."""
+    """See `keyed` and `alike`.
+
+    Attributes:
+        repeats: How many draws at first get the same numbers.
+    """
 
     def __init__(self, keys: Sequence[int | None], seed: int, repeats: int = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -102,7 +106,7 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.done += 1
         seed_all(self.mixed(None))
         drawn = func(*args, **kwargs)
-        if self.repeats and not any(place(one.shape, len(self.keys)) for one in tensors(drawn)):
+        if self.repeats and not any(place(tensor.shape, len(self.keys)) for tensor in tensors(drawn)):
             return drawn  # one for all
         for row, key in enumerate(self.keys):
             seed_all(self.mixed(key))
@@ -172,7 +176,7 @@ def repeated(kept: Sequence[Tensor]) -> Iterator[None]:
 
 
 class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `repeated`; draws afresh where nothing of that size was kept."""
+    """See `repeated`; draws afresh if nothing of that size was kept."""
 
     def __init__(self, kept: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

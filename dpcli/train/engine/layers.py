@@ -56,7 +56,7 @@ def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def summed(values: Tensor) -> Tensor:
-    """Return (B, features), the sums over positions of (B, T, features); no copy where there is one position."""
+    """Return (B, features), the sums over positions of (B, T, features); no copy if there is one position."""
     return values[:, 0] if values.shape[1] == 1 else values.sum(1)
 
 
@@ -88,7 +88,7 @@ def total(values: Tensor) -> Piece:
 
 
 def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
-    """Return outer products over places; with groups of channels, where the matrices are small, the gradients themselves."""
+    """Return outer products over places; with groups of channels, if the matrices are small, the gradients themselves."""
     if layer.groups == 1:
         return Outer(left.mT, right.mT, layer.weight.shape)
     size, groups = left.shape[0], layer.groups
@@ -106,7 +106,7 @@ def patches(layer: _ConvNd, around: Tensor, places: tuple[int, ...] | None = Non
     """Return the patches that the kernel saw, (B, channels * kernel, places): by one strided copy, 2 to 8 times as fast as unfold.
 
     Args:
-        places: how many in each dimension; without, all that there are.
+        places: How many in each dimension; without, all that there are.
     """
     kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
     sides = zip(around.shape[2:], kernel, dilation, stride, strict=True)
@@ -126,7 +126,7 @@ def embedding(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def positions_of(ids: Tensor, gradient: Tensor) -> Tensor:
-    """Return gradients as (B, T, features), also where an example is a single id."""
+    """Return gradients as (B, T, features), also if an example is a single id."""
     return positions(gradient).reshape(*ids.shape, gradient.shape[-1])
 
 
@@ -171,7 +171,7 @@ def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
     """Return the pieces of batch norm with constant statistics, a scale and a shift of each channel.
 
     Raises:
-        Unsuitable: it takes statistics of the batch.
+        Unsuitable: It takes statistics of the batch.
     """
     layer, upper = cast("nn.BatchNorm2d", module), wide(gradient)
     mean, variance = layer.running_mean, layer.running_var
@@ -228,6 +228,6 @@ def trainable(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def rule_of(module: nn.Module) -> LayerRule | None:
-    """Return the rule of a module's forward function; None where there is none."""
+    """Return the rule of a module's forward function; None if there is none."""
     forward = type(module).forward
     return None if "forward" in vars(module) else RULES.get(f"{forward.__module__}.{forward.__qualname__}")

@@ -70,7 +70,7 @@ class Method(Protocol):
         """Yield the gradients of consecutive parts of the batch.
 
         Raises:
-            Unsuitable: the method does not apply to the model.
+            Unsuitable: The method does not apply to the model.
         """
 
 
@@ -78,7 +78,7 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
     """Return the losses, one per example.
 
     Raises:
-        InputError: anything else; a mean or a sum over the batch cannot be taken apart again.
+        InputError: Anything else; a mean or a sum over the batch cannot be taken apart again.
     """
     with tensors_as_fake():
         losses = loss(model, batch)
@@ -108,8 +108,9 @@ class Formula(Protocol):
 class LayerRule:
     """A formula, and properties of its layers.
 
-    anywhere: a layer does the same at every place of all dimensions but the last ones, so that examples may be along any of these.
-    forward: in place of the layer's own forward while it is recorded, if given.
+    Attributes:
+        anywhere: A layer does the same at every place of all dimensions but the last ones, so that examples may be along any of these.
+        forward: In place of the layer's own forward while it is recorded, if given.
     """
 
     formula: Formula

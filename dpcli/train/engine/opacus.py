@@ -82,7 +82,7 @@ class OpacusGradients:
         """Compare Opacus' norms and sums of a few made-up examples with those of one at a time.
 
         Raises:
-            InputError: they differ, or Opacus fails, or the model itself does not keep examples apart.
+            InputError: They differ, or Opacus fails, or the model itself does not keep examples apart.
         """
         refuse(self.model)
         self.program = isolated(self.model, self.loss, draw)
@@ -186,7 +186,7 @@ def kept_gradients(model: nn.Module) -> Iterator[None]:
 
 
 def installed() -> str:
-    """Return Opacus' version. Raises Unavailable where it is not installed."""
+    """Return Opacus' version. Raises Unavailable if it is not installed."""
     try:
         return version("opacus")
     except PackageNotFoundError:

@@ -54,7 +54,7 @@ def repetition(node: Any, operand: int) -> Factor:
 
 
 def leak(node: Any, operand: int) -> Factor:
-    """Return the factor of PReLU, x where it is positive and else x times the weight, at the weight."""
+    """Return the factor of PReLU, x if it is positive and else x times the weight, at the weight."""
     below = constant(node._saved_self).clamp(max=0.0)
     return lambda gradient: gradient * below if operand == 1 else gradient
 
@@ -100,7 +100,9 @@ class Taken:
 class Meeting:
     """An operator at which a parameter, or what is made of it alone, meets the examples.
 
-    edge: of the gradient of what comes out, which has examples along `dim`. source: what goes in, of this shape and type.
+    Attributes:
+        edge: Edge of the gradient of what comes out, which has examples along `dim`.
+        source: What goes in, of this shape and type.
     """
 
     name: str
@@ -136,7 +138,8 @@ def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
 class Leaves:
     """Fresh leaves in the places of such parameters, and the operators that take each of them.
 
-    learnt: by name, each operator with the dimension of the examples in what it makes, None where there are none yet.
+    Attributes:
+        learnt: By name, each operator with the dimension of the examples in what it makes, None if there are none yet.
     """
 
     operands: Sequence[Operand]
@@ -162,7 +165,7 @@ class Leaves:
         """Learn the operators from the losses of one example and of several: a dimension that follows their number counts them.
 
         Raises:
-            Unsuitable: the two graphs differ in more than lengths.
+            Unsuitable: The two graphs differ in more than lengths.
         """
         graphs = [Graph(losses) for losses, _ in (one, several)]
         for name in several[1]:
@@ -180,7 +183,7 @@ class Leaves:
         """Return every operator at which one of the parameters meets the examples.
 
         Raises:
-            Unsuitable: the graph is another one than was learnt, or an operator has no rule.
+            Unsuitable: The graph is another one than was learnt, or an operator has no rule.
         """
         graph, result = Graph(losses), []
         for name, leaf in leaves.items():
@@ -198,7 +201,8 @@ class Leaves:
 class Above:
     """An operator above a parameter, and by which of its edges.
 
-    alone: whether what it makes has no examples in it yet, once that is known.
+    Attributes:
+        alone: Whether what it makes has no examples in it yet, once that is known.
     """
 
     node: Node
@@ -216,7 +220,7 @@ class Above:
         return [torch.Size(one.shape) for one in metadata(self.node)]
 
     def meeting(self, name: str, leaf: Tensor, dim: int, size: int) -> Meeting:
-        """Return the meeting at this operator. Raises Unsuitable where it has no rule, or examples have another dimension."""
+        """Return the meeting at this operator. Raises Unsuitable if it has no rule, or examples have another dimension."""
         factor, (shape, *others) = FACTORS.get(self.node.name()), self.shapes
         if factor is None or others or shape[dim] != size:
             raise Unsuitable(f"{name}: {self.node.name()} has no rule")
@@ -264,7 +268,7 @@ def dimension(name: str, one: Above, several: Above, size: int) -> int | None:
     """Return the dimension in which the outputs for one example and for several differ, or None.
 
     Raises:
-        Unsuitable: in more than one dimension, or examples share one with something else.
+        Unsuitable: In more than one dimension, or examples share one with something else.
     """
     if one.shapes == several.shapes:
         return None

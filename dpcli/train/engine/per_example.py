@@ -174,7 +174,7 @@ class ClippedGradients:
         """Check that the program keeps examples apart, and choose a method for the model's mode, training or evaluation.
 
         Args:
-            draw: examples that nobody owns.
+            draw: Examples that nobody owns.
         """
         self.chosen(draw, CANDIDATES)
 
@@ -184,7 +184,9 @@ class ClippedGradients:
         with full_precision(next(self.model.parameters()).device):  # else rounding hides what is compared
             self.program = isolated(self.model, self.loss, draw)
             doubt = self.program.doubt
-            isolating = [one for one in candidates if (self.program.mapped if one[0] == "vmap" else doubt is None)]
+            isolating = [
+                candidate for candidate in candidates if (self.program.mapped if candidate[0] == "vmap" else doubt is None)
+            ]
             choice = choose(self.model, self.loss, draw, isolating)
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
@@ -195,7 +197,7 @@ class ClippedGradients:
         """Return the sums, after one example's gradient was computed alone as well.
 
         Raises:
-            InputError: it has another length alone.
+            InputError: It has another length alone.
         """
         if not size(batch):
             return self(batch)

@@ -17,7 +17,7 @@ SMALL = 2.0**-73  # the square of what no clipping norm is near
 
 
 def flat(values: Tensor) -> Tensor:
-    """Return (B, numbers), one number where the parameter is a scalar."""
+    """Return (B, numbers), one number if the parameter is a scalar."""
     return values.flatten(1) if values.dim() > 1 else values[:, None]
 
 
@@ -36,7 +36,7 @@ def level(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def balanced(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return factors (B, T, .) of the same products that are about equally large at each position, and both zero where one is.
+    """Return factors (B, T, .) of the same products that are about equally large at each position, and both zero if one is.
 
     Else the largest number of one side may meet zeros, while the rest vanishes.
     """
@@ -73,7 +73,7 @@ class Piece(Protocol):
     def squares(self) -> Tensor:
         """Return squared norms (B,), at least the exact ones up to rounding of the last digits.
 
-        Not finite where the gradient is not, or where the number format is too narrow for them.
+        Not finite if the gradient is not, or where the number format is too narrow for them.
         """
 
     def levelled(self) -> tuple[Piece, Tensor]:

@@ -114,12 +114,12 @@ Direction = Callable[[WrittenOut, str, Tensor, Sequence[Tensor]], tuple[Tensor, 
 
 
 def lstm(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.LSTM; None where its settings are not supported."""
+    """Return the layer-by-layer forward of nn.LSTM; None if its settings are not supported."""
     return recurrent(module, lstm_direction, 2)
 
 
 def gru(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of nn.GRU; None where its settings are not supported."""
+    """Return the layer-by-layer forward of nn.GRU; None if its settings are not supported."""
     return recurrent(module, gru_direction, 1)
 
 
@@ -138,11 +138,11 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
     """Run nn.LSTM or nn.GRU layer by layer, argument for argument.
 
     Args:
-        direction: one pass over time.
-        count: of the tensors of a state.
+        direction: One pass over time.
+        count: Count of the tensors of a state.
 
     Raises:
-        Unsuitable: packed sequences, one without a dimension of examples, or states of another form.
+        Unsuitable: Packed sequences, one without a dimension of examples, or states of another form.
     """
     layer = cast("nn.RNNBase", run.compound.module)
     if not torch.is_tensor(input) or input.dim() != 3:
@@ -157,7 +157,7 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
         outputs = []
         for side in range(sides):
             place = level * sides + side
-            passed = direction(run, f"l{level}{'_reverse' * side}", turned(values, side), [one[place] for one in states])
+            passed = direction(run, f"l{level}{'_reverse' * side}", turned(values, side), [state[place] for state in states])
             outputs.append(turned(passed[0][1:], side))
             last.append((passed[0][-1], *passed[1:]))
         values = torch.cat(outputs, 2) if sides > 1 else outputs[0]
@@ -166,7 +166,7 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
 
 
 def started(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
-    """Return the first states, (layers * directions, B, H) each: zeros where none are given."""
+    """Return the first states, (layers * directions, B, H) each: zeros if none are given."""
     shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
     if given is None:
         return [values.new_zeros(shape)] * count

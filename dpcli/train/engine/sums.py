@@ -28,7 +28,7 @@ class Sums:
     """The sums that one batch, or one micro-batch of it, adds to a step.
 
     Attributes:
-        gradients: by parameter name, the sum over examples of clipped gradients, in at least single precision; not yet private.
+        gradients: By parameter name, the sum over examples of clipped gradients, in at least single precision; not yet private.
         norms: (B,) norms before clipping, in the batch's order; infinite for an example that is not finite, and where the number format
             ends. Private data.
         finite: (B,) False for an example whose gradient had a NaN or an infinity, or a norm beyond double precision: it adds zero.
@@ -100,7 +100,8 @@ def lengths_of(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tens
 class Levelled:
     """The gradients of examples whose squares leave the number format: a piece of numbers up to one, times powers of two (B,).
 
-    kind: the type of the sums.
+    Attributes:
+        kind: The type of the sums.
     """
 
     piece: Piece
@@ -135,7 +136,7 @@ def measured(
 
 
 def length(norms: Tensor, kind: torch.dtype) -> Tensor:
-    """Return the norm over all groups, (B,): infinite where a gradient is not finite."""
+    """Return the norm over all groups, (B,): infinite if a gradient is not finite."""
     lengths: Tensor = torch.linalg.vector_norm(norms, dim=1).to(kind)
     return lengths.masked_fill(~norms.isfinite().all(1), torch.inf)
 

@@ -1,6 +1,10 @@
-"""Follows a program operator by operator, on tensors without numbers whose first length is a symbol for any batch's size.
+"""Abstract execution of a training program, to prove that each loss depends on one record alone.
 
-What the rules cannot follow (a branch on values, a loop over the records) is no fault: those programs are taken one record at a time.
+The program runs operator by operator on fake tensors, which have no numbers and whose batch size is a symbol. A rule for each operator
+tells along which dimension its results hold records, or that records were merged.
+
+A program that the rules cannot follow (with a branch on values, or a loop over the records) is not refused: its gradients are computed
+one record at a time instead.
 """
 
 from __future__ import annotations
@@ -51,10 +55,12 @@ from dpcli.train.isolation.layout import (
 )
 from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED, pointwise
 
-HINT = 1_000_003  # for torch's own operators, which choose a way by the size: many records
-FEW = range(2, 600)  # sizes at which a branch is tried, besides the roots of what it compares
-MANY = (1000, 1024, 2048, 4096, 16384)
-UNSEEN = (
+SIZE_HINT = 1_000_003  # batch size by which torch's operators choose an algorithm: large
+# Batch sizes at which a branch is evaluated, in addition to the roots of the expressions that it compares.
+SMALL_SIZES = range(2, 600)
+LARGE_SIZES = (1000, 1024, 2048, 4096, 16384)
+# Methods that read numbers without calling an operator.
+DIRECT_READS = (
     "tolist",
     "storage",
     "untyped_storage",
@@ -62,24 +68,27 @@ UNSEEN = (
     "numpy",
     "__array__",
     "__dlpack__",
-)  # read numbers, and call no operator
-INSTEAD = "take it over the dimensions of one example, never over the batch"
-TORCHS = ("aten", "prims", "prim")
-MOVED = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
-SPLIT = ("split", "unsafe_split")
-WHOLE = (torch.int32, torch.int64)  # types that can count the records
-SIZES = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
-TORCH = os.path.dirname(torch.__file__) + os.sep
-OURS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))
+)
+ADVICE = "take it over the dimensions of one example, never over the batch"
+TORCH_NAMESPACES = ("aten", "prims", "prim")
+REARRANGING = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
+SPLITTING = ("split", "unsafe_split")
+INDEX_TYPES = (torch.int32, torch.int64)  # wide enough to count the records
+SIZE_ARGUMENTS = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
+TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+OWN_FOLDERS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that keeps records apart, as far as is known.
+    """A program in which no records were found to meet.
 
-    doubt: why the rules do not prove it, if they do not: its records are then taken one at a time. complete: followed to its end. coarsest:
-    machine epsilon of its coarsest numbers. random: it draws random numbers. mapped: every operator is torch's, so that vmap keeps its
-    records apart.
+    Attributes:
+        doubt: Reason why the rules do not prove that records stay apart, so that they must be processed one at a time; None if proven.
+        complete: The program was followed to its end.
+        coarsest: Machine epsilon of its least precise floating-point type.
+        random: It draws random numbers, or may do so.
+        mapped: Every operator is torch's own, so that vmap keeps its records apart.
     """
 
     doubt: str | None
@@ -91,10 +100,16 @@ class Program:
 
 @dataclass(slots=True)
 class Seen:
-    """Findings of following a program.
+    """Findings about a program, collected while it is followed.
 
-    refusal: the first place where records meet. unknown: operators without a rule whose results the losses may be made of. doubts: why the
-    program is not proven. own_rules: an operator is not torch's, and somebody else says what it does under vmap.
+    Attributes:
+        refusal: Error for the first place where records meet.
+        unknown: Operators without a rule whose results may enter the losses.
+        doubts: Reasons why the program is not proven to keep records apart.
+        coarsest: Machine epsilon of its least precise floating-point type.
+        random: It draws random numbers.
+        path: Names of its operators, in order.
+        own_rules: It calls an operator that is not torch's, whose behaviour under vmap is defined elsewhere.
     """
 
     refusal: InputError | None = None
@@ -107,18 +122,19 @@ class Seen:
 
 
 class Unfollowed(Exception):
-    """The program depends on values or on a number of records, where there are none: it cannot be followed any further."""
+    """The program depends on values or on the number of records, which fake tensors do not have: it cannot be followed further."""
 
 
 def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
-    """Follow the program's losses and their gradients.
+    """Follow a program through its losses and their gradients, and return what is known of it.
 
     Args:
-        model: a copy that nobody needs: its attributes may change.
-        like: a batch of which only shapes and types count.
+        model: Copy of the model. Its attributes may change.
+        loss: Function that returns one loss for each record.
+        like: Batch whose shapes and types are used; its numbers are not.
 
     Raises:
-        InputError: records meet, a branch depends on how many there are, something is written that outlives the call, or the program fails.
+        InputError: Records meet, a branch depends on the number of records, or the program writes to state that outlives the call.
     """
     seen, stack = Seen(), ["loss"]
     environment = Shapes(seen)
@@ -132,7 +148,7 @@ def followed(model: nn.Module, loss: Loss, like: Batch) -> Program:
         if not follower.left:
             raise
         complete = False
-    except Exception as problem:  # of numbers that are not there, as a rule; a program that fails does so on made-up records, too
+    except Exception as problem:  # most errors are due to the missing numbers; a faulty program also fails on made-up records later
         seen.doubts.append(f"{raised(problem).partition(' (its message')[0].partition(': ')[0]}, on tensors without numbers")
         complete = False
     if seen.refusal is not None:
@@ -149,17 +165,17 @@ def step(model: nn.Module, loss: Loss, batch: Batch, follower: Following) -> Non
     with torch.enable_grad():
         losses = loss(model, batch)
         require_losses(losses, follower)
-        wanted = [p for p in model.parameters() if p.requires_grad]
+        trained = [p for p in model.parameters() if p.requires_grad]
         if not isinstance(follower.kind(losses), Unknown):
-            seen.unknown.clear()  # what was not understood went nowhere
+            seen.unknown.clear()  # the losses do not depend on the unknown results
         if losses.requires_grad:
             follower.where = lambda: "model: in the backward pass"
-            gradients(losses, torch.ones_like(losses), wanted)
+            gradients(losses, torch.ones_like(losses), trained)
         seen.doubts.extend(f"{name} has no rule" for name in seen.unknown)
 
 
 def require_losses(losses: Any, follower: Following) -> None:
-    """Raise InputError unless there is one loss for each record."""
+    """Check that there is one loss for each record, made of that record alone. Raises InputError if not."""
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != follower.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
@@ -174,21 +190,21 @@ def require_losses(losses: Any, follower: Following) -> None:
 
 
 class Reads(RaisedErrors):
-    """Notes numbers that are read without an operator, and errors that are caught."""
+    """A recorder of reads that bypass operators, and of errors that the model catches."""
 
     def __init__(self, seen: Seen) -> None:
         super().__init__()
         self.seen = seen
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if getattr(func, "__name__", "") in UNSEEN and not ours(sys._getframe(1)):
+        if getattr(func, "__name__", "") in DIRECT_READS and not ours(sys._getframe(1)):
             line = own_line()
             self.seen.doubts.append(f"numbers are read by Tensor.{func.__name__}{' at ' if line else ''}{line}")
         return super().__torch_function__(func, types, args, kwargs)
 
 
 class Shapes(ShapeEnv):
-    """Torch's environment of symbolic lengths, which keeps the user's own questions about the size."""
+    """A shape environment of torch that records which comparisons of the batch size the user's code makes."""
 
     def __init__(self, seen: Seen) -> None:
         super().__init__(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
@@ -197,7 +213,7 @@ class Shapes(ShapeEnv):
         self.guards = Guards(self.note)
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **named: Any) -> Any:
-        """Raise Unfollowed where a plain number of records is wanted, as by len() or range()."""
+        """Evaluate an expression. Raises Unfollowed if a number of records is requested, as len() or range() do."""
         if orig_expr.free_symbols and not (orig_expr.is_Boolean or orig_expr.is_Relational):
             line = own_line()
             self.seen.doubts.append(f"a number of records is asked for{' at ' if line else ''}{line}")
@@ -205,12 +221,12 @@ class Shapes(ShapeEnv):
         return super().evaluate_expr(orig_expr, *args, **named)
 
     def note(self, guard: Any) -> None:
-        """Keep a question of the user's: torch's own operators choose between ways to the same."""
+        """Record a comparison made by the user's code. Those of torch's operators choose between equivalent algorithms."""
         if not ours(sys._getframe(2)):
             self.by_user[str(guard.expr)] = guard
 
     def require_any_size(self) -> None:
-        """Raise InputError where the program took a path that another number of records would not take."""
+        """Check that every batch size leads to the same path through the program. Raises InputError if not."""
         sympy = importlib.import_module("sympy")
         for text, guard in self.by_user.items():
             (size,) = guard.expr.free_symbols
@@ -222,15 +238,15 @@ class Shapes(ShapeEnv):
                     )
 
     def _get_user_frame(self) -> FrameType | None:
-        """Return the innermost frame of the user's; torch would import its compilers to know its own (45 MB, .3 s)."""
+        """Return the innermost frame of the user's code. Torch's own version imports its compilers first (45 MB, 0.3 s)."""
         frame: FrameType | None = sys._getframe()
-        while frame is not None and frame.f_code.co_filename.startswith(("<", TORCH, os.path.dirname(__file__))):
+        while frame is not None and frame.f_code.co_filename.startswith(("<", TORCH_FOLDER, os.path.dirname(__file__))):
             frame = frame.f_back
         return None if frame is None or frame.f_code.co_filename.startswith(PACKAGE + os.sep) else frame
 
 
 class Guards(list[Any]):
-    """Questions about sizes, each told to `note`."""
+    """A list of comparisons of sizes that passes each new comparison to a function."""
 
     def __init__(self, note: Callable[[Any], None]) -> None:
         super().__init__()
@@ -242,9 +258,9 @@ class Guards(list[Any]):
 
 
 def sizes(expression: Any, size: Any) -> Iterator[int]:
-    """Yield numbers of records among which the truth of a relation changes, if it ever does."""
+    """Yield batch sizes that show a change in the truth of a relation, if it ever changes."""
     sympy = importlib.import_module("sympy")
-    yield from (*FEW, *MANY)
+    yield from (*SMALL_SIZES, *LARGE_SIZES)
     for relation in expression.atoms(sympy.core.relational.Relational):
         difference = sympy.expand(relation.lhs - relation.rhs)
         if difference.is_polynomial(size) and difference.has(size):
@@ -253,20 +269,20 @@ def sizes(expression: Any, size: Any) -> Iterator[int]:
 
 
 def symbol(environment: ShapeEnv) -> torch.SymInt:
-    """Make the symbol for the batch's size."""
+    """Return the symbol for the batch size."""
     source = ConstantSource("batch")
-    expression = environment.create_symbol(HINT, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
-    return environment.create_symintnode(expression, hint=HINT)  # type: ignore[return-value]
+    expression = environment.create_symbol(SIZE_HINT, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+    return environment.create_symintnode(expression, hint=SIZE_HINT)  # type: ignore[return-value]
 
 
 def line_of(guard: Any) -> str:
-    """Return the user's line that asks about the size, as far as torch says."""
+    """Return the line of the user's code that compares the size, or an empty text if torch does not know it."""
     match = re.search(r"([^\s/\\]+\.py):(\d+)", str(guard.sloc))
     return f" at {match[1]}, line {match[2]}" if match else ""
 
 
 def batch_like(like: Batch, follower: Following) -> Batch:
-    """Make tensors of a symbolic number of records."""
+    """Return fake tensors in the form of a batch, with a symbolic number of records."""
 
     def column(leaf: Tensor) -> Tensor:
         with torch.utils._python_dispatch._disable_current_modes():
@@ -298,7 +314,7 @@ def dense(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
-    """Keep which modules run, innermost last."""
+    """Maintain a stack of the names of the running modules, the innermost last."""
     handles = []
     for name, module in model.named_modules():
         label = f"model: {name or 'the model'} ({type(module).__name__})"
@@ -312,41 +328,52 @@ def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
 
 
 def raised(problem: BaseException) -> str:
-    """Return type and place of an error, and its message where it is torch's: the user's own may quote what it knows of the records."""
+    """Return type and place of an error, and its message if torch raised it: the user's message may quote records."""
     if isinstance(problem, DpcliError) and problem.__cause__ is not None:
         problem = problem.__cause__
     where, lines = raised_at(problem), traceback.extract_tb(problem.__traceback__)
-    if not lines or not lines[-1].filename.startswith(TORCH):
+    if not lines or not lines[-1].filename.startswith(TORCH_FOLDER):
         return where
     message = (str(problem).strip().splitlines() or [""])[0][:200]
     return f"{where.partition(' (its message')[0]}{': ' if message else ''}{message}"
 
 
 def own_rules() -> bool:
-    """Return whether there is a torch.autograd.Function, not of torch's, that says itself what it does under vmap."""
+    """Check whether there is a torch.autograd.Function outside of torch that defines its own behaviour under vmap."""
     classes = list(torch.autograd.Function.__subclasses__())
-    for one in classes:  # grows meanwhile
-        classes.extend(one.__subclasses__())
-    return any("vmap" in vars(one) and one.__module__.partition(".")[0] != "torch" for one in classes)
+    for cls in classes:  # grows as subclasses are added
+        classes.extend(cls.__subclasses__())
+    return any("vmap" in vars(cls) and cls.__module__.partition(".")[0] != "torch" for cls in classes)
 
 
 def ours(frame: Any) -> bool:
-    """Return whether this package or an operator has called torch, and not the user's code, in a hook or behind a function of torch's."""
+    """Check whether this package or an operator called torch, rather than the user's code, a hook of it, or torch on its behalf."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith((TORCH, PACKAGE + os.sep)):
+        if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith(
+            (TORCH_FOLDER, PACKAGE + os.sep)
+        ):
             return True
-        if not file.startswith(("<", TORCH)) and frame.f_code.co_name != "evaluate_expr":
-            return os.path.dirname(file) in OURS
+        if not file.startswith(("<", TORCH_FOLDER)) and frame.f_code.co_name != "evaluate_expr":
+            return os.path.dirname(file) in OWN_FOLDERS
         frame = frame.f_back
     return False
 
 
 @dataclass(slots=True)
 class Behind:
-    """The storage of a tensor and its views: the tensor of it that was seen last, and what was written to it since."""
+    """The storage that a tensor shares with its views.
 
-    storage: Any  # held, so that its address is not used again
+    Attributes:
+        storage: The storage, referenced so that its address is not used again.
+        kind: Layout of the last tensor on it.
+        shape: Shape of the last tensor on it.
+        has_records: A tensor on it holds records.
+        written: A view of it was written to.
+        spoilt: Layout of all its tensors after a write that no rule describes; None if there was none.
+    """
+
+    storage: Any
     kind: Kind
     shape: tuple[object, ...]
     has_records: bool = False
@@ -355,12 +382,13 @@ class Behind:
 
 
 class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps for every tensor where it holds records.
+    """A dispatch mode that tracks for every tensor along which dimension it holds records.
 
     Args:
-        size: the symbol of the batch's size.
-        where: gives the name of the module that runs.
-        names: of tensors that were there before: what is written to them outlives the call.
+        seen: Findings, which are updated.
+        size: Symbol of the batch size.
+        where: Function that returns the name of the running module.
+        names: Names, by identity, of the tensors that outlive the call, so that none may be written to.
     """
 
     def __init__(self, seen: Seen, size: torch.SymInt, where: Callable[[], str], names: dict[int, str]) -> None:
@@ -373,11 +401,11 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def left(self) -> bool:
-        """True where the program was left at something that cannot be followed."""
+        """True if the program reached something that cannot be followed."""
         return bool(self.seen.doubts)
 
     def give(self, tensor: Tensor, kind: Kind) -> None:
-        """Take a tensor of the batch."""
+        """Register a tensor of the batch with its layout."""
         self.kinds[tensor] = kind
         self.given.add(store(tensor)._cdata)
 
@@ -410,8 +438,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
-        """Raise Unfollowed where the batch is taken apart into its records, of which there is no number."""
-        if name == "unbind" or (name in SPLIT and not records(values["split_size"])):
+        """Check that the operator does not split the batch into single records. Raises Unfollowed if it does."""
+        if name == "unbind" or (name in SPLITTING and not records(values["split_size"])):
             kind = self.kind(values["self"])
             if isinstance(kind, AlongRecords) and kind.dim == values["dim"] % values["self"].dim():
                 raise self.unfollowed(f"{name} loops over the records")
@@ -423,14 +451,14 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def note(self, func: Any, call: Call) -> None:
         self.seen.path.append(call.name)
-        self.seen.own_rules |= func.namespace not in TORCHS
+        self.seen.own_rules |= func.namespace not in TORCH_NAMESPACES
         self.seen.random |= draws(func, (), dict(call.values))
         for output in call.outputs:
             if output.is_floating_point():
                 self.seen.coarsest = max(self.seen.coarsest, float(torch.finfo(output.dtype).eps))
 
     def constant(self, values: Any) -> Any:
-        """Return the number in a tensor that was there before and is not trained."""
+        """Return the number in a constant: a tensor that existed before the call and is not trained."""
         tensor = values["self"]
         if isinstance(tensor, FakeTensor) or tensor.requires_grad:
             return NotImplemented
@@ -438,15 +466,15 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return tensor.item()
 
     def kind(self, tensor: Tensor) -> Kind:
-        """Return a tensor's layout; Unknown where its making was not seen."""
+        """Return a tensor's layout; Unknown if the operator that made it was not observed."""
         if not isinstance(tensor, FakeTensor):
             return SHARED
         storage = store(tensor)
         behind = None if storage is None else self.behind.get(storage._cdata)
         if behind is not None and behind.spoilt is not None:
             return behind.spoilt
-        moved = storage is not None and self.homes.get(tensor, storage._cdata) != storage._cdata  # tensor.data = another
-        kind: Kind | None = None if moved else self.kinds.get(tensor)
+        replaced_data = storage is not None and self.homes.get(tensor, storage._cdata) != storage._cdata  # by tensor.data = other
+        kind: Kind | None = None if replaced_data else self.kinds.get(tensor)
         if kind is None and behind is not None and behind.shape == tuple(tensor.shape):
             kind = behind.kind
         if kind is None:
@@ -467,7 +495,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             behind.has_records |= isinstance(kind, AlongRecords)
 
     def judged(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
-        """Return the layout of each output, from those of the arguments."""
+        """Return the layout of each output, given the layouts of the arguments."""
         lengths, count = counting(func, call.values)
         shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)
         if not count and shaped and len([*call.tensors()]) == 1:
@@ -499,7 +527,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return told_apart(rule(call), rows)
 
     def alike(self, call: Call, output: Tensor) -> Kind:
-        """Return where new numbers of no record lie: along the dimension of the tensor that gives their shape, else the only one."""
+        """Return the layout of a new tensor, such as zeros: that of the argument with its shape, or its only symbolic dimension."""
         dims = [dim for dim, length in enumerate(output.shape) if records(length)]
         if not dims:
             return SHARED
@@ -510,8 +538,8 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return AlongRecords(dims[0], 1, times, call.name not in DRAWN) if len(dims) == 1 and times else Unknown(call.name)
 
     def numbered(self, call: Call) -> Kind:
-        """Move places as a record's own numbers are moved; calculated with, they are no places."""
-        if call.name in MOVED:
+        """Return the layout of record indices after an operator. They remain indices if they are only rearranged."""
+        if call.name in REARRANGING:
             layouts = {id(tensor): laid_out(self.kind(tensor)) for tensor in call.tensors()}
             kinds = RULES[call.name](replace(call, kind=lambda tensor: layouts[id(tensor)]))
             (kind,), (output,) = kinds if isinstance(kinds, list) else [kinds], call.outputs
@@ -520,7 +548,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return Unknown(f"{call.name} of the records' places")
 
     def require_unwritten(self, func: Any, values: Any) -> None:
-        """Raise InputError where an operator will write to what was there before the call."""
+        """Check that an operator does not write to the batch or to a tensor that outlives the call. Raises InputError if it does."""
         for tensor in written(func, values):
             if not isinstance(tensor, FakeTensor):
                 name = self.names.get(id(tensor), "a tensor that outlives it")
@@ -529,13 +557,14 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
 
     def write(self, name: str, targets: Sequence[tuple[Tensor, Kind]], kinds: Sequence[Kind]) -> None:
-        """Note what was written into parts of tensors: it is in all of each.
+        """Update the layouts of storages after a write. A write to a part counts as a write to the whole storage.
 
         Args:
-            targets: what is written to, and what it held before.
-            kinds: what the operator made: the worst of it counts.
+            name: Name of the operator.
+            targets: Tensors that are written to, each with its earlier layout.
+            kinds: Layouts of the operator's results. The least favourable one counts.
         """
-        kind = next((one for sort in (Merged, Unknown, AlongRecords) for one in kinds if isinstance(one, sort)), SHARED)
+        kind = next((result for sort in (Merged, Unknown, AlongRecords) for result in kinds if isinstance(result, sort)), SHARED)
         for tensor, before in targets:
             storage = store(tensor)
             behind = self.behind.setdefault(storage._cdata, Behind(storage, before, ()))
@@ -546,7 +575,7 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 behind.spoilt = Unknown(name)
 
     def refuse(self, what: str, state: bool = False) -> InputError:
-        """Return the refusal; the first one counts, whatever the user's code makes of it."""
+        """Return an error and record it. The first error counts, even if the user's code catches it."""
         place, line = self.where(), own_line()
         if line and line not in what:
             what = f"{what}, which meets them at {line}" if " at " in what else f"{what} at {line}"
@@ -554,20 +583,20 @@ class Following(TorchDispatchMode):  # type: ignore[no-untyped-call]
             message = f"{place}: expected a forward that changes nothing, found {what}; compute it before training, and leave it"
         else:
             sort = "a loss" if place == "loss" else "an output"
-            message = f"{place}: expected {sort} for each example that depends on it alone, found {what}; {INSTEAD}"
+            message = f"{place}: expected {sort} for each example that depends on it alone, found {what}; {ADVICE}"
         self.seen.refusal = self.seen.refusal or InputError(message)
         return self.seen.refusal
 
 
 def since_written(kind: Kind, behind: Behind) -> Kind:
-    """Return what a view holds after another view of its storage was written to."""
+    """Return the layout of a view after another view of its storage was written to."""
     if isinstance(kind, AlongRecords):
         return replace(kind, alike=False)
     return Unknown("a part of what was written to") if isinstance(kind, Shared) and behind.has_records else kind
 
 
 def told_apart(kinds: Kinds, rows: Sequence[Kind]) -> Kinds:
-    """Mark what is made of numbers that differ between records as differing."""
+    """Return the layouts, with results marked as differing between records if any argument does."""
     if all(isinstance(kind, AlongRecords) and kind.alike for kind in rows):
         return kinds
     several = kinds if isinstance(kinds, list) else [kinds]
@@ -576,13 +605,13 @@ def told_apart(kinds: Kinds, rows: Sequence[Kind]) -> Kinds:
 
 
 def laid_out(kind: Kind) -> Kind:
-    """Return the layout of places: one number for each record."""
+    """Return the layout of record indices as one number for each record; other layouts as they are."""
     return AlongRecords(kind.dim) if isinstance(kind, Numbers) else kind
 
 
 def counts(output: Tensor, dim: int) -> bool:
-    """Return whether a tensor can hold one place for each record; a narrower number begins again."""
-    return coefficient(output.shape[dim]) == 1 and output.dtype in WHOLE
+    """Check whether a tensor can hold one index for each record; a narrower integer type would overflow."""
+    return coefficient(output.shape[dim]) == 1 and output.dtype in INDEX_TYPES
 
 
 def not_understood(call: Call) -> Kinds:
@@ -591,30 +620,30 @@ def not_understood(call: Call) -> Kinds:
 
 def written(func: Any, values: Mapping[str, Any]) -> list[Tensor]:
     """Return the arguments that an operator writes to."""
-    arguments = [one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
-    return [*leaves(values[name] for name in arguments)]
+    targets = [argument for argument in func._schema.arguments if argument.alias_info is not None and argument.alias_info.is_write]
+    return [*leaves(values[argument.name] for argument in targets)]
 
 
 def store(tensor: Tensor) -> Any:
-    """Return the storage, which views share."""
+    """Return the storage of a strided tensor, which its views share; None for other layouts."""
     return tensor.untyped_storage() if tensor.layout is torch.strided else None
 
 
 def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments by the schema's names."""
+    """Return the arguments of a call by their names in the operator's schema."""
     arguments = list(func._schema.arguments)
-    values = {one.name: one.default_value for one in arguments if one.has_default_value()}
-    positional = [one.name for one in arguments if not one.kwarg_only]
+    values = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    positional = [argument.name for argument in arguments if not argument.kwarg_only]
     return {**values, **dict(zip(positional, args, strict=False)), **kwargs}
 
 
 def counting(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether the batch's size is among the lengths that an operator is given, and among the numbers that it calculates with."""
+    """Return whether the batch size is among an operator's shape arguments, and whether it is among its numeric arguments."""
     lengths = count = False
     for argument in func._schema.arguments:
         value = values.get(argument.name)
         several = value if isinstance(value, list | tuple) else [value]
-        if any(records(one) for one in several):
-            length = str(argument.real_type) in SIZES and argument.name not in ("high", "low")
+        if any(records(number) for number in several):
+            length = str(argument.real_type) in SIZE_ARGUMENTS and argument.name not in ("high", "low")
             lengths, count = lengths or length, count or not length
     return lengths, count

@@ -25,14 +25,18 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
-MOST = 100_000  # values that are looked at
+MOST_VALUES = 100_000  # values that are looked at
 MADE_ON_THE_WAY = torch.ops.aten.lift_fresh.default  # of numbers that stand in the program, as torch.tensor does
 DRAWS = "random numbers"
 
 
 @dataclass(slots=True)
 class ReachableState:
-    """Values by the path that leads to them. copies: tensors are kept with their numbers, else by identity."""
+    """Values by the path that leads to them.
+
+    Attributes:
+        copies: Tensors are kept with their numbers, else by identity.
+    """
 
     copies: bool
     values: dict[str, object] = field(default_factory=dict)
@@ -61,7 +65,7 @@ class ReachableState:
         if isinstance(value, PLAIN):
             self.values[name] = repr(value)
             return
-        if id(value) in self.seen or depth > 8 or len(self.values) > MOST:
+        if id(value) in self.seen or depth > 8 or len(self.values) > MOST_VALUES:
             self.values.setdefault(name, id(value))
             return
         self.seen[id(value)] = value
@@ -186,7 +190,7 @@ def pickled(value: Any) -> object:
 
 
 def content(cell: Any) -> Any:
-    """Return what a closure's cell holds; None where it is not yet bound."""
+    """Return what a closure's cell holds; None if it is not yet bound."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -209,7 +213,7 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
     """Name the tensors that a program reads besides parameters, buffers and records, which may be made of data; not single numbers.
 
     Args:
-        batch: records that nobody owns.
+        batch: Records that nobody owns.
     """
     reading = Reading((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), reading:  # a loss may ask for gradients itself
@@ -224,7 +228,8 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
 class Reading(TorchDispatchMode):
     """Finds operands that are neither known beforehand nor made by an operator before, with the line that reads them.
 
-    known: by where they are in memory. What an operator made may be gone when something else lies there; constants were there before.
+    Attributes:
+        known: Known numbers by address. What an operator made may be gone when something else lies there; constants were there before.
     """
 
     def __init__(self, known: tuple[Tensor, ...]) -> None:
@@ -234,14 +239,14 @@ class Reading(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         given = dict(kwargs or {})
-        for one in tree_leaves((args, given)):
-            if isinstance(one, Tensor) and (func is MADE_ON_THE_WAY or address(one) not in self.known):
-                self.known.add(address(one))
+        for tree_leave in tree_leaves((args, given)):
+            if isinstance(tree_leave, Tensor) and (func is MADE_ON_THE_WAY or address(tree_leave) not in self.known):
+                self.known.add(address(tree_leave))
                 line = own_line()
-                if one.numel() > 1 and (line or func is not MADE_ON_THE_WAY):
-                    self.operands.append((one, f"a tensor read at {line}" if line else "a tensor of a library"))
+                if tree_leave.numel() > 1 and (line or func is not MADE_ON_THE_WAY):
+                    self.operands.append((tree_leave, f"a tensor read at {line}" if line else "a tensor of a library"))
         made = func(*args, **given)
-        self.known.update(address(one) for one in tree_leaves(made) if isinstance(one, Tensor))
+        self.known.update(address(tree_leave) for tree_leave in tree_leaves(made) if isinstance(tree_leave, Tensor))
         return made
 
 

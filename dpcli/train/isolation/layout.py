@@ -1,6 +1,6 @@
 """Layouts: where a tensor holds the records of a batch, as far as that can be followed; and calls of operators on such tensors.
 
-A length counts records where it is a multiple of the symbol that stands for the batch's size.
+A length counts records if it is a multiple of the symbol that stands for the batch's size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Shared:
 class AlongRecords:
     """Each number is of one record alone: along `dim`, of length outer * B * inner, place (o * B + b) * inner + i is record b's.
 
-    alike: every record has the same numbers, which then are nobody's.
+    Attributes:
+        alike: Every record has the same numbers, which then are nobody's.
     """
 
     dim: int
@@ -45,7 +46,11 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Numbers made of several records, or of how many there are. how: the operator, and its line."""
+    """Numbers made of several records, or of how many there are.
+
+    Attributes:
+        how: The operator, and its line.
+    """
 
     how: str
 
@@ -72,7 +77,7 @@ def records(value: Any) -> bool:
 
 
 def coefficient(value: Any) -> int | None:
-    """Return c where a length is c times the batch's size, else None."""
+    """Return c if a length is c times the batch's size, else None."""
     if not isinstance(value, torch.SymInt) or len(symbols := value.node.expr.free_symbols) != 1:
         return None
     ratio = value.node.expr / next(iter(symbols))
@@ -80,14 +85,18 @@ def coefficient(value: Any) -> int | None:
 
 
 def following(lengths: Sequence[Any], dim: int) -> int | None:
-    """Return how many numbers one step along a dimension passes over; None where that depends on the batch."""
+    """Return how many numbers one step along a dimension passes over; None if that depends on the batch."""
     rest = lengths[dim + 1 :]
     return None if any(records(length) for length in rest) else prod(int(length) for length in rest)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of an aten operator. values: arguments by their schema's names, defaults included."""
+    """A call of an aten operator.
+
+    Attributes:
+        values: Arguments by their schema's names, defaults included.
+    """
 
     name: str
     values: Mapping[str, Any]
@@ -101,7 +110,7 @@ class Call:
         return leaves(self.values.values())
 
     def of(self, name: str) -> Kind | None:
-        """Return what an argument holds; None where there is none."""
+        """Return what an argument holds; None if there is none."""
         value = self.values.get(name)
         return self.kind(value) if torch.is_tensor(value) else None
 
@@ -131,7 +140,7 @@ def has_records_at(output: Tensor, kind: AlongRecords) -> bool:
 
 
 def fitting(output: Tensor, along_records: AlongRecords) -> Kind:
-    """Return the layout where the output has that dimension with records in it."""
+    """Return the layout if the output has that dimension with records in it."""
     if not any(records(length) for length in output.shape):
         return SHARED
     return along_records if has_records_at(output, along_records) else Unknown("an output whose records are elsewhere")
@@ -148,7 +157,7 @@ def consistent(output: Tensor, kind: Kind, name: str) -> Kind:
 
 
 def dims_of(value: Any, count: int) -> list[int]:
-    """Return dimensions counted from the front; all where none is named."""
+    """Return dimensions counted from the front; all if none is named."""
     if value is None or value == []:
         return list(range(count))
     return [dim % max(1, count) for dim in (value if isinstance(value, list | tuple) else [value])]
@@ -166,7 +175,7 @@ def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
     """Return the layout that all share.
 
     Raises:
-        Mixed: they have their records along different dimensions, so that each meets each.
+        Mixed: They have their records along different dimensions, so that each meets each.
     """
     first = along_records[0]
     if any(other.dim != first.dim for other in along_records):

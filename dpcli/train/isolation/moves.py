@@ -234,7 +234,7 @@ def indexed(call: Call) -> Kinds:
     rows = [kind for kind in picked if isinstance(kind, AlongRecords)]
     numbers = [kind for kind in picked if isinstance(kind, Numbers)]
     own = call.kind(self)
-    if len({one.dim for one in rows} | {one.dim for one in numbers}) > 1:
+    if len({row.dim for row in rows} | {number.dim for number in numbers}) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
     if not isinstance(own, AlongRecords):
         unlike = any(kind != rows[0] for kind in rows)  # places of different records, taken together

@@ -122,7 +122,7 @@ def back(call: Call, layout: AlongRecords) -> Kinds:
 
 
 def agreeing(call: Call, layout: AlongRecords, result: list[Kind]) -> Kinds:
-    """Return the result where all arguments with records have them in one layout, and no weights are among them."""
+    """Return the result if all arguments with records have them in one layout, and no weights are among them."""
     weights = any(isinstance(call.of(name), AlongRecords) for name in ("weight", "bias"))
     return result if not weights and call.agreed(layout) else Unknown(call.name)
 
@@ -151,7 +151,7 @@ def batch_norm(call: Call) -> Kinds:
     ]
     if weights and (layout.dim != 1 or any(kind != along for kind in weights)):
         return Unknown(call.name)
-    return [fitting(first, layout), *(fitting(one, along) for one in statistics)]
+    return [fitting(first, layout), *(fitting(statistic, along) for statistic in statistics)]
 
 
 def batch_norm_back(call: Call) -> Kinds:

@@ -39,7 +39,7 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
     """Follow the program on no records, and try it on made-up ones, all on copies that are thrown away.
 
     Raises:
-        InputError: records meet somewhere, or a forward changes something, or the program fails.
+        InputError: Records meet somewhere, or a forward changes something, or the program fails.
     """
     before = state(model, loss)
     program = followed(copied(model), loss, draw(2))
@@ -165,13 +165,13 @@ class Sum(Protocol):
 def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     """Return the batch's sums, after one example's gradient was compared with the one that it has alone.
 
-    Args:
-        row: of that example, which is given the random numbers that it drew in the batch.
-
     Edge cases: a method that differentiates each example on its own is believed.
 
+    Args:
+        row: Row of that example, which is given the random numbers that it drew in the batch.
+
     Raises:
-        InputError: the lengths of its gradient differ by more than rounding; the message shows nothing of it.
+        InputError: The lengths of its gradient differ by more than rounding; the message shows nothing of it.
     """
     if engine.method.isolates:
         return engine(batch)
@@ -192,7 +192,7 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
 
 
 def length_alone(engine: Sum, alone: Batch, drawn: list[Tensor]) -> float:
-    """Return the length of the example's gradient, where it is given these random numbers."""
+    """Return the length of the example's gradient, if it is given these random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
     with dense(engine.model), repeated(drawn) if drawn else nullcontext():
         gradients = one_example(per_example_losses(engine.model, engine.loss, alone, 1), parameters)

@@ -1,4 +1,4 @@
-"""The guard of a loop of the caller's own: what was changed between two private steps is found by comparison, and refused."""
+"""The guard of a training loop that the user wrote: it refuses a run if weights or state changed between two private steps."""
 
 from __future__ import annotations
 
@@ -26,17 +26,25 @@ from dpcli.train.loop.marks import (
     version,
 )
 
-# Attributes of a module that are compared in another way, or that accelerate sets and no forward reads.
+# Attributes of a module that are compared separately, or that the library accelerate sets and no forward pass reads.
 NOT_COMPARED = frozenset((*REGISTERED, "training", "_is_accelerate_prepared"))
 
 
 @dataclass(slots=True)
 class Guard:
-    """A comparison of the weights and the optimizer's state with the last step, and of all else with the start of the run.
+    """A comparison of weights and optimizer state with the last step, and of everything else with the start of the run.
 
-    All by value, except the records: these by identity and torch's count of versions before each step, and by value at the end.
-    modes: of each module at the start, training or evaluation: every step is taken in them. start, last: marks, by name. records_read:
-    the records at the start.
+    Everything is compared by value except the records. These are compared by identity and torch's count of writes before each step, and
+    by value at the end.
+
+    Attributes:
+        model: Model that is trained.
+        optimizer: Optimizer of the model.
+        records: Records of the run.
+        modes: Mode of each module at the start, training or evaluation. Every step runs in these modes.
+        start: Marks, by name, of what no step may change.
+        last: Marks, by name, of the weights and the optimizer state after the last step.
+        records_read: Marks of the records at the start.
     """
 
     model: nn.Module
@@ -55,21 +63,21 @@ class Guard:
         self.records_read = [numbers(leaf) for leaf in tree_leaves(self.records)]
 
     def note(self) -> None:
-        """Remember the weights and the optimizer's state after a step."""
+        """Remember the weights and the optimizer state after a step."""
         self.last = by_name(self._step_marks())
 
     def require_untouched(self) -> None:
-        """Raise InputError, naming it, for the first thing that changed since the last step."""
+        """Check that nothing changed since the last step. Raises InputError that names the first change."""
         self.require_unmoved()
         require_same(self.start, by_name(self._constant_marks()))
 
     def require_unmoved(self) -> None:
-        """Raise InputError where the weights or the optimizer's state changed since the last step."""
+        """Check that the weights and the optimizer state are those of the last step. Raises InputError if not."""
         require_same_parameters(self.model, self.optimizer)
         require_same(self.last, by_name(self._step_marks()))
 
     def require_last_weights(self) -> None:
-        """Raise InputError where other weights, such as an average, were loaded after the last step; the run may still end."""
+        """Check that the weights are those of the last step and not, say, an average. Raises InputError; the run can still end."""
         for name, value in trained_by(self.model).items():
             if self.last.get(f"the weights {name}") != [numbers(value)]:
                 raise InputError(
@@ -78,23 +86,23 @@ class Guard:
                 )
 
     def require_same_records(self) -> None:
-        """Raise InputError where the records changed since the run began."""
+        """Check that the records have not changed since the run began. Raises InputError if they have."""
         for number, (leaf, read) in enumerate(zip(tree_leaves(self.records), self.records_read, strict=True)):
             if numbers(leaf) != read:
                 raise _touched(f"the records [{number}]")
 
     @contextmanager
     def in_its_modes(self) -> Iterator[None]:
-        """Put each module meanwhile into its mode at the start; the caller may have evaluated the model since."""
-        now = {module: module.training for module in self.modes}
+        """Restore the modes of the start while the context lasts: the user may have switched the model to evaluation."""
+        current = {module: module.training for module in self.modes}
         try:
-            _set(self.modes)
+            _set_modes(self.modes)
             yield
         finally:
-            _set(now)
+            _set_modes(current)
 
     def _step_marks(self) -> Iterator[tuple[str, object]]:
-        """Yield marks of what steps change."""
+        """Yield marks of the weights and the optimizer state, which steps change."""
         for name, value in trained_by(self.model).items():
             yield f"the weights {name}", numbers(value)
         known = {id(value) for value in self.model.parameters()}
@@ -103,10 +111,10 @@ class Guard:
             yield from marks_of(f"the optimizer's state [{number}]", state, known)
 
     def _constant_marks(self) -> Iterator[tuple[str, object]]:
-        """Yield marks of what steps do not change."""
+        """Yield marks of everything that steps do not change."""
         modules = dict(every_module(self.model))
         tensors = every_tensor(modules)
-        known = {id(one) for one in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
+        known = {id(value) for value in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
         for name, module in modules.items():
             order = [tuple(vars(module)[key]) for key in REGISTERED]
             yield f"the module {name or 'itself'}", (Itself(module), Itself(type(module)), order)
@@ -126,22 +134,22 @@ class Guard:
 
 
 def by_name(marks: Iterable[tuple[str, object]]) -> dict[str, list[object]]:
-    """Return the marks of each name: several, where two classes have one name."""
+    """Return the marks of each name. A name that two classes share has several."""
     marks_by_name: dict[str, list[object]] = {}
     for name, mark in marks:
         marks_by_name.setdefault(name, []).append(mark)
     return marks_by_name
 
 
-def require_same(before: Mapping[str, list[object]], now: Mapping[str, list[object]]) -> None:
-    """Raise InputError, naming it, for the first mark that differs or is in one of the two alone."""
-    for name in dict.fromkeys((*before, *now)):
-        if before.get(name) != now.get(name):
+def require_same(before: Mapping[str, list[object]], after: Mapping[str, list[object]]) -> None:
+    """Check that both have the same marks. Raises InputError that names the first difference."""
+    for name in dict.fromkeys((*before, *after)):
+        if before.get(name) != after.get(name):
             raise _touched(name)
 
 
 def require_readable(model: nn.Module) -> None:
-    """Raise InputError for a trained parameter whose numbers cannot be compared."""
+    """Check that the numbers of every trained parameter can be compared. Raises InputError if not."""
     for name, value in trained_by(model).items():
         if numbers(value).bits is None:
             raise InputError(
@@ -156,23 +164,26 @@ def trained_by(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Raise InputError unless the optimizer has the parameters that are trained, and no others.
+    """Check that the optimizer has exactly the trained parameters.
 
-    Another parameter would be stepped with whatever gradient it has; a missing one would be clipped and noised for nothing.
+    A further parameter would be updated by a gradient without noise. A missing one would be clipped and noised, and never updated.
+
+    Raises:
+        InputError: The optimizer has other parameters, or too few.
     """
     stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
-    wanted = trained_by(model)
-    missing = [name for name, value in wanted.items() if id(value) not in stepped]
+    trained = trained_by(model)
+    missing = [name for name, value in trained.items() if id(value) not in stepped]
     if missing:
         raise InputError(
             f"optimizer: expected every parameter of the model that requires a gradient, found it without {missing[0]}: set its "
             "requires_grad to False, or give it to the optimizer"
         )
-    if stepped - {id(value) for value in wanted.values()}:
+    if stepped - {id(value) for value in trained.values()}:
         raise InputError("optimizer: has parameters besides the model's trained ones, which no noise reaches")
 
 
-def _set(modes: dict[nn.Module, bool]) -> None:
+def _set_modes(modes: dict[nn.Module, bool]) -> None:
     for module, mode in modes.items():
         module.training = mode
 

@@ -1,7 +1,7 @@
-"""Marks of what modules, classes and optimizers hold: two marks are equal where what they were taken of has not changed.
+"""Fingerprints ("marks") of the state of modules, classes and optimizers: an object whose mark is equal later has not changed.
 
-Tensors, numbers, texts and containers of these are compared by value, anything else by identity. Modules are looked for where they are
-registered, and in lists, dictionaries and other attributes.
+Tensors, numbers, texts and containers of these are compared by value, all other objects by identity. Modules are found among the
+registered submodules, and in lists, dictionaries and other attributes.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from torch import Tensor, nn
 
 BY_TEXT: tuple[type, ...] = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, bytearray)
 BY_BYTES: tuple[type, ...] = (np.ndarray, np.generic, array)
-BITS = {1: torch.uint8, 2: torch.int16}  # by bytes of a number
-SIMPLE = frozenset((type(None), bool, int, float, str))  # values that are their own mark
-DEEPEST = 32  # containers in containers
-DUNDERS = ("__call__", "__getattr__", "__getattribute__")  # special methods that a forward may run
-KEPT_NUMBERS = 2**16  # a tensor of fewer numbers is kept, of a larger one sums
-COLUMNS = 1021  # odd and no width of a layer: a factor of two, or of minus one, on all numbers moves every row's sum
-REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes in which a module registers what it holds
+INTEGER_TYPES = {1: torch.uint8, 2: torch.int16}  # integer type for a number of this many bytes
+SIMPLE_TYPES = frozenset((type(None), bool, int, float, str))  # a value of these types is its own mark
+DEEPEST_NESTING = 32  # of containers in containers
+SPECIAL_METHODS = ("__call__", "__getattr__", "__getattribute__")  # those that a forward pass may call
+KEPT_NUMBERS = 2**16  # a smaller tensor is copied; of a larger one, sums are kept
+COLUMNS = 1021  # odd and not a usual layer width, so that doubling or negating all numbers changes the sum of every row
+REGISTERED = ("_parameters", "_buffers", "_modules")  # attributes of a module with its parameters, buffers and submodules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Itself:
-    """A mark by identity. The object is kept, so that no other can come to its address."""
+    """A mark by identity. It holds a reference to the object, so that no later object can get its address."""
 
     thing: object
 
@@ -45,7 +45,12 @@ class Itself:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorValue:
-    """A tensor's form and bits, so that a NaN is equal to itself. bits: sums for a large tensor; None where they cannot be read."""
+    """A mark of a tensor's numbers. It compares bits, so that a NaN is equal to itself.
+
+    Attributes:
+        form: Shape, type, device and layout.
+        bits: The numbers as integers, or sums of them for a large tensor; None if they cannot be read.
+    """
 
     form: tuple[object, ...]
     bits: Tensor | None
@@ -60,10 +65,10 @@ class TensorValue:
 
 
 def numbers(tensor: Tensor) -> TensorValue:
-    """Return a mark of a tensor's numbers: its bits, or for a large one their sums by row and by column.
+    """Return a mark of a tensor's numbers: their bits or, for a large tensor, sums of the bits over rows and columns.
 
-    Edge cases: a subclass is read as torch's own tensor. The form alone is marked of a subclass with its own dispatch, a sparse or
-    quantised tensor, and one without storage.
+    A subclass is read as a plain torch tensor. The mark is the form alone for a subclass with its own dispatch, a sparse or quantised
+    tensor, and a tensor without storage.
     """
     with torch._C.DisableTorchFunctionSubclass():
         form = tensor.shape, tensor.dtype, tensor.device, tensor.layout
@@ -74,7 +79,7 @@ def numbers(tensor: Tensor) -> TensorValue:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    kind = BITS.get(tensor.element_size(), torch.int32)
+    kind = INTEGER_TYPES.get(tensor.element_size(), torch.int32)
     bits = (tensor.resolve_conj().resolve_neg() if tensor.is_complex() or tensor.is_neg() else tensor).detach()
     bits = bits.contiguous().reshape(-1).view(kind)
     if len(bits) < KEPT_NUMBERS:
@@ -91,30 +96,30 @@ def mark(value: Any) -> object:
 
 
 @mark.register
-def _(value: Tensor) -> object:
-    bits = numbers(value)
-    return Itself(value), bits, version(value) if bits.bits is None else None
+def _tensor_mark(value: Tensor) -> object:
+    content = numbers(value)
+    return Itself(value), content, version(value) if content.bits is None else None
 
 
 @mark.register
-def _(value: Mapping) -> object:  # type: ignore[type-arg]
+def _mapping_mark(value: Mapping) -> object:  # type: ignore[type-arg]
     return type(value), tuple(mark(key) for key in value)
 
 
 @mark.register(list)
 @mark.register(tuple)
 @mark.register(deque)
-def _(value: Any) -> object:
+def _sequence_mark(value: Any) -> object:
     return type(value), len(value)
 
 
 @mark.register
-def _(value: AbstractSet) -> object:  # type: ignore[type-arg]
+def _set_mark(value: AbstractSet) -> object:  # type: ignore[type-arg]
     return type(value), frozenset(value)
 
 
 def version(value: Tensor) -> int | None:
-    """Return torch's count of writes; of a tensor that torch.inference_mode made there is none."""
+    """Return torch's count of writes to a tensor; None for a tensor made in torch.inference_mode, which has no count."""
     return None if value.is_inference() else value._version
 
 
@@ -134,12 +139,12 @@ for _type in BY_BYTES:
 
 @singledispatch
 def parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return the parts of a container, by name; nothing for other values."""
+    """Return the parts of a container with their names; nothing for other values."""
     return ()
 
 
 @parts.register
-def _(value: Mapping) -> Iterable[tuple[str, Any]]:  # type: ignore[type-arg]
+def _mapping_parts(value: Mapping) -> Iterable[tuple[str, Any]]:  # type: ignore[type-arg]
     for place, (key, part) in enumerate(value.items()):
         yield (f"[{key!r}]" if type(key) in (str, int) else f"[key {place}]"), part
         if type(key) not in (str, int):
@@ -149,17 +154,24 @@ def _(value: Mapping) -> Iterable[tuple[str, Any]]:  # type: ignore[type-arg]
 @parts.register(list)
 @parts.register(tuple)
 @parts.register(deque)
-def _(value: Any) -> Iterable[tuple[str, Any]]:
+def _sequence_parts(value: Any) -> Iterable[tuple[str, Any]]:
     return ((f"[{place}]", part) for place, part in enumerate(value))
 
 
 def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Yield marks of a value and of its parts, by name. known: ids of objects that are compared elsewhere, and marked by identity."""
+    """Yield marks of a value and of its parts, each with a name.
+
+    Args:
+        name: Name of the value.
+        value: Value to mark.
+        known: Ids of objects that are compared elsewhere. They are marked by identity alone.
+        depth: Number of containers around the value.
+    """
     if id(value) in known:
         yield name, Itself(value)
         return
     yield name, mark(value)
-    if depth < DEEPEST:
+    if depth < DEEPEST_NESTING:
         for key, part in parts(value):
             yield from marks_of(f"{name}{key}", part, known | {id(value)}, depth + 1)
 
@@ -167,42 +179,42 @@ def marks_of(name: str, value: Any, known: AbstractSet[int] = frozenset(), depth
 def attributes(
     name: str, values: Mapping[str, Any], excluded: AbstractSet[str], known: AbstractSet[int]
 ) -> Iterator[tuple[str, object]]:
-    """Yield marks of an object's attributes, without the excluded ones."""
+    """Yield marks of an object's attributes, except for the excluded ones."""
     for key, value in values.items():
-        if key in excluded or (type(value) in (dict, OrderedDict) and not value):  # most are empty dictionaries of hooks
+        if key in excluded or (type(value) in (dict, OrderedDict) and not value):  # empty: most are dictionaries of hooks
             continue
-        if type(value) in SIMPLE:
+        if type(value) in SIMPLE_TYPES:
             yield f"{name}: {key}", value
         else:
             yield from marks_of(f"{name}: {key}", value, known)
 
 
 def class_marks(cls: type) -> Iterator[tuple[str, object]]:
-    """Yield marks of a class: its functions and their code, and other attributes."""
+    """Yield marks of a class: its functions with their code, and its other attributes."""
     name = f"the class {cls.__qualname__}"
-    values = {key: value for key, value in vars(cls).items() if not key.startswith("__") or key in DUNDERS}
+    values = {key: value for key, value in vars(cls).items() if not key.startswith("__") or key in SPECIAL_METHODS}
     functions = {key: value for key, value in values.items() if type(value) is FunctionType}
     yield f"{name}: methods", {key: (value, value.__code__, Itself(value.__defaults__)) for key, value in functions.items()}
     yield from attributes(name, values, functions.keys(), frozenset())
 
 
 def every_module(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield each module once, by a name that says where it is."""
+    """Yield each module once, with a name that tells its position in the model."""
     seen: set[int] = set()
     waiting: list[tuple[str, nn.Module]] = [("", model)]
-    for place, root in waiting:  # which grows meanwhile
+    for place, root in waiting:  # grows as modules are found in attributes
         for name, module in root.named_modules(prefix=place):
             if id(module) in seen:
                 continue
             seen.add(id(module))
             yield name, module
             for key, value in vars(module).items():
-                if key not in REGISTERED and type(value) not in SIMPLE:
+                if key not in REGISTERED and type(value) not in SIMPLE_TYPES:
                     waiting.extend(_modules_in(f"{name}.{key}" if name else key, value, frozenset()))
 
 
 def every_tensor(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """Return the parameters and buffers of the modules, by name and each once."""
+    """Return the parameters and buffers of the modules by name, each once."""
     tensors: dict[int, tuple[str, Tensor]] = {}
     for name, module in modules.items():
         for key, tensor in (*module.named_parameters(name, recurse=False), *module.named_buffers(name, recurse=False)):
@@ -211,9 +223,9 @@ def every_tensor(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
 
 def _modules_in(name: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, nn.Module]]:
-    """Yield modules in containers of containers. above: ids of the containers that this value is in."""
+    """Yield the modules in a value and in nested containers. `above` has the ids of the containers around the value."""
     if isinstance(value, nn.Module):
         yield name, value
-    elif id(value) not in above and len(above) < DEEPEST:
+    elif id(value) not in above and len(above) < DEEPEST_NESTING:
         for key, part in parts(value):
             yield from _modules_in(f"{name}{key}", part, above | {id(value)})

@@ -1,4 +1,4 @@
-"""Private steps for a loop of the caller's own."""
+"""Private steps for a training loop that the user wrote."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ MOST_ENDS = 1_000
 
 
 class PrivateBatch(Displayed):
-    """A sample, drawn as the file declares. number: of its step, from 1. Neither its records nor their number are shown."""
+    """A sample, drawn as the file declares.
+
+    Attributes:
+        number: Number of its step, from 1. Neither its records nor their number are shown.
+    """
 
     __slots__ = ("number",)
 
@@ -59,8 +63,12 @@ class PrivateBatch(Displayed):
 class PrivateResult(Displayed):
     """The guarantee of a finished run, and where it is.
 
-    folder: of the model, its description and its statement, as `dpcli train` leaves it. steps: how many were taken. epsilon: an upper
-    bound for all planned steps, at `delta`. private: False where the noise came from a seed. statement: Markdown, the file's content.
+    Attributes:
+        folder: Folder of the model, its description and its statement, as `dpcli train` leaves it.
+        steps: How many were taken.
+        epsilon: An upper bound for all planned steps, at `delta`.
+        private: False if the noise came from a seed.
+        statement: Markdown, the file's content.
     """
 
     folder: str
@@ -92,7 +100,7 @@ class Private(Displayed):
     left them; torch.autocast, torch.inference_mode, modes of operators or hooks on saved tensors around a step. Learning rates may
     change. A run in which something changed, or whose step raised, takes no more steps.
 
-    As a context manager it saves, where the block is left early, a state that `resume=True` goes on from without repeating a step.
+    As a context manager it saves, if the block is left early, a state that `resume=True` goes on from without repeating a step.
     """
 
     def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:
@@ -168,14 +176,14 @@ class Private(Displayed):
         """Take the step of the batch that was drawn last: clip, add noise, call the optimizer.
 
         Raises:
-            InputError: it is another batch, or was stepped before; something changed since the last step; the model or the loss does not
+            InputError: It is another batch, or was stepped before; something changed since the last step; the model or the loss does not
                 keep records apart, and then no noise was added.
         """
         self.backward(batch)
         self._steps.apply()
 
     def backward(self, batch: PrivateBatch) -> None:
-        """The first half of `step`, where somebody else, such as a framework's loop, calls the optimizer: exactly once, and next.
+        """The first half of `step`, if somebody else, such as a framework's loop, calls the optimizer: exactly once, and next.
 
         Leaves the noisy mean gradient as `.grad` of each trained parameter. The optimizer refuses to step where these were changed since.
 
@@ -189,7 +197,7 @@ class Private(Displayed):
         A run that is finished before its planned steps is stated, and stays charged, for all of them.
 
         Raises:
-            InputError: a gradient with noise was not used, something changed since the last step, or the run broke off.
+            InputError: A gradient with noise was not used, something changed since the last step, or the run broke off.
         """
         outcome = self._steps.end(UNCHECKED)
         self._release()
@@ -244,7 +252,7 @@ def private(
         units: (n,) whose each record is; needed where the file says `units` in [train].
         ledger: a ledger's file or URL: the whole run is reserved at once, and charged before its first sum. dataset: its name there, where
             the ledger holds several.
-        window: the blocks of that dataset that `data` are from, where it is cut into blocks ("2026-01-01..2026-01-28", one name, or
+        window: the blocks of that dataset that `data` are from, if it is cut into blocks ("2026-01-01..2026-01-28", one name, or
             several of these), each of which is charged in full; as the file says (privacy.window) where empty. That the records lie in
             them is your word: nobody checks it, and the statement says so.
         out: folder of the model and the statement; by default as the file says, or runs/NAME.
@@ -298,7 +306,7 @@ def private(
 
 
 def _plan(path: str, out: str | None) -> TrainingPlan:
-    """Return the plan. Raises InputError where the file is of another task, or has keys of the optimizer."""
+    """Return the plan. Raises InputError if the file is of another task, or has keys of the optimizer."""
     plan = plan_of(path)
     if not isinstance(plan.train, Loop):
         raise InputError(

@@ -1,6 +1,6 @@
-"""The steps of a run whose loop is the caller's, one at a time: in which order they may be called, and who may call the optimizer.
+"""The steps of a run whose training loop the user wrote: checks the order of calls, and that only this module steps the optimizer.
 
-Around a step there may be no other precision, no mode without gradients, no mode of operators, and no hooks on the optimizer.
+A step may not run under autocast, without gradients, under an operator mode, or with hooks on the optimizer.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def require_no_hooks(optimizer: torch.optim.Optimizer, own: tuple[Callable[..., 
 
 
 def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the hooks on the optimizer's steps, each with where it was registered."""
+    """Yield the hooks on the optimizer's steps, each with the place where it was registered."""
     everywhere = "of all optimizers (torch.optim.optimizer.register_optimizer_step_{}_hook)"
     for place, hooks in (
         (f"hook {everywhere.format('pre')}", torch_optimizer._global_optimizer_pre_hooks),
@@ -94,7 +94,7 @@ def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[.
 
 
 class LoopPhase(Enum):
-    """The state of a run between two calls; the value says which call is expected next."""
+    """The state of a run between two calls. The value tells which call is expected next."""
 
     IDLE = "a batch to draw"
     DRAWN = "private.step(batch), once"
@@ -116,7 +116,7 @@ class Sample:
 def begin(
     plan: TrainingPlan, problem: Learning, optimizer: torch.optim.Optimizer, ledger: Ledger | None, resume: bool, seed: int | None
 ) -> LoopSteps:
-    """Begin a run that is charged, before its first noise. Raises as `dpcli.train.run.training_run.train` does."""
+    """Begin a charged run, before its first noise. Raises the errors of `dpcli.train.run.training_run.train` does."""
 
     def own_optimizer(model: nn.Module) -> torch.optim.Optimizer:
         require_same_parameters(model, optimizer)
@@ -138,7 +138,7 @@ def begin(
 
 
 def _samples(run: ChargedRun) -> Iterator[Sample]:
-    """Draw the sample of each step that is left, one at a time."""
+    """Yield the sample of each remaining step, drawn when it is needed."""
     trainer = run.prepared.trainer
     for stage in run.plan.stages:
         batches, noise = run.prepared.batches(stage), run.prepared.noise(stage)
@@ -150,8 +150,11 @@ def _samples(run: ChargedRun) -> Iterator[Sample]:
 class LoopSteps:
     """The steps of a run, taken one by one in the order that `phase` allows.
 
-    samples: of the steps to come. gradients: of the trained parameters, with their noise. known_epsilon: of so many steps, computed last.
-    process: the one that began the run, which alone may go on: a copy of it would take the same steps a second time.
+    Attributes:
+        samples: Samples of the remaining steps.
+        gradients: Gradients of the trained parameters, with their noise.
+        known_epsilon: The epsilon that was computed last, with its number of steps.
+        process: The process that began the run. Only it may continue: a fork would take the same steps a second time.
     """
 
     run: ChargedRun
@@ -170,7 +173,7 @@ class LoopSteps:
 
     @property
     def noised(self) -> int:
-        """Return the steps that drew noise: one more than were taken where the optimizer has not stepped yet, or the step broke off."""
+        """Return the number of steps that drew noise, including one that the optimizer has not used or that was interrupted."""
         open_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
         return self.taken + (open_step and self.run.charge.started)
 
@@ -185,7 +188,11 @@ class LoopSteps:
         return self.taken + 1
 
     def backward(self, number: int | None) -> None:
-        """Put the noisy mean gradient of the drawn sample into the parameters. number: of the batch, None for anything else."""
+        """Put the noisy mean gradient of the drawn sample into the parameters.
+
+        Args:
+            number: Number of the batch, None for anything else.
+        """
         self._require(LoopPhase.DRAWN)
         if number != self.taken + 1:
             raise InputError(
@@ -217,7 +224,7 @@ class LoopSteps:
         yield self.guard.optimizer.register_step_post_hook(self._after).remove
 
     def end(self, unchecked: tuple[str, ...]) -> Outcome:
-        """Write the model and the statement. Raises InputError where the weights are not those of the last step."""
+        """Write the model and the statement. Raises InputError if the weights are not those of the last step."""
         self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # nothing was released of a sample that is only drawn
         self.guard.require_last_weights()
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
@@ -230,7 +237,7 @@ class LoopSteps:
         return outcome
 
     def pause(self) -> None:
-        """Save a state from which no step is repeated, unless a step broke off."""
+        """Save a state from which no step is repeated, unless a step was interrupted."""
         if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or this_process() != self.process:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
@@ -241,7 +248,7 @@ class LoopSteps:
             self._end(LoopPhase.ENDED)
 
     def give_back(self) -> None:
-        """Give back what was reserved if no step began, in the process that reserved it."""
+        """Release the reservation if no step began. Only the process that made it does so."""
         if this_process() == self.process:
             self.run.give_back()
 
@@ -298,13 +305,13 @@ class LoopSteps:
         return ((name, value.grad) for name, value in trained_by(self.guard.model).items())
 
     def _begin(self, *phases: LoopPhase) -> None:
-        """Enter the phase BUSY: of two threads, or of a call within a call, the second is refused."""
+        """Enter the phase BUSY, so that a second thread or a nested call is refused."""
         with self.lock:
             self._require(*phases)
             self.phase = LoopPhase.BUSY
 
     def _end(self, phase: LoopPhase) -> None:
-        """Leave the phase BUSY. Raises InputError where the run broke off meanwhile."""
+        """Leave the phase BUSY. Raises InputError if the run was interrupted in the meantime."""
         with self.lock:
             self._require(LoopPhase.BUSY)
             self.phase = phase
@@ -325,7 +332,7 @@ class LoopSteps:
 
     @contextmanager
     def _breaking(self) -> Iterator[None]:
-        """Break off the run where anything is raised inside."""
+        """Mark the run as interrupted if the block raises an error."""
         try:
             yield
         except BaseException as error:

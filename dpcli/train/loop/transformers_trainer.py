@@ -1,4 +1,4 @@
-"""The Trainer of transformers around private steps. Imported only where somebody asks for it, as it needs transformers."""
+"""The Trainer of transformers around private steps. Imported only if somebody asks for it, as it needs transformers."""
 
 from __future__ import annotations
 
@@ -51,19 +51,20 @@ REFUSED: dict[str, tuple[Any, str]] = {
 class PrivateTrainer(Displayed, Trainer):
     """A Trainer whose steps are those of `dpcli.private`: its callbacks, schedules, logs and checkpoints stay.
 
-    Args:
-        private: of the same model. It has the optimizer and the data.
-        model, args and what else a Trainer takes, by name, but `train_dataset`, `optimizers`, and what computes a loss: all of these are
-            in `private`. Of `args`, `max_steps` becomes the steps that are left, and `max_grad_norm` zero, since records were clipped
-            one by one.
-
     In place of a training loss, which would show private records, the logs have `epsilon_so_far`: `private.epsilon`, rounded up.
     `private.finish()` after `train()` leaves the statement. Dropout is as in `model.training` when `private` was made.
+
+    Args:
+        private: Private of the same model. It has the optimizer and the data.
+        model, args and what else a Trainer takes, by name, but `train_dataset`, `optimizers`, and what computes a loss: All of these are in
+            `private`. Of `args`, `max_steps` becomes the steps that are left, and `max_grad_norm` zero, since records were clipped one by
+            one.
 
     Raises:
         InputError: `args` asks for something that a private step cannot do (accumulated gradients, fp16, bf16, checkpointed gradients, a
             compiled model, NEFTune, liger kernels, label smoothing, a count of tokens, the best model at the end), or something is given
-            that `private` has. Unavailable: transformers is not installed.
+            that `private` has.
+        Unavailable: Transformers is not installed.
     """
 
     def __init__(self, private: Private, **named: Any) -> None:

@@ -36,7 +36,7 @@ def noise_of(spec: Spec, bound: float, stream: Stream) -> Noise:
         bound: C, the L2 bound on what one record contributes to the sum of one step.
 
     Raises:
-        InputError: the mechanism is not one whose noise is added to a sum in each step, or it states its noise otherwise than by
+        InputError: The mechanism is not one whose noise is added to a sum in each step, or it states its noise otherwise than by
             noise_multiplier.
     """
     if type(spec) not in NOISES:
@@ -139,6 +139,6 @@ def prefix_error(columns: torch.Tensor) -> torch.Tensor:
 
 
 def _finite_error(columns: torch.Tensor) -> float:
-    """Return the error; infinite where the columns are of no encoder."""
+    """Return the error; infinite if the columns are of no encoder."""
     error = float(prefix_error(columns))
     return error if bool((columns[:, 0] > 0.0).all()) and math.isfinite(error) else math.inf

@@ -36,7 +36,7 @@ class Independent:
     """Fresh Gaussian noise in every step. Keeps nothing from one step to the next, so a resumed run simply goes on.
 
     Args:
-        std: noise_multiplier times the bound on one example's clipped gradient; for the sum of a batch, not its mean.
+        std: Noise_multiplier times the bound on one example's clipped gradient; for the sum of a batch, not its mean.
     """
 
     __slots__ = ("_std", "_stream")
@@ -63,7 +63,7 @@ class Correlated(ABC):
     process: it is never saved, pickled, copied or used after a fork. So a run that is cut short cannot go on, and counts as a whole one.
 
     Args:
-        iterations: steps of the run.
+        iterations: Steps of the run.
     """
 
     __slots__ = ("_iterations", "_process", "_std", "_step", "_stream")
@@ -125,7 +125,7 @@ def number_count(shapes: Shapes) -> int:
 
 
 def checked_std(std: float) -> float:
-    """Return the standard deviation. Raises InternalError where it is not positive and finite: never a step without noise."""
+    """Return the standard deviation. Raises InternalError if it is not positive and finite: never a step without noise."""
     if not 0.0 < std < math.inf:
         raise InternalError(f"expected noise of a positive finite standard deviation, found {std!r}")
     return std

@@ -41,7 +41,7 @@ class Clipping(ABC):
 
     @property
     def count_noise(self) -> float | None:
-        """Return the noise, in examples, of the count that a step releases besides the sum; None where it releases none."""
+        """Return the noise, in examples, of the count that a step releases besides the sum; None if it releases none."""
         return None
 
     @property

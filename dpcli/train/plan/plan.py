@@ -29,7 +29,10 @@ Portion = tuple[int, int]  # from one step to another
 class TrainingPlan(PricedFile):
     """A training run as it is accounted for and as it is performed.
 
-    canaries: of [audit], each inserted by a fair coin. canary: what one is, a record or a gradient. source: the file's content.
+    Attributes:
+        canaries: Canaries of [audit], each inserted by a fair coin.
+        canary: What one is, a record or a gradient.
+        source: The file's content.
     """
 
     train: Train
@@ -108,7 +111,7 @@ class TrainingPlan(PricedFile):
         """Return the pipeline that charges for some portions of the run, each portion by itself.
 
         Args:
-            with_rest: with the entries of the file that training does not perform.
+            with_rest: With the entries of the file that training does not perform.
         """
         amounts: dict[str, int] = {}
         for start, stop in portions:
@@ -138,10 +141,11 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
     """Return the plan of a file, its noise solved for where it says "calibrate".
 
     Args:
-        data: in place of what the file holds; relative paths in it and messages are still those of `path`.
+        data: In place of what the file holds; relative paths in it and messages are still those of `path`.
 
     Raises:
-        InputError: the file cannot be read, or asks for what cannot be honoured. CannotCertify: nobody can say what it costs.
+        InputError: The file cannot be read, or asks for what cannot be honoured.
+        CannotCertify: Nobody can say what it costs.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -171,7 +175,7 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
 
 
 def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
-    """Return the entries that training performs, in order. Raises InputError where they are unclear, or cannot be performed."""
+    """Return the entries that training performs, in order. Raises InputError if they are unclear, or cannot be performed."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
     stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
     names = tuple(by_name) if stated is None else stated

@@ -97,7 +97,7 @@ class Train(ABC):
     build: ClassVar[str]
     # Function that loads the trained model from a run's folder, as module:name.
     use: ClassVar[str]
-    # Metric that it measures on public data, and whether higher or lower is better; None where the user's function measures.
+    # Metric that it measures on public data, and whether higher or lower is better; None if the user's function measures.
     measures: ClassVar[tuple[str, Literal["higher", "lower"]] | None] = None
     # Whether model and loss are the user's own code, which can only be checked by trial.
     own_code: ClassVar[bool] = True
@@ -105,7 +105,7 @@ class Train(ABC):
     tables: ClassVar[frozenset[str]] = frozenset()
     # Whether a part of a language model may be trained, which is then left as an adapter too.
     adapts: ClassVar[bool] = False
-    # Keys that are newer than some saved runs: where they are not stated, they are left out of the fingerprint.
+    # Keys that are newer than some saved runs: if they are not stated, they are left out of the fingerprint.
     later: ClassVar[frozenset[str]] = frozenset({"moment_floor"})
     # Example tables that together state every key: here the keys of all tasks, in each subclass its own.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -192,7 +192,7 @@ class Train(ABC):
 
     @property
     def seen_as(self) -> str | None:
-        """Return in words what a record's gradient is taken of; None where that is the record itself."""
+        """Return in words what a record's gradient is taken of; None if that is the record itself."""
         return None
 
     def problems(self) -> Iterator[Problem]:
@@ -223,7 +223,7 @@ def read_train(data: bytes, path: str) -> Train:
     """Return the [train] table of a file's content, the rest of which is read as strictly.
 
     Raises:
-        InvalidFile: with every problem found, at its place; a file without [train] is one.
+        InvalidFile: With every problem found, at its place; a file without [train] is one.
     """
     train = section(data, path, "train")
     if not isinstance(train, Train):

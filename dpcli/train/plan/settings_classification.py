@@ -69,7 +69,7 @@ class Feature:
 
     @property
     def fill(self) -> float | None:
-        """Return the number in place of a missing one: as declared, or the middle with an indicator; None where it is refused."""
+        """Return the number in place of a missing one: as declared, or the middle with an indicator; None if it is refused."""
         return self.middle if self.missing is None and self.indicator else self.missing
 
     def inputs(self, name: str) -> Iterator[str]:
@@ -255,7 +255,7 @@ class Classification(Images):
 
     @property
     def label_count(self) -> int | None:
-        """Return how many labels there are, as declared; None where nothing says so."""
+        """Return how many labels there are, as declared; None if nothing says so."""
         return self.classes if self.labels is None else len(self.labels)
 
     @property

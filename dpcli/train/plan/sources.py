@@ -37,7 +37,7 @@ def public_rule(endings: tuple[str, ...], *words: str) -> Constraint:
 
 
 def require_apart(data: str, public: str | None, path: str) -> None:
-    """Raise InputError where the public data are the private data: by one name, or as two files with one content."""
+    """Raise InputError if the public data are the private data: by one name, or as two files with one content."""
     if public is None:
         return
     one, other = (os.path.join(os.path.dirname(os.path.abspath(path)), source) for source in (data, public))
@@ -60,7 +60,10 @@ def source_digests(table: Mapping[str, Any], path: str) -> dict[str, str]:
     """Return SHA-256 by key. Not to be shown: to somebody who knows all records but one, that of a private file identifies the last.
 
     Of a function: the source of its module and of all modules of the user's own that it imports, none of which is run. Of a file or a
-    folder: its content. Files that functions read while they run are not included. table: of the file at `path`.
+    folder: its content. Files that functions read while they run are not included.
+
+    Args:
+        table: Table of the file at `path`.
     """
     named = {key: table[key] for key in SOURCES if isinstance(table.get(key), str)}
     return {key: digest for key, value in named.items() if (digest := _digest(value, os.path.dirname(os.path.abspath(path))))}

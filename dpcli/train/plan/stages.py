@@ -34,9 +34,11 @@ STEPWISE = (Poisson, FixedSize, Unsampled, type(None))  # schemes that are charg
 class Stage:
     """Consecutive steps of one entry.
 
-    start: number of steps before it. expected_batch: what a noisy sum is divided by: public, never the number of records drawn.
-    charged_by: what the accountant counts: each step, or the stage as one, however many of its steps are taken (a run of correlated
-    noise, or an epoch).
+    Attributes:
+        start: Number of steps before it.
+        expected_batch: What a noisy sum is divided by: public, never the number of records drawn.
+        charged_by: What the accountant counts: each step, or the stage as one, however many of its steps are taken (a run of correlated
+            noise, or an epoch).
     """
 
     entry: Entry

@@ -38,7 +38,12 @@ from dpcli.train.tasks.learning import Learning, evaluating, moved
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """Canary records. records: m of them, of the form of the task's records. member: (m,) which are in the run."""
+    """Canary records.
+
+    Attributes:
+        records: m of them, of the form of the task's records.
+        member: (m,) which are in the run.
+    """
 
     records: Batch
     member: torch.Tensor
@@ -67,7 +72,8 @@ class Canaries:
 def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
     """Return the canaries of the run in this folder: fresh ones, or under --resume the saved ones.
 
-    Raises InputError for a task that has no form for records that nobody owns, and where those of the run are gone.
+    Raises:
+        InputError: For a task that has no form for records that nobody owns, and where those of the run are gone.
     """
     path = os.path.join(folder, KEPT)
     if resumed:
@@ -104,9 +110,14 @@ MOST_STEPS = 1024  # of a run of correlated noise, whose covariance is a matrix 
 class GradientCanaries(Ranks):
     """A single process that adds gradients of its own, the canaries, to the clipped sums, and compares each noisy sum with them.
 
-    records: how many there are; a higher index in a batch is a canary. directions: (m, d) orthonormal, over the trained parameters in
-    order. bound: returns the C in force. inserted: (k,) canaries that are in the run. drawn: those of the current step. clipped_sum: of
-    the current step, without canaries. products: (m,) for each step, over C.
+    Attributes:
+        records: How many there are; a higher index in a batch is a canary.
+        directions: (m, d) orthonormal, over the trained parameters in order.
+        bound: Returns the C in force.
+        inserted: (k,) canaries that are in the run.
+        drawn: Those of the current step.
+        clipped_sum: Clipped sum of the current step, without canaries.
+        products: (m,) for each step, over C.
     """
 
     plan: TrainingPlan
@@ -149,7 +160,7 @@ class GradientCanaries(Ranks):
         by_stage = (_log_likelihood_ratios(self.plan, stage, products[stage.start : stage.stop]) for stage in self.plan.stages)
         scores = sum(by_stage, np.zeros(1))
         rows = [{"member": bool(m), "score": float(score)} for m, score in zip(self.member, scores, strict=True)]
-        steps = [asdict(one) for one in sampled_steps(self.plan)]
+        steps = [asdict(sampled_step) for sampled_step in sampled_steps(self.plan)]
         content = {"schema": SCHEMA, "neighbours": "add-remove", "gradients": steps, "canaries": rows}
         replaced(os.path.join(folder, RUN_FILE), json.dumps(content).encode())
 
@@ -161,7 +172,8 @@ def _flat(values: Mapping[str, Tensor]) -> Tensor:
 def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, stream: Stream) -> GradientCanaries:
     """Return fresh canaries for a run of `width` trained numbers.
 
-    Raises InputError where batches of records would reveal the canaries, and for more canaries or numbers than directions are drawn for.
+    Raises:
+        InputError: If batches of records would reveal the canaries, and for more canaries or numbers than directions are drawn for.
     """
     if several_processes():
         raise InputError("audit.canary: expected one process with gradients, found several")
@@ -178,7 +190,7 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
 
 
 def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
-    """Raise InputError where a canary is drawn into a batch depending on others, or where a run is too long to score."""
+    """Raise InputError if a canary is drawn into a batch depending on others, or where a run is too long to score."""
     sampling, spec = stage.entry.sampling, stage.spec
     if isinstance(sampling, FixedSize) or getattr(sampling, "max_batch_size", None) is not None:
         raise InputError(

@@ -43,7 +43,9 @@ Choose = Callable[[list["Indices"], np.random.Generator], int]
 class Replayed:
     """The claims of a file about a step, and a function that replays steps to test them.
 
-    replay: (index, generator) -> steps with the record, steps without it. unseen: what replays cannot show, in words.
+    Attributes:
+        replay: (index, generator) -> steps with the record, steps without it.
+        unseen: What replays cannot show, in words.
     """
 
     declared: Declared
@@ -58,7 +60,7 @@ def replays(path: str) -> Replayed:
     a million times as large, or not a number.
 
     Raises:
-        InputError: the file cannot be trained.
+        InputError: The file cannot be trained.
     """
     plan = plan_of(path)
     firsts = plan.first_stages
@@ -114,7 +116,11 @@ def _prepared(plan: TrainingPlan, seed: int, ranks: Ranks) -> Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """A world with the record or without it. change: what is done to the record before."""
+    """A world with the record or without it.
+
+    Attributes:
+        change: What is done to the record before.
+    """
 
     record: int
     change: Change
@@ -146,7 +152,8 @@ def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batch
 class _Recorder(Ranks):
     """A process that records each step: sums over C, noise in units of `unit`.
 
-    follow: what another run released, which is released again in place of this run's own.
+    Attributes:
+        follow: What another run released, which is released again in place of this run's own.
     """
 
     unit: float

@@ -40,7 +40,11 @@ class RecordRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchKeys:
-    """A key for each record of a batch. mapped: whether vmap puts the records first in every drawn tensor."""
+    """A key for each record of a batch.
+
+    Attributes:
+        mapped: Whether vmap puts the records first in every drawn tensor.
+    """
 
     keys: tuple[bytes, ...]
     mapped: bool
@@ -84,7 +88,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.batch is None or torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **options)
         if options.get("generator") is not None:  # its state would depend on the draws before
-            options["generator"] = next(one for one in generators() if one.device == options["generator"].device)
+            options["generator"] = next(generator for generator in generators() if generator.device == options["generator"].device)
         self.keys = self.keys or batch_keys(self.batch)
         self.draw_count += 1
         rows = self.record_rows(drawn_shape(args), self.keys)
@@ -110,7 +114,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         seed_all(int.from_bytes(digest, "little") >> 1)
 
     def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordRows | None:
-        """Return the rows of the records that all calls of this draw agree on, whatever the size of the batch; None where there are none.
+        """Return the rows of the records that all calls of this draw agree on, whatever the size of the batch; None if there are none.
 
         Several rows a record (attention heads) are believed once two sizes of the batch agree on them.
         """
@@ -143,7 +147,7 @@ class OwnDrawsLoss:
 
 
 def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
-    """Return the shape of the first tensor that an operator is given, or the size; () where there is neither."""
+    """Return the shape of the first tensor that an operator is given, or the size; () if there is neither."""
     for value in args:
         if isinstance(value, Tensor):
             return value.shape
@@ -199,7 +203,7 @@ def physical(leaf: Tensor) -> tuple[Tensor, bool]:
 
 @contextmanager
 def only_torch_draws() -> Iterator[None]:
-    """Raise InputError where numbers were drawn by Python or numpy, which cannot be tied to records."""
+    """Raise InputError if numbers were drawn by Python or numpy, which cannot be tied to records."""
     python_before, numpy_before = random.getstate(), np.random.get_state(legacy=False)
     yield
     if python_before != random.getstate() or not _equal(numpy_before, np.random.get_state(legacy=False)):

@@ -1,4 +1,4 @@
-"""A run that is charged and may draw noise, of `dpcli train` or of a loop of the caller's own: how it begins, resumes and ends."""
+"""A run that is charged and may draw noise, of `dpcli train` or of the user's own loop: its start, resumption and end."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 
 def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
-    """Return the state that the run begins with: a fresh one, or under --resume the one that was saved.
+    """Return the initial state of a run: a new one or, with --resume, the saved one.
 
     Raises:
-        Denied: the file's own budget does not allow the run. InputError: there is no such state, or it is of another run.
+        Denied: The file's own budget does not allow the run.
+        InputError: There is no such state, or it is of another run.
     """
     state = os.path.join(folder, STATE)
     plan.require_budget()
@@ -63,7 +64,7 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
 
 
 def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, state: str) -> Checkpoint:
-    """Return the saved state, which notes that the run was resumed where steps may be repeated."""
+    """Return the saved state. It records the resumption if steps may be repeated."""
     from dpcli.analysis.account import headline
 
     before = restored(state, plan.parts())
@@ -83,7 +84,7 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
 
 
 def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
-    """Return whether the ledger says that the run of this state has not begun: a state is saved first, and then the run is charged."""
+    """Check whether the ledger shows that the run has not begun: a state is saved before the run is charged."""
     if ledger is None or before.step > 0:
         return False
     run = ledger.state().runs.get(before.run)
@@ -91,7 +92,7 @@ def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
 
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
-    """Raise InputError where the state is of a run whose result is in the folder, and remove it: it was killed before it did so itself."""
+    """Raise InputError if the state is of a run whose result is in the folder, and remove it: it was killed before it did so itself."""
     try:
         before, result = load_checkpoint(state), description_in(folder)
     except InputError:  # there is no state, or no result
@@ -109,14 +110,16 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 
 @dataclass(slots=True)
 class RunCharge:
-    """The price of a run: reserved before its first step, and given back if it stops before that.
+    """The charge of a run: reserved before its first step, and released if the run stops before that.
 
-    A step reads private records before it draws noise, and a record may make it fail. So the run is charged before the first sum, and not
-    only before the first noise: a charge that is given back after a look at a record would tell something about it, in a ledger that
-    others read. Until then, whether the run stops depends on the file, the program and made-up records.
+    A step reads private records before it draws noise, and may fail because of a record. So the run is charged before the first sum, not
+    just before the first noise: a charge that is released after a record was read would reveal something about it to readers of the
+    ledger. Before that point, a failure depends only on the file, the program and synthetic records.
 
-    key: of the run, or of the steps that may be repeated; None where there is nothing to charge. cost: what the key is charged.
-    repeats: whether it is for repeated steps.
+    Attributes:
+        key: Key of the run, or of the steps that may be repeated; None if there is nothing to charge.
+        cost: Amounts that are charged under the key.
+        repeats: The charge is for repeated steps.
     """
 
     ledger: Ledger | None
@@ -127,7 +130,7 @@ class RunCharge:
     started: bool = False
 
     def start(self) -> None:
-        """Charge the run, whatever happens from then on. Raises LedgerError where the ledger refuses: draw nothing then."""
+        """Charge the run for good. Raises LedgerError if the ledger refuses; no noise may then be drawn."""
         if self.ledger is not None and self.key is not None:
             charge_run(self.ledger, self.key, self.cost, self.why)
             if self.repeats:
@@ -135,9 +138,9 @@ class RunCharge:
         self.started = True
 
     def give_back(self, stopped_by: BaseException | None = None) -> bool:
-        """Give back the reservation, with the reason, unless the run was charged; return whether nothing is charged now.
+        """Release the reservation, with a reason, unless the run was charged. Return True if nothing is charged now.
 
-        Where the ledger cannot be written, the reservation stays.
+        If the ledger cannot be written, the reservation stays.
         """
         if self.started:
             return False
@@ -156,8 +159,8 @@ class RunCharge:
 def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
     """Reserve the run in the ledger, or the steps that a resumed run may repeat.
 
-    After a crash nobody knows how far the steps beyond the last state went: up to the next state they are charged again, under a key of
-    their own. After a clean stop nothing is repeated, as long as nobody resumes from a copy of the state as well.
+    After a crash it is unknown how many steps followed the last saved state. So the steps up to the next state are charged again, under a
+    key of their own. After a clean stop nothing is repeated, unless someone also resumes from a copy of the state.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
     new = not before.model or never_started(ledger, before)
@@ -173,7 +176,7 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint
 
 
 def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:
-    """Reserve a cost. A denial names what other runs have reserved and never started."""
+    """Reserve a cost. If it is denied, the message names reservations of other runs that never started."""
     try:
         ledger.reserve(cost, key, why=why)
     except Denied as error:
@@ -188,9 +191,9 @@ def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:
 def charged_run(
     plan: TrainingPlan, ledger: Ledger | None, resume: bool, seed: int | None, ranks: Ranks, folder: str, prepare: Prepare
 ) -> ChargedRun:
-    """Prepare everything up to the first step: refuse what cannot be done, then reserve the charge in the ledger.
+    """Prepare a run up to its first step: check everything, and then reserve the charge in the ledger.
 
-    Raises as `dpcli.train.run.training_run.train` does.
+    Raises the errors of `dpcli.train.run.training_run.train`.
     """
     if plan.laid_open and (ledger is not None or resume):
         raise InputError(
@@ -212,7 +215,7 @@ def charged_run(
 
 
 def tell_of_a_loop(prepared: Prepared, seconds: float) -> None:
-    """Log how long a run takes that computes one record at a time, each of which takes so many seconds."""
+    """Log the expected duration of a run that computes one record at a time, given the seconds for each."""
     method, stages = prepared.trainer.gradients.describe(), prepared.plan.stages
     if method.startswith("loop") and first_process():
         a_step = seconds * max(stage.expected_batch for stage in stages)
@@ -224,7 +227,11 @@ def tell_of_a_loop(prepared: Prepared, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChargedRun:
-    """A run that is prepared and reserved. before: the state that it began with."""
+    """A run that is prepared and reserved.
+
+    Attributes:
+        before: The state at the start.
+    """
 
     plan: TrainingPlan
     prepared: Prepared
@@ -235,9 +242,9 @@ class ChargedRun:
     charge: RunCharge
 
     def start(self) -> None:
-        """Save a state and charge the run, before its first sum, in this order: what is charged can be resumed, whenever it is killed.
+        """Save a state, charge the run, and clear the metrics of an earlier run. Call it before the first sum.
 
-        Then empty the metrics of an earlier run.
+        The state is saved first, so that a charged run can be resumed whenever it is killed.
         """
         if self.charge.started:
             return
@@ -247,22 +254,22 @@ class ChargedRun:
             open(os.path.join(self.folder, METRICS), "w").close()
 
     def give_back(self, stopped_by: BaseException | None = None) -> None:
-        """Give back the reservation, and remove the state of a run that never began."""
+        """Release the reservation, and remove the state of a run that never began."""
         if self.charge.give_back(stopped_by) and self.ranks.first and not self.before.model:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.folder, STATE))
 
     def pause(self) -> None:
-        """Save a state from which nothing is repeated; where no step was taken, give the charge back instead."""
+        """Save a state from which no step is repeated. If no step was taken, release the charge instead."""
         if self.charge.started:
             self.save(clean=True)
         else:
             self.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
-        """Save a state at each milestone of the plan and after the last step, and return the metrics that were measured with it.
+        """Save a state at each milestone of the plan and after the last step, and return the metrics measured there.
 
-        What fails after the last step is done again from its state, without another step.
+        If something fails after the last step, it can be repeated from that state without another step.
         """
         if step != self.plan.milestone(step - 1):
             return None
@@ -277,7 +284,7 @@ class ChargedRun:
         return metrics
 
     def save(self, clean: bool = False) -> None:
-        """Save the state that the run can be resumed from, in the first process."""
+        """Save the state from which the run can be resumed. Only the first process writes it."""
         if not self.ranks.first:
             return
         trainer = self.prepared.trainer
@@ -294,7 +301,11 @@ class ChargedRun:
         save(os.path.join(self.folder, STATE), state)
 
     def end(self, unchecked: tuple[str, ...] = ()) -> Outcome:
-        """Write the model and the statement, and commit the run. unchecked: as in `Outcome`."""
+        """Write the model and the statement, and commit the run.
+
+        Args:
+            unchecked: As in `Outcome`.
+        """
         self.start()
         if self.prepared.trainer.step < self.plan.steps:
             self.save(clean=True)

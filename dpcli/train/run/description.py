@@ -40,9 +40,13 @@ LARGEST_HEADER = 100_000_000  # bytes of the header of a safetensors file, as sa
 class Description:
     """The description of a run in `folder`.
 
-    model: facts that, with [train], are enough to build the model again. files: SHA-256 by name. guarantee: in words and numbers;
-    `epsilon` None where the run was not private. repeated: portions of steps that are counted twice. ledger: its head when the run was
-    charged; None without a ledger. origin: folder of the training file, relative to this one.
+    Attributes:
+        model: Facts that, with [train], are enough to build the model again.
+        files: SHA-256 by name.
+        guarantee: In words and numbers; `epsilon` None if the run was not private.
+        repeated: Portions of steps that are counted twice.
+        ledger: Its head when the run was charged; None without a ledger.
+        origin: Folder of the training file, relative to this one.
     """
 
     folder: str
@@ -74,11 +78,11 @@ class Description:
         ]
 
     def count(self, name: str) -> int:
-        """Return a fact of the model that is a count. Raises InputError where it is none."""
+        """Return a fact of the model that is a count. Raises InputError if it is none."""
         return self._checked_count(name, self.model.get(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return a fact of the model that is a shape. Raises InputError where it is none."""
+        """Return a fact of the model that is a shape. Raises InputError if it is none."""
         lengths = self.model.get(name)
         if type(lengths) is not list:
             raise self._malformed(name)
@@ -93,7 +97,7 @@ class Description:
         return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
     def require_unchanged(self, *names: str) -> None:
-        """Raise InputError where one of these files was changed or removed after the run."""
+        """Raise InputError if one of these files was changed or removed after the run."""
         changed = [name for name in self.changed() if name in names]
         if changed:
             raise InputError(f"{self.path(changed[0])}: changed or removed after training (SHA-256 differs)")
@@ -117,7 +121,7 @@ def description_in(folder: str) -> Description:
     """Return the description of the run in a folder.
 
     Raises:
-        InputError: there is no such folder, it holds no run that has ended or one without a description, or something else is in its place.
+        InputError: There is no such folder, it holds no run that has ended or one without a description, or something else is in its place.
     """
     path = os.path.join(folder, DESCRIPTION)
     if not os.path.isdir(folder):
@@ -160,20 +164,20 @@ def _well_formed(content: Mapping[str, Any]) -> bool:
     if (
         not files.keys() >= set(RUN_FILES)
         or not all(map(is_run_file, files))
-        or any(type(one) is not str for one in files.values())
+        or any(type(file) is not str for file in files.values())
     ):
         return False
     return type(content["ledger"]) in (dict, type(None)) and _is_guarantee(content["guarantee"])
 
 
 def _is_guarantee(stated: Mapping[str, Any]) -> bool:
-    """Return whether the values are a guarantee: a finite epsilon where the run was private, and none where it was not."""
+    """Return whether the values are a guarantee: a finite epsilon if the run was private, and none if it was not."""
     private, epsilon, delta = stated["private"], stated["epsilon"], stated["delta"]
     if type(private) is not bool or any(type(stated[name]) is not str for name in ("unit", "adjacency", "accountant")):
         return False
     if private and not (type(epsilon) is float and 0.0 <= epsilon < math.inf):
         return False
-    kept_rows(stated.get("rows"), stated.get("window", ()))  # raises where they are none
+    kept_rows(stated.get("rows"), stated.get("window", ()))  # raises if they are none
     return (private or epsilon is None) and type(delta) is float and 0.0 <= delta < 1.0
 
 
@@ -195,9 +199,10 @@ def _undescribed(folder: str) -> InputError:
 
 
 def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) -> dict[str, Any]:
-    """Return the guarantee of a run that has ended. Its epsilon is an upper bound, unrounded; None where the run was not private.
+    """Return the guarantee of a run that has ended. Its epsilon is an upper bound, unrounded; None if the run was not private.
 
-    repeated: portions of steps that may have been taken twice, and are counted twice.
+    Args:
+        repeated: Portions of steps that may have been taken twice, and are counted twice.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
     assert account.winner is not None  # no plan is made of a file without an accountant
@@ -233,7 +238,7 @@ def stamp(path: str) -> Mapping[str, str]:
 
 
 def require_stamp(description: Description) -> None:
-    """Raise InputError where the model's file and the description contradict each other about its privacy."""
+    """Raise InputError if the model's file and the description contradict each other about its privacy."""
     path, stated = description.path(MODEL), description.guarantee
     stated_in_file = stamp(path)
     private = stated_in_file.get("private") == "yes"

@@ -30,12 +30,17 @@ def epsilon_at_delta(epsilon: float, delta: float) -> str:
 class Outcome:
     """The outcome of a run.
 
-    repeated: portions of steps that may have been taken twice, and are charged twice. metrics: on data declared public; empty where
-    there are none. method: how the clipped sums were computed. noise: where the noise came from. earlier: whether the model replaces that
-    of an earlier run. taken: steps; fewer than planned where a caller's own loop ended sooner. unchecked: sentences of the statement about
-    what the guarantee also rests on and nobody checked. constants: tensors that the user's own program reads besides its parameters, its
-    buffers and the records, by name. unmeasured: why there are no metrics, where the user's function raised. charged: to the ledger, in
-    words, with repeated steps; "" without one.
+    Attributes:
+        repeated: Portions of steps that may have been taken twice, and are charged twice.
+        metrics: On data declared public; empty if there are none.
+        method: How the clipped sums were computed.
+        noise: Source of the noise.
+        earlier: Whether the model replaces that of an earlier run.
+        taken: Steps; fewer than planned where a caller's own loop ended sooner.
+        unchecked: Sentences of the statement about what the guarantee also rests on and nobody checked.
+        constants: Tensors that the user's own program reads besides its parameters, its buffers and the records, by name.
+        unmeasured: Why there are no metrics, where the user's function raised.
+        charged: Charged to the ledger, in words, with repeated steps; "" without one.
     """
 
     plan: TrainingPlan
@@ -81,4 +86,4 @@ def left_by_run(folder: str, path: str) -> bool:
     files = [os.path.join(folder, name) for name in (*LEFT_BEHIND, LOCK)]
     if os.path.isdir(adapter):
         files += [os.path.join(adapter, name) for name in os.listdir(adapter)]
-    return any(os.path.exists(one) and os.path.samefile(path, one) for one in files)
+    return any(os.path.exists(file) and os.path.samefile(path, file) for file in files)

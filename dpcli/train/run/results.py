@@ -70,7 +70,11 @@ def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
 
 
 def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...]) -> Outcome:
-    """Write the files of a run that has ended, and commit it in the ledger, in the first process. unchecked: as in `Outcome`."""
+    """Write the files of a run that has ended, and commit it in the ledger, in the first process.
+
+    Args:
+        unchecked: As in `Outcome`.
+    """
     outcome = _outcome(prepared, folder, before, unchecked)
     if not prepared.trainer.ranks.first:
         return outcome

@@ -20,9 +20,16 @@ from dpcli.sessions.folder import replaced
 class Checkpoint:
     """The state of a run after some of its steps.
 
-    step: how many were taken. parts: digests of the plan's parts, by name. run: the ledger's key. resumed: the steps at which the run was
-    resumed so far. bound: C, which adaptive clipping moves. charged: whether a ledger was charged for the run. clean: no step was begun
-    after this state was saved, as after Ctrl-C. private: no noise so far came from a seed. average: of the weights, where the file asks.
+    Attributes:
+        step: How many were taken.
+        parts: Digests of the plan's parts, by name.
+        run: The ledger's key.
+        resumed: The steps at which the run was resumed so far.
+        bound: C, which adaptive clipping moves.
+        charged: Whether a ledger was charged for the run.
+        clean: No step was begun after this state was saved, as after Ctrl-C.
+        private: No noise so far came from a seed.
+        average: Average of the weights, where the file asks.
     """
 
     step: int
@@ -39,7 +46,7 @@ class Checkpoint:
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, sync it, and only then replace the one before. Raises InputError where it cannot be written."""
+    """Write a checkpoint, sync it, and only then replace the one before. Raises InputError if it cannot be written."""
     buffer = io.BytesIO()
     torch.save({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)}, buffer)
     try:
@@ -53,7 +60,7 @@ def save(path: str, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: str) -> Checkpoint:
-    """Return the checkpoint at `path`. Raises InputError where there is none."""
+    """Return the checkpoint at `path`. Raises InputError if there is none."""
     if not os.path.isfile(path):
         raise InputError(f"--resume: no state of a run at {path}: the run has ended, or never began")
     try:
@@ -64,7 +71,7 @@ def load_checkpoint(path: str) -> Checkpoint:
 
 
 def restored(path: str, parts: Mapping[str, str]) -> Checkpoint:
-    """Return the checkpoint at `path`. Raises InputError where there is none, or it belongs to another plan."""
+    """Return the checkpoint at `path`. Raises InputError if there is none, or it belongs to another plan."""
     checkpoint = load_checkpoint(path)
     changed = [name for name in sorted({*parts, *checkpoint.parts}) if parts.get(name) != checkpoint.parts.get(name)]
     if changed:

@@ -33,12 +33,14 @@ def train(
     """Train as the plan says, in this process or together with the others that torchrun started.
 
     Args:
-        ledger: the run is reserved in full at the start, and charged before the first sum over private records; a resumed run is charged
+        ledger: The run is reserved in full at the start, and charged before the first sum over private records; a resumed run is charged
             again for the steps that it may repeat.
-        insecure_seed: for reproducible noise, which protects nobody: the statement says NOT PRIVATE, and a ledger is refused.
+        insecure_seed: For reproducible noise, which protects nobody: the statement says NOT PRIVATE, and a ledger is refused.
 
     Raises:
-        InputError: the file asks for what cannot be done. Denied: the ledger refuses the run. LedgerError: the ledger cannot be read.
+        InputError: The file asks for what cannot be done.
+        Denied: The ledger refuses the run.
+        LedgerError: The ledger cannot be read.
     """
     require("torch", "safetensors")
     from dpcli.train.run.ranks import ranks_of
@@ -80,8 +82,11 @@ def _run(
 class Estimate:
     """An estimate of what a run takes.
 
-    seconds: of the whole run, without evaluation. bytes: peak memory of the process, or of the GPU. method: of the clipped sums.
-    constants: what the user's own program reads besides its parameters, its buffers and the records, by name.
+    Attributes:
+        seconds: Seconds of the whole run, without evaluation.
+        bytes: Peak memory of the process, or of the GPU.
+        method: Method of the clipped sums.
+        constants: What the user's own program reads besides its parameters, its buffers and the records, by name.
     """
 
     seconds: float
@@ -94,7 +99,8 @@ class Estimate:
 def estimate(plan: TrainingPlan) -> Estimate | str:
     """Measure steps on made-up records, without keeping anything; where they cannot run, return what is not installed or downloaded.
 
-    Raises InputError where the run itself would be refused.
+    Raises:
+        InputError: If the run itself would be refused.
     """
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'dpcli[train]'"

@@ -39,13 +39,13 @@ def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: i
     """Yield the batch of each step, as increasing record indices, without end; an empty batch is a step all the same.
 
     Args:
-        scheme: the `sampling` table of the entry.
+        scheme: The `sampling` table of the entry.
         dataset_size: privacy.dataset_size as declared; rates and batch boundaries come from it.
-        stream: where the draws come from; separate from the noise's.
-        records: how many records there are; `dataset_size` where absent.
+        stream: Source of the draws; separate from the noise's.
+        records: How many records there are; `dataset_size` if absent.
 
     Raises:
-        InputError: the scheme is not proven private for these records: more than declared, or another number under fixed-size.
+        InputError: The scheme is not proven private for these records: more than declared, or another number under fixed-size.
     """
     return SAMPLERS[scheme.scheme](scheme, _population(dataset_size, records), stream)
 
@@ -53,7 +53,7 @@ def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: i
 def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
     """Return the steps of one pass under shuffle and cyclic, in which each record takes part once: 1 / rate, rounded up.
 
-    The accountant assumes floor(1 / rate), never more than that. One where no rate is stated.
+    The accountant assumes floor(1 / rate), never more than that. One if no rate is stated.
     """
     rate = scheme.exact_rate(dataset_size)
     return 1 if rate is None else ceil(1 / rate)
@@ -67,7 +67,7 @@ def correlated_sampler(
     A run cycles through `batch_count(spec)` batches of nearly equal size, in an order that is drawn for the run.
 
     Raises:
-        InputError: no privacy.dataset_size, or more records than that: absent records leave their place empty.
+        InputError: No privacy.dataset_size, or more records than that: absent records leave their place empty.
     """
     population = _population(dataset_size, records)
     size = _declared_size(population, "correlated noise")
@@ -150,7 +150,7 @@ def _shuffled(population: Population, size: int, count: int, stream: Stream) -> 
 
 
 def _declared_size(population: Population, scheme: str) -> int:
-    """Return privacy.dataset_size. Raises InputError where there is none, or more records than that."""
+    """Return privacy.dataset_size. Raises InputError if there is none, or more records than that."""
     if population.declared is None or population.records > population.declared:
         raise InputError(
             f"expected privacy.dataset_size, and at most as many records, with {scheme}: each record has a place in the order, which "
@@ -162,7 +162,11 @@ def _declared_size(population: Population, scheme: str) -> int:
 
 
 def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
-    """Yield the records of each step. bins: the steps of record 0, of record 1, ..., `repeats` for each."""
+    """Yield the records of each step.
+
+    Args:
+        bins: The steps of record 0, of record 1, ..., `repeats` for each.
+    """
     by_step = np.argsort(bins, kind="stable")
     ends = np.cumsum(np.bincount(bins, minlength=steps))
     return iter(np.split(by_step // repeats, ends[:-1]))

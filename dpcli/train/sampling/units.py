@@ -31,7 +31,7 @@ def kept_records(units: NDArray[np.generic], most: int, stream: Stream) -> Indic
     Which of its records a unit keeps depends on no other unit. How many are left out is private, and not reported.
 
     Args:
-        units: the unit of each record.
+        units: The unit of each record.
         most: privacy.max_contributions.
     """
     ordered = np.lexsort((stream.words(len(units)), units))

@@ -73,7 +73,11 @@ class WeightAverage:
 
 @dataclass(slots=True)
 class AdaptiveNorm:
-    """The clipping norm of adaptive clipping, moved after each step. count_noise: on the count of unclipped examples, in examples."""
+    """The clipping norm of adaptive clipping, moved after each step.
+
+    Attributes:
+        count_noise: Noise on the count of unclipped examples, in examples.
+    """
 
     clip: Adaptive
     count_noise: float
@@ -97,7 +101,10 @@ def first_step_std(spec: Spec, count_noise: float | None) -> float:
 def gradient_spec(spec: Spec, count_noise: float) -> Spec:
     """Return the entry with more noise on the gradients, so that they and the noised count together cost what the entry states.
 
-    Its noise is over C = 1. Raises InputError where the count alone would cost as much.
+    Its noise is over C = 1.
+
+    Raises:
+        InputError: If the count alone would cost as much.
     """
     assert isinstance(spec, GaussianSpec) and spec.noise_multiplier is not None
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
@@ -116,10 +123,10 @@ class Gradients(Protocol):
         """Return the sum over a batch of gradients of which none is longer than clip.bound."""
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sum, after one record's gradient was computed alone as well. Raises InputError where the two differ."""
+        """Return the sum, after one record's gradient was computed alone as well. Raises InputError if the two differ."""
 
     def rehearse(self, draw: Draw) -> None:
-        """Choose a method on made-up records. Raises InputError where records are not kept apart."""
+        """Choose a method on made-up records. Raises InputError if records are not kept apart."""
 
     def settle(self) -> None:
         """Describe the method as it is now, after made-up records: what records change of it is theirs."""
@@ -132,10 +139,12 @@ class Gradients(Protocol):
 class Trainer:
     """DP-SGD on one model and its records, as far as step `step`.
 
-    records: tensors whose first dimension counts records (units, where those are sampled). rate: the learning rate of a step, relative
-    to the first; None where the caller's program sets it. physical: records in memory at once; the sum does not depend on it.
-    adaptive_norm: of adaptive clipping; the noise is then over C = 1. before_sums: called before each sum over private records, to charge
-    for them.
+    Attributes:
+        records: Tensors whose first dimension counts records (units, where those are sampled).
+        rate: The learning rate of a step, relative to the first; None if the caller's program sets it.
+        physical: Records in memory at once; the sum does not depend on it.
+        adaptive_norm: Adaptive norm of adaptive clipping; the noise is then over C = 1.
+        before_sums: Called before each sum over private records, to charge for them.
     """
 
     model: nn.Module
@@ -169,13 +178,13 @@ class Trainer:
         """Take steps up to number `until`.
 
         Args:
-            batches: record indices, step after step, drawn as the accountant assumes; an empty batch is a step all the same.
-            expected_batch: what the noisy sum is divided by: a public number, never the number of records drawn.
-            after: called with the number of each step, once it is taken.
-            stop_asked: called before each step: whether to stop there.
+            batches: Record indices, step after step, drawn as the accountant assumes; an empty batch is a step all the same.
+            expected_batch: What the noisy sum is divided by: a public number, never the number of records drawn.
+            after: Called with the number of each step, once it is taken.
+            stop_asked: Called before each step: whether to stop there.
 
         Raises:
-            Stopped: as stop_asked says.
+            Stopped: As stop_asked says.
         """
         while self.step < until:
             self.backward(self.draw(batches, stop_asked), noise, expected_batch)
@@ -239,7 +248,8 @@ class Trainer:
     def _micro_batch_sums(self, rows: Tensor, checked_row: int) -> Sums:
         """Return a micro-batch's sum. Raises Raised, which quotes nothing, for errors of the user's code.
 
-        checked_row: of the micro-batch, to be taken alone too; ignored outside of it.
+        Args:
+            checked_row: Checked row of the micro-batch, to be taken alone too; ignored outside of it.
         """
         records = take(self.records, rows)
         sums: Sums

@@ -22,12 +22,12 @@ class AdamBC(torch.optim.Optimizer):
     theta <- theta - lr m^ / sqrt(max(v^ - p^, floor p^)), after theta <- (1 - lr weight_decay) theta, with the bias-corrected moving
     averages m^ of g, v^ of g^2 and p^ of the noise's variance.
 
-    Args:
-        floor: the least second moment, in variances of the noise; the paper's gamma' is floor times that variance.
-
     Each group has the key `noise_variance`, of one number of the gradient, which is set before each step.
 
     Source: Tang et al. 2023, arXiv:2312.14334, Algorithm 1.
+
+    Args:
+        floor: The least second moment, in variances of the noise; the paper's gamma' is floor times that variance.
     """
 
     def __init__(
@@ -68,9 +68,10 @@ def set_noise_variance(optimizer: torch.optim.Optimizer, noise: Noise, scale: fl
     """Tell an AdamBC the variance of the noise in the gradient of this step; other optimizers need none.
 
     Args:
-        scale: what the noise was multiplied by on its way into the gradient.
+        scale: What the noise was multiplied by on its way into the gradient.
 
-    Raises InputError where the noise differs, or is correlated, from step to step.
+    Raises:
+        InputError: If the noise differs, or is correlated, from step to step.
     """
     for group in optimizer.param_groups:
         if VARIANCE in group:

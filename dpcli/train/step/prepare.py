@@ -48,8 +48,10 @@ ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus":
 class Prepared:
     """A plan with its trainer and its data.
 
-    canaries: of an audit; those that are records are among the problem's records where their coin says so. buffers: values at the start.
-    constants: what the user's own program reads besides its parameters, its buffers and the records, by name; after the rehearsal.
+    Attributes:
+        canaries: Canaries of an audit; those that are records are among the problem's records where their coin says so.
+        buffers: Buffers of the model at the start.
+        constants: What the user's own program reads besides its parameters, its buffers and the records, by name; after the rehearsal.
     """
 
     plan: TrainingPlan
@@ -61,23 +63,23 @@ class Prepared:
     constants: list[str] = field(default_factory=list)
 
     def take_steps(self, stage: Stage, after: Callable[[int], None], stop_asked: Callable[[], bool]) -> None:
-        """Take the steps of a stage that are left, with fresh noise and fresh samples. Raises Stopped as stop_asked says."""
+        """Take the remaining steps of a stage with fresh noise and samples. Raises Stopped when `stop_asked` returns True."""
         self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, stop_asked)
 
     def made_up_batch(self) -> Batch:
-        """Return made-up records, as many as are in memory at once."""
+        """Return synthetic records, as many as a micro-batch has."""
         expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
         return self.made_up(min(self.plan.train.physical_batch_size, expected))
 
     def made_up(self, count: int) -> Batch:
-        """Return records that nobody owns: as the task makes them, else of the form of the private records."""
+        """Return synthetic records: those of the task, or else records in the form of the private ones."""
         if self.problem.draw is None:
             return like(self.trainer.records)(count)
         device = next(self.problem.model.parameters()).device
         return moved(self.problem.draw(count, self.streams.initialisation), device)
 
     def rehearse(self) -> float:
-        """Try everything that a step needs on made-up records, so that what cannot be done is refused before anything is charged.
+        """Try a step on synthetic records, so that faults are found before anything is charged.
 
         Chooses how the clipped sums are computed, and how many threads a step takes. The model sees no private record: it may keep what it
         sees, and nothing is charged yet.
@@ -103,18 +105,18 @@ class Prepared:
         return seconds
 
     def require_buffers(self) -> None:
-        """Raise InputError where training has changed a buffer: what it took from the data has no noise."""
+        """Check that training has not changed a buffer, which would hold data without noise. Raises InputError if it has."""
         for name, buffer in self.problem.model.named_buffers():
             if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
                 raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that it has changed")
 
     def measure(self) -> Metrics:
-        """Return the metrics on data declared public, with the weights that would be left now."""
+        """Return the metrics on public data, with the weights that the run would leave now."""
         with self.final_weights():
             return self.problem.measure()
 
     def final_weights(self) -> AbstractContextManager[None]:
-        """Give the model the weights that would be left now: their average, where the file asks for it."""
+        """Set the model to the weights that the run would leave now: their moving average, if the file asks for it."""
         return nullcontext() if self.trainer.average is None else self.trainer.average.in_model()
 
     def batches(self, stage: Stage) -> Indices:
@@ -134,19 +136,19 @@ class Prepared:
 
     @property
     def rounding(self) -> float:
-        """Return by how much more than C a record may move a sum, relative to C: without it, the others' sum is rounded anew.
+        """Return the relative excess over C by which a record may move a sum, as its absence changes the rounding of the sum.
 
         Each micro-batch is summed in single precision and is at most physical_batch_size times C; micro-batches are added in double.
         """
         return 4.0 * float(torch.finfo(torch.float32).eps) * self.plan.train.physical_batch_size
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the trained parameters where others were frozen, else the whole model; tied tensors once."""
+        """Return the trained parameters if others are frozen, otherwise the whole model; tied tensors once."""
         self.require_buffers()
         return {name: value.detach().cpu().contiguous() for name, value in trained(self.problem.model).items()}
 
     def noise_source(self) -> str:
-        """Return where the noise comes from, in words."""
+        """Return the source of the noise, in words."""
         if not self.streams.noise.private:
             return "a seed that somebody knows"
         if cryptographic(number_count(self.trainer.shapes), self.streams.noise):
@@ -157,7 +159,7 @@ class Prepared:
 
 
 def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-    """Read the data, build the model, and restore the state of `before`, if any. Raises InputError where something does not fit."""
+    """Read the data, build the model, and restore the state of `before`, if any. Raises InputError if something does not fit."""
     problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
     (units,) = ranks.broadcast((problem.units,))
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
@@ -167,10 +169,11 @@ def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoi
 
 @dataclass(frozen=True, slots=True)
 class Optimization:
-    """The use of the noisy gradient.
+    """The optimizer that uses the noisy gradient, and its learning rates.
 
-    make: the optimizer of a model's trained parameters. rate: the learning rate of step 0, 1, ... over the first one; None where the
-    caller's program sets it.
+    Attributes:
+        make: The optimizer of a model's trained parameters.
+        rate: Learning rate of step 0, 1, ... relative to the first; None if the user's program sets it.
     """
 
     make: Callable[[nn.Module], torch.optim.Optimizer]
@@ -186,7 +189,7 @@ def assembled(
     before: Checkpoint | None,
     folder: str,
 ) -> Prepared:
-    """Return the trainer of a problem, from the state of `before`, if any. Raises InputError where something does not fit."""
+    """Return the trainer of a problem, from the state of `before`, if any. Raises InputError if something does not fit."""
     train = plan.train
     problem = _require_declared_size(plan, _with_units(plan, problem, streams, ranks))
     canaries: Canaries | GradientCanaries | None = None
@@ -220,7 +223,7 @@ def assembled(
 
 
 def _with_units(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
-    """Return the problem with a bounded number of records of each unit: drawn together and clipped as one, or each by itself."""
+    """Return the problem with the records of each unit bounded, either drawn and clipped together or each by itself."""
     if plan.train.units is None:
         return problem
     if problem.units is None or len(problem.units) != problem.count:
@@ -265,14 +268,14 @@ def _restore(before: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimi
 
 
 def _broadcast_weights(model: nn.Module, ranks: Ranks) -> None:
-    """Give every process the first one's weights."""
+    """Copy the weights of the first process to all others."""
     with torch.no_grad():
         for value in model.state_dict().values():
             value.copy_(ranks.broadcast_tensors({"": value.clone()})[""])
 
 
 def _adaptive_norm(plan: TrainingPlan, clip: Clip, streams: Streams, before: Checkpoint | None) -> AdaptiveNorm | None:
-    """Return the moving clipping norm; None for every other style than adaptive."""
+    """Return the adaptive clipping norm; None for other clipping styles."""
     count_noise = plan.train.clipping.count_noise
     if not isinstance(clip, Adaptive) or count_noise is None:
         return None

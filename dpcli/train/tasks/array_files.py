@@ -31,9 +31,9 @@ CHECKED_TOGETHER = 1024  # records: whether each number is finite takes memory t
 
 
 def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
-    """Return the arrays of these names in a .npz file, without objects; None where one is missing.
+    """Return the arrays of these names in a .npz file, without objects; None if one is missing.
 
-    They are mapped from the disk where they are not compressed. Raises whatever numpy, zipfile and zlib raise for a file of another kind.
+    They are mapped from the disk if they are not compressed. Raises whatever numpy, zipfile and zlib raise for a file of another kind.
     """
     with zipfile.ZipFile(place) as archive:
         members = {info.filename: info for info in archive.infolist()}
@@ -70,8 +70,9 @@ def _content_offset(place: str, member: zipfile.ZipInfo) -> int:
 class RawRecords(NamedTuple):
     """Inputs, labels and units as a file or a function has them, not checked yet.
 
-    names: of the columns that are inputs, where they are taken in their order. blocks: of each record, where a unit is bounded in each
-    block by itself.
+    Attributes:
+        names: Names of the columns that are inputs, if they are taken in their order.
+        blocks: Block of each record, if a unit is bounded in each block by itself.
     """
 
     inputs: Any
@@ -107,7 +108,8 @@ def _columns(
 ) -> RawRecords:
     """Return the label from its column or the last one, the unit from its column, and the inputs from declared or all other columns.
 
-    block_column: by which the ledger's blocks are cut; no input, unless it is declared as one.
+    Args:
+        block_column: Column by which the ledger's blocks are cut; not an input, unless it is declared as one.
     """
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     label = train.label or next((name for name in reversed(names) if name not in (train.units, block_column)), "label")
@@ -144,7 +146,7 @@ def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
     return numbers
 
 
-# The arguments are the path, [train], the rows to read (all where None), and the column of the ledger's blocks.
+# The arguments are the path, [train], the rows to read (all if None), and the column of the ledger's blocks.
 ArrayReader = Callable[[str, Classification, RowWindow | None, str | None], RawRecords]
 READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
 
@@ -152,7 +154,7 @@ READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _csv, ".parquet": _parq
 def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the digits, (n, 8, 8) in [0, 1], and their labels (n,), from scikit-learn's folder: importing it takes longer than training.
 
-    Raises Unavailable, which begins with `place`, where it is not installed.
+    Raises Unavailable, which begins with `place`, if it is not installed.
     """
     library = find_spec("sklearn")
     if library is None or library.origin is None:
@@ -176,7 +178,11 @@ def _digit_rows(path: str) -> NDArray[np.float64]:
 class ArrayTable:
     """Checked records.
 
-    inputs: (n, ...) float32. labels: (n,) int64. units: (n,) the owner of each record, where the file asks. names: as of `RawRecords`.
+    Attributes:
+        inputs: (n, ...) float32.
+        labels: (n,) int64.
+        units: (n,) the owner of each record, where the file asks.
+        names: As of `RawRecords`.
     """
 
     inputs: Array
@@ -189,7 +195,11 @@ class ArrayTable:
 class Arrays:
     """Private records, and those that the file declares public (none where `public` is None).
 
-    inputs: (n, ...) float32. labels: (n,) int64. classes: how many labels there are, as declared. units: (n,) the owner of each record.
+    Attributes:
+        inputs: (n, ...) float32.
+        labels: (n,) int64.
+        classes: How many labels there are, as declared.
+        units: (n,) the owner of each record.
     """
 
     inputs: Array
@@ -201,9 +211,10 @@ class Arrays:
 
 
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
-    """Return the data of a [train] table, restricted to `rows` where they are given.
+    """Return the data of a [train] table, restricted to `rows` if they are given.
 
-    Raises InputError where they cannot be read, or hold something that is not finite.
+    Raises:
+        InputError: If they cannot be read, or hold something that is not finite.
     """
     classes = _classes(train, path)
     table = _loaded(train.data, "data", train, classes, path, rows)
@@ -235,7 +246,8 @@ def _classes(train: Classification, path: str) -> int:
 def table_in(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> ArrayTable:
     """Return labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError.
 
-    rows: those that the model was trained on.
+    Args:
+        rows: Those that the model was trained on.
     """
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
     return _table(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
@@ -259,7 +271,7 @@ def _table(parts: RawRecords, key: str, train: Classification, classes: int, pat
 
 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
-    """Return inputs (n, ...) as float32, less the declared shift. Raises InputError where one is not finite."""
+    """Return inputs (n, ...) as float32, less the declared shift. Raises InputError if one is not finite."""
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
         raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found shape {_shape(numbers)}")
@@ -300,7 +312,12 @@ def _shape(array: Array) -> str:
 
 
 def _read(source: str, key: str, train: Classification, path: str, stated: str, rows: RowWindow | None) -> RawRecords:
-    """Read a source. stated: where the file states it, for messages. rows: of the private data; public data are read whole."""
+    """Read a source.
+
+    Args:
+        stated: Key of the file that states it, for messages.
+        rows: Rows of the private data; public data are read whole.
+    """
     ending = os.path.splitext(source)[1]
     if source == "digits":
         return digits(path)

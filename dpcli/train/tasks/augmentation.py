@@ -24,7 +24,7 @@ IMAGE = 4  # dimensions of a tensor of images, (B, channels, height, width); eve
 
 
 def augmented(problem: Learning, train: Images, path: str) -> Learning:
-    """Return the problem with the loss over views, where [train] asks for them. Raises InputError where no record has an image."""
+    """Return the problem with the loss over views, where [train] asks for them. Raises InputError if no record has an image."""
     if train.augmentations is None or train.augment is None:
         return problem
     if all(leaf.dim() != IMAGE for leaf in tree_leaves(problem.records)):

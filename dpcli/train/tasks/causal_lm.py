@@ -26,7 +26,7 @@ from dpcli.train.tasks.lm_texts import PADDING, Tokens, drawn, records, tokens_o
 
 
 def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem of [train]. Raises InputError where its model or its records cannot be read."""
+    """Return the learning problem of [train]. Raises InputError if its model or its records cannot be read."""
     model, tokens = language_model(train, path, train.lora), tokens_of(train, path)
     words = vocabulary(model, path)
     tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
@@ -45,7 +45,7 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
 
 
 def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str, rows: RowWindow | None = None) -> Tensor:
-    """Return the records declared public, of these rows where they are held out. Raises InputError where there are none."""
+    """Return the records declared public, of these rows where they are held out. Raises InputError if there are none."""
     if train.public == "held-out":
         tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
         return tokens_of_records[held_out(len(tokens_of_records), train.held_out, units, path)]
@@ -53,7 +53,7 @@ def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the loss of the token after each place, (B, T), zero where there is none; and how many losses each record has, (B,)."""
+    """Return the loss of the token after each place, (B, T), zero if there is none; and how many losses each record has, (B,)."""
     assert isinstance(batch, Tensor)
     following = functional.pad(batch[:, 1:], (0, 1), value=PADDING).long()
     scores = logits(model, batch)[:, -batch.shape[1] :]  # without the places of a prompt

@@ -64,7 +64,7 @@ MODELS: dict[str, Callable[[Classification, tuple[int, ...], int], nn.Module]] =
 
 
 def build(train: Classification, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem of [train]. Raises InputError where its model or its records cannot be read."""
+    """Return the learning problem of [train]. Raises InputError if its model or its records cannot be read."""
     data = arrays(train, path, rows)
     shape = data.inputs.shape[1:]
     model = model_of(train, shape, data.classes, path)
@@ -115,7 +115,11 @@ def loss_of(train: Classification) -> Loss:
 
 
 def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Return each record's loss times the weight of its label, shape (B,). weights: (classes,)."""
+    """Return each record's loss times the weight of its label, shape (B,).
+
+    Args:
+        weights: (classes,).
+    """
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
     return nn.functional.cross_entropy(model(inputs), labels, weight=weights.to(inputs.device), reduction="none")
@@ -129,7 +133,7 @@ def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
-    """Return a function that measures accuracy on the public data; no metrics where there are none."""
+    """Return a function that measures accuracy on the public data; no metrics if there are none."""
     if data.public_inputs is None or data.public_labels is None:
         return dict
     inputs, labels = pair(data.public_inputs, data.public_labels)

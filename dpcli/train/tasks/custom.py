@@ -30,7 +30,7 @@ def build(train: Custom, path: str) -> Learning:
     """Build the problem from the functions of [train]: model() -> nn.Module, data() -> records (and whose they are, with train.units).
 
     Raises:
-        InputError: a function cannot be imported, raises, or returns something else.
+        InputError: A function cannot be imported, raises, or returns something else.
     """
     model = built(train.model, train.data, path)
     records, units = _data(train, path, model)
@@ -51,7 +51,11 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
-    """Wrap a loss that a user wrote, so that its errors quote no record. source: its name, for messages."""
+    """Wrap a loss that a user wrote, so that its errors quote no record.
+
+    Args:
+        source: Its name, for messages.
+    """
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         losses = called_on_records(source, function, model, batch)
@@ -93,7 +97,11 @@ def _form(records: Batch) -> object:
 
 
 def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None = None) -> Callable[[], Metrics]:
-    """Return a function that measures the public records by `metric`; no metrics where there are none. records: the private ones."""
+    """Return a function that measures the public records by `metric`; no metrics if there are none.
+
+    Args:
+        records: The private ones.
+    """
     if train.metric is None or train.public is None:
         return dict
     source, function = train.metric, user(train.metric, path)
@@ -115,7 +123,7 @@ def same_numbers(public: Batch, private: Batch) -> bool:
 
 
 def metrics(result: Any, source: str) -> Metrics:
-    """Return metrics as numbers. Raises InputError where they are no mapping to numbers."""
+    """Return metrics as numbers. Raises InputError if they are no mapping to numbers."""
     try:
         return {str(name): float(value) for name, value in result.items()}
     except (AttributeError, TypeError, ValueError, RuntimeError):
@@ -156,7 +164,7 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     """Return records from tensors or arrays, or from a dataset, which is read item by item.
 
     Raises:
-        InputError: a loader, which draws batches of its own; a dataset without a length; anything else.
+        InputError: A loader, which draws batches of its own; a dataset without a length; anything else.
     """
     if isinstance(data, DataLoader):
         raise InputError(

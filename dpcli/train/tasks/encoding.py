@@ -36,10 +36,13 @@ def input_names(train: Classification) -> list[str]:
 
 
 def encoded(table: Mapping[str, Values], train: Classification, place: str, only: RowWindow | None = None) -> Encoded:
-    """Return the inputs of every row, (n, inputs), in [-1, 1]. only: which rows of the file at `place` these are, for messages.
+    """Return the inputs of every row, (n, inputs), in [-1, 1].
+
+    Args:
+        only: Which rows of the file at `place` these are, for messages.
 
     Raises:
-        InputError: a declared column is absent, or a value has no meaning that was declared; with its line, and without the value.
+        InputError: A declared column is absent, or a value has no meaning that was declared; with its line, and without the value.
     """
     absent = [name for name, _ in train.features if name not in table]
     if absent:
@@ -62,7 +65,9 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str, only
 def label_codes(values: Values, labels: Sequence[str], column: str, place: str, only: RowWindow | None = None) -> NDArray[np.int64]:
     """Return the index of each label among the declared ones, (n,). Raises InputError for another label, or a missing one.
 
-    column: which it is, in words for messages. only: as of `encoded`.
+    Args:
+        column: Which it is, in words for messages.
+        only: As of `encoded`.
     """
     codes = {plain(label): code for code, label in enumerate(labels)}
     cells = _Cells(values, column, place, MISSING, only)
@@ -102,7 +107,7 @@ def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 
 def _numbers(cells: _Cells) -> NDArray[np.float64]:
-    """Return the numbers of a column, NaN where a value is missing."""
+    """Return the numbers of a column, NaN if a value is missing."""
     if cells.missing == MISSING and (quick := _plain_numbers(cells.values)) is not None:
         return quick
     numbers = np.full(len(cells.values), math.nan)
@@ -126,7 +131,7 @@ def _as_float(value: Any, text: str) -> float:
 
 
 def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
-    """Return all numbers at once, where every value is a number or NaN; None where one is not."""
+    """Return all numbers at once, where every value is a number or NaN; None if one is not."""
     if not {*map(type, values)} <= PLAIN:
         return None
     try:

@@ -35,10 +35,10 @@ def text_of(place: str) -> str:
 
 
 def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns, and the rows that are not empty; only those of `only`, where it is given.
+    """Return the names of the columns, and the rows that are not empty; only those of `only`, if it is given.
 
     Raises:
-        InputError: no line of names, names that are not distinct, lines of another length, another encoding or form.
+        InputError: No line of names, names that are not distinct, lines of another length, another encoding or form.
     """
     lines = [line for line in _csv_lines(place) if line]
     if not lines:
@@ -64,7 +64,7 @@ def _deciding(names: list[str], only: RowWindow, place: str) -> int:
 
 
 def some(rows: list[Any], only: RowWindow, place: str) -> list[Any]:
-    """Return the rows of a window. Raises InputError where there are none."""
+    """Return the rows of a window. Raises InputError if there are none."""
     if not rows:
         raise InputError(f"{place}: there are no {only.which}")
     return rows
@@ -99,7 +99,7 @@ def require_distinct(names: list[str], place: str) -> None:
 
 
 def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """Return the names of the columns, and the rows; only those of `only`, where it is given. No value of another row is read."""
+    """Return the names of the columns, and the rows; only those of `only`, if it is given. No value of another row is read."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -154,7 +154,8 @@ def held_day(day: int | None, only: RowWindow) -> bool:
 def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
     """Return where a row of a table is, counted from 0: the line of a .csv file that it begins on, else its number from 1.
 
-    only: the rows that are counted, where those are not all.
+    Args:
+        only: The rows that are counted, where those are not all.
     """
     if only is not None:
         row = _nth(place, row, only)
@@ -185,7 +186,7 @@ def _nth(place: str, row: int, only: RowWindow) -> int:
 
 
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
-    """Return the value on each line that is not empty; only those of `only`, where it is given."""
+    """Return the value on each line that is not empty; only those of `only`, if it is given."""
     result = []
     for line in text_of(place).split("\n"):
         if line.strip():
@@ -208,7 +209,7 @@ def owners_of(units: Any, path: str) -> NDArray[np.generic]:
     None, NaN (which is unlike itself) and an empty text are refused, and so are mixed types, of which 1 and "1" would be two owners.
 
     Raises:
-        InputError: anything else. The message shows no value.
+        InputError: Anything else. The message shows no value.
     """
     values = _listed(units, path)
     types = {type(value) for value in values}
@@ -219,7 +220,7 @@ def owners_of(units: Any, path: str) -> NDArray[np.generic]:
     if types == {float} and not all(math.isfinite(value) for value in values):
         raise _refusal(path, "some that are not finite")
     owners = np.asarray(values)
-    # As text where they are whole numbers beyond 64 bits, which numpy would round.
+    # As text if they are whole numbers beyond 64 bits, which numpy would round.
     return owners if types != {int} or owners.dtype.kind in "iu" else np.asarray([str(value) for value in values])
 
 
@@ -227,8 +228,10 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
     """Return a unit for each pair of an owner and a block that occurs, (n,): whole numbers.
 
     Which of its records a unit keeps would otherwise depend on those of its other blocks: where the records of one block are gone, others
-    take their place, which is a second change. blocks: of each record; None where a unit is bounded in the whole window, and the units are
-    as `owners_of` has them. Raises InputError as `owners_of` does, and where there is another number of blocks.
+    take their place, which is a second change. Raises InputError as `owners_of` does, and where there is another number of blocks.
+
+    Args:
+        blocks: Block of each record; None if a unit is bounded in the whole window, and the units are as `owners_of` has them.
     """
     owners = owners_of(units, path)
     if blocks is None:
@@ -255,7 +258,8 @@ def _refusal(path: str, problem: str) -> InputError:
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
     """Return which records are declared public: every k-th of the file, the same in every run.
 
-    Raises InputError where records have owners, or the share is over one half.
+    Raises:
+        InputError: If records have owners, or the share is over one half.
     """
     if units is not None:
         raise InputError(

@@ -32,11 +32,14 @@ Metrics = Mapping[str, float]
 class Learning:
     """A learning problem.
 
-    model: what is trained; only parameters with requires_grad count. loss: (model, batch) -> (B,), one loss per record, that depends on
-    no other record. records: tensors whose first dimension counts the private records. measure: metrics on data that the file declares
-    public, the headline first; none where there are no such data. units: (n,) the owner of each record, where the file asks.
-    draw: records that nobody owns, as canaries of an audit; None where the task has none. facts: JSON values about the model, public and
-    enough, with [train], to build it again.
+    Attributes:
+        model: What is trained; only parameters with requires_grad count.
+        loss: (model, batch) -> (B,), one loss per record, that depends on no other record.
+        records: Tensors whose first dimension counts the private records.
+        measure: Metrics on data that the file declares public, the headline first; none if there are no such data.
+        units: (n,) the owner of each record, where the file asks.
+        draw: Records that nobody owns, as canaries of an audit; None if the task has none.
+        facts: JSON values about the model, public and enough, with [train], to build it again.
     """
 
     model: nn.Module

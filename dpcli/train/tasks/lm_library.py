@@ -19,7 +19,7 @@ UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError)
 
 
 def library(name: str) -> Any:
-    """Return the module of that name. Raises Unavailable, with what to install, where there is none."""
+    """Return the module of that name. Raises Unavailable, with what to install, if there is none."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -30,11 +30,11 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table
     """Load a model or tokenizer from a folder or by a name; only a name that is neither a folder nor cached is downloaded.
 
     Args:
-        load: a from_pretrained function of transformers.
-        key, table: where the file says so, for messages.
+        load: A from_pretrained function of transformers.
+        key, table: Where the file says so, for messages.
 
     Raises:
-        InputError: there is no such folder; the name is not cached and cannot be downloaded; what is there cannot be read.
+        InputError: There is no such folder; the name is not cached and cannot be downloaded; what is there cannot be read.
     """
     place, stated = relative_to_file(source, path), f"{path}: {table}.{key}"
     local = os.path.isdir(place)

@@ -47,7 +47,7 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
     """Return the model that [train] names, without dropout, in which only the trained parameters require a gradient.
 
     Raises:
-        InputError: it cannot be had, or does not fit.
+        InputError: It cannot be had, or does not fit.
     """
     model = _base(train, path)
     longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
@@ -107,7 +107,7 @@ def vocabulary(model: nn.Module, path: str) -> int:
     """Return how many tokens the model tells apart.
 
     Raises:
-        InputError: it does not give logits for each token.
+        InputError: It does not give logits for each token.
     """
     try:
         scores = logits(model, torch.zeros(1, 2, dtype=torch.int32))
@@ -129,7 +129,7 @@ def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
     """Write adapter_config.json and adapter_model.safetensors to the folder; return False for a model without an adapter.
 
     Args:
-        base: where the frozen model came from, a folder or a name, as the file says.
+        base: Origin of the frozen model, a folder or a name, as the file says.
     """
     if isinstance(model, Prompted):
         _save_prompt(model, base, folder)

@@ -38,7 +38,11 @@ UNLIMITED = 10**9  # tokens: texts are cut afterwards, so the tokenizer need not
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """n texts with their labels and owners, where there are any. blocks: of each text, where a unit is bounded in each block by itself."""
+    """n texts with their labels and owners, if there are any.
+
+    Attributes:
+        blocks: Block of each text, if a unit is bounded in each block by itself.
+    """
 
     texts: list[Text]
     labels: list[Any] | None = None
@@ -47,10 +51,10 @@ class Texts:
 
 
 def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = None) -> Texts:
-    """Return the texts of a file, only of `rows` where they are given, or of module:function.
+    """Return the texts of a file, only of `rows` if they are given, or of module:function.
 
     Raises:
-        InputError: they cannot be read, or are none.
+        InputError: They cannot be read, or are none.
     """
     ending = os.path.splitext(source)[1]
     place = relative_to_file(source, path)
@@ -76,7 +80,7 @@ def _checked(texts: Texts, source: str, path: str) -> Texts:
 
 
 def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
-    """Return the texts that a function returns: texts, then labels where the task has some, then units with train.units."""
+    """Return the texts that a function returns: texts, then labels if the task has some, then units with train.units."""
     labelled = train.label_column is not None
     count = 1 + labelled + (train.units is not None)
     parts = (parts,) if count == 1 else parts if isinstance(parts, tuple | list) else ()
@@ -196,7 +200,7 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
     """Return the tokenizer that [train] names, else the model's own; None for a model of the user's own without one.
 
     Raises:
-        InputError: it cannot be had.
+        InputError: It cannot be had.
     """
     source = train.tokenizer or (None if ":" in train.model else train.model)
     if source is None:
@@ -208,7 +212,7 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
 
 
 def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
-    """Return the tokenizer. Raises InputError where there is none, as text needs one."""
+    """Return the tokenizer. Raises InputError if there is none, as text needs one."""
     if tokens is None:
         raise InputError(f"{path}: train.tokenizer: a model of your own needs one: bytes, a path or a name")
     return tokens

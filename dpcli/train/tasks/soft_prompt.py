@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learning:
-    """Return the learning problem of [train]. Raises InputError where its model or its texts cannot be read."""
+    """Return the learning problem of [train]. Raises InputError if its model or its texts cannot be read."""
     model, tokens = language_model(train, path), required_tokens(tokens_of(train, path), path)
     words = vocabulary(model, path)
     spoken = verbalizers(train, tokens, words, path)
@@ -52,7 +52,7 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
 def public_records(
     train: SoftPrompt, tokens: Tokens, words: int, path: str, rows: RowWindow | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the labelled texts declared public, of these rows where they are held out. Raises InputError where there are none."""
+    """Return the labelled texts declared public, of these rows where they are held out. Raises InputError if there are none."""
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
         records = labelled(private, train, tokens, words, path)
@@ -61,7 +61,7 @@ def public_records(
 
 
 def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
-    """Return the token of each label, (labels,). Raises InputError where two labels share one, or the model does not know it."""
+    """Return the token of each label, (labels,). Raises InputError if two labels share one, or the model does not know it."""
     chosen = train.verbalizers or train.labels
     first_tokens = [next(iter(tokens.ids(word)), -1) for word in chosen]
     if len(set(first_tokens)) < len(first_tokens):

@@ -21,7 +21,7 @@ class Raised(DpcliError, RuntimeError):
 
 
 def user(target: str, path: str) -> Callable[..., Any]:
-    """Return the function that "module:function" names. Raises InputError where there is none."""
+    """Return the function that "module:function" names. Raises InputError if there is none."""
     return user_function(target, _folders(path))
 
 
@@ -85,8 +85,8 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
     """Call a function on records.
 
     Raises:
-        Raised: for its errors, without their words, which may quote a record.
-        Unsuitable: as the engine's hooks raise it.
+        Raised: For its errors, without their words, which may quote a record.
+        Unsuitable: As the engine's hooks raise it.
     """
     from dpcli.train.engine.method import Unsuitable  # imports torch, which a function of texts does not need
 

@@ -31,8 +31,9 @@ def attestation(folder: str) -> dict[str, Any]:
     The epsilon is computed anew from the run's copy of its file; a claim of less is refused.
 
     Raises:
-        InputError: the folder holds no run that describes itself, or one that is NOT PRIVATE; a file has changed since the run; two places
-            disagree about its privacy; its file costs more than it claims. CannotCertify: nobody can say what the file costs.
+        InputError: The folder holds no run that describes itself, or one that is NOT PRIVATE; a file has changed since the run; two places
+            disagree about its privacy; its file costs more than it claims.
+        CannotCertify: Nobody can say what the file costs.
     """
     description = description_in(folder)
     require_private(description, description.guarantee["private"] is True)
@@ -84,7 +85,7 @@ def require_private(description: Description, private: bool) -> None:
 
 
 def require_claim(description: Description, plan: TrainingPlan) -> None:
-    """Raise InputError where the run claims another guarantee than its file has by this version's accountants."""
+    """Raise InputError if the run claims another guarantee than its file has by this version's accountants."""
     if any(not 0 <= start < stop <= plan.steps for start, stop in description.repeated):
         raise InputError(
             f"{description.path(DESCRIPTION)}: repeated: expected portions of {plan.steps} steps, found {description.repeated}"
@@ -105,7 +106,7 @@ def require_claim(description: Description, plan: TrainingPlan) -> None:
 
 
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
-    """Return the plan with the run's window, where the file leaves that to a flag. Its cost does not depend on it."""
+    """Return the plan with the run's window, if the file leaves that to a flag. Its cost does not depend on it."""
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
         return plan
@@ -129,8 +130,10 @@ ENVELOPE_NAMES = frozenset({"payload", "payloadType"})
 class Verification:
     """The comparison of an attestation with a run.
 
-    problems: differences, none where the attestation is of this run. signed: whether it came with signatures, which are not checked here.
-    claimed: its guarantee.
+    Attributes:
+        problems: Differences, none if the attestation is of this run.
+        signed: Whether it came with signatures, which are not checked here.
+        claimed: Its guarantee.
     """
 
     folder: str
@@ -143,7 +146,8 @@ class Verification:
 def verify(folder: str, file: str) -> Verification:
     """Compare the attestation in a file, a statement or a DSSE envelope with one, with the run in a folder.
 
-    Raises InputError where the file is no attestation of this kind, or the folder holds no run that describes itself.
+    Raises:
+        InputError: If the file is no attestation of this kind, or the folder holds no run that describes itself.
     """
     stated, signed = _read(file)
     description_in(folder)

@@ -30,7 +30,10 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
     """Return records (n, ...): the array `inputs` of a .npz file, or the columns of a .csv or .parquet file.
 
     Columns are taken by the names that [train.columns] declares. Where it declares none, all columns are taken in the order of the training
-    data, without the label, the unit and the column of the ledger's blocks. Raises InputError where they cannot be read.
+    data, without the label, the unit and the column of the ledger's blocks.
+
+    Raises:
+        InputError: If they cannot be read.
     """
     ending = os.path.splitext(source)[1]
     if source == DIGITS:
@@ -66,7 +69,7 @@ def _parquet(place: str, train: Classification, shape: tuple[int, ...], block_co
 def _columns(
     place: str, train: Classification, shape: tuple[int, ...], block_column: str | None, names: list[str], rows: list[list[Any]]
 ) -> Any:
-    """Return the columns without the label: the last one, where the file names none and there is one more than the model reads."""
+    """Return the columns without the label: the last one, if the file names none and there is one more than the model reads."""
     if train.columns is not None:
         return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
     kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, block_column)]
@@ -90,7 +93,12 @@ READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Classifier(TrainedModel):
-    """A trained classifier. shape: of one record's inputs. classes: how many labels there are."""
+    """A trained classifier.
+
+    Attributes:
+        shape: Shape of one record's inputs.
+        classes: How many labels there are.
+    """
 
     train: Classification
     shape: tuple[int, ...]
@@ -101,11 +109,11 @@ class Classifier(TrainedModel):
 
         Args:
             inputs: (n, ...), of which the run's shift is taken off here; or, where the run declares columns, a table of raw values by
-                column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame, which is encoded here as in training. An array
-                is then what such a table becomes: the inputs that the run's description names, within [-1, 1].
+                column, such as {"age": [39, 50], "state": ["CA", "NY"]} or a data frame, which is encoded here as in training. An array is
+                then what such a table becomes: the inputs that the run's description names, within [-1, 1].
 
         Raises:
-            InputError: inputs of another shape, with a number that is not finite, or with a value that has no declared meaning.
+            InputError: Inputs of another shape, with a number that is not finite, or with a value that has no declared meaning.
         """
         if hasattr(inputs, "keys"):
             inputs = self._encoded(inputs, place)
@@ -142,7 +150,7 @@ class Classifier(TrainedModel):
 
 
 def classifier(train: Classification, description: Description) -> Classifier:
-    """Return the model that [train] names, for inputs as the run describes them. Raises InputError where it cannot be built."""
+    """Return the model that [train] names, for inputs as the run describes them. Raises InputError if it cannot be built."""
     shape, classes = description.shape("inputs"), description.count("classes")
     place = place_of(description, train.model)
     module = model_of(train, shape, classes, place)

@@ -34,7 +34,11 @@ USE = {
 class HubFolder:
     """A folder that was written.
 
-    library: that reads it. title: of the pipeline. files: of the model. base: the model that an adapter is for, "" without an adapter.
+    Attributes:
+        library: That reads it.
+        title: Title of the pipeline.
+        files: Files of the model.
+        base: The model that an adapter is for, "" without an adapter.
     """
 
     library: str
@@ -119,8 +123,9 @@ def published(run: str, folder: str) -> HubFolder:
     """Write the run to `folder`, which must not exist, in one step. Refuses a run that `dpcli attest` would refuse.
 
     Raises:
-        InputError: the folder exists or cannot be made; the run is NOT PRIVATE, has changed, or claims less than its file costs.
-        CannotCertify: nobody can say what its file costs. Unavailable: torch, or transformers for its models, is not installed.
+        InputError: The folder exists or cannot be made; the run is NOT PRIVATE, has changed, or claims less than its file costs.
+        CannotCertify: Nobody can say what its file costs.
+        Unavailable: Torch, or transformers for its models, is not installed.
     """
     statement = attestation(run)  # which computes the epsilon anew
     description = description_in(run)
@@ -163,7 +168,7 @@ def _written(description: Description, folder: str) -> HubFolder:
 
 
 def _copied(description: Description, name: str, folder: str) -> None:
-    """Copy a file of the run. Raises InputError where it changed meanwhile."""
+    """Copy a file of the run. Raises InputError if it changed meanwhile."""
     path = os.path.join(folder, os.path.basename(name))
     shutil.copyfile(description.path(name), path)
     if digest_of(path) != description.files[name]:

@@ -47,7 +47,12 @@ def _absolute(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainedLanguageModel(TrainedModel):
-    """A trained language model. tokens: its tokenizer; None where the file names none. vocabulary: how many tokens the model knows."""
+    """A trained language model.
+
+    Attributes:
+        tokens: Its tokenizer; None if the file names none.
+        vocabulary: How many tokens the model knows.
+    """
 
     train: CausalLm
     tokens: Tokens | None
@@ -57,10 +62,12 @@ class TrainedLanguageModel(TrainedModel):
         """Return the model's continuation of a prompt.
 
         Args:
-            tokens: at most; fewer where the model ends the text. temperature: 0 takes the likeliest token each time. seed: to draw the same
-                text again, which costs no privacy, as only the model is read.
+            tokens: At most; fewer where the model ends the text.
+            temperature: 0 takes the likeliest token each time.
+            seed: Seed to draw the same text again, which costs no privacy, as only the model is read.
 
-        Raises InputError for a prompt without a token, or with one that the model does not know.
+        Raises:
+            InputError: For a prompt without a token, or with one that the model does not know.
         """
         known = required_tokens(self.tokens, self.description.folder)
         ids = encoded(prompt, known, "--prompt").tolist()
@@ -102,7 +109,7 @@ def _drawn(scores: torch.Tensor, temperature: float, generator: torch.Generator)
 
 
 def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
-    """Return the language model that [train] names, with its adapter. Raises InputError where it cannot be built."""
+    """Return the language model that [train] names, with its adapter. Raises InputError if it cannot be built."""
     model = language_model(train, place_of(description, train.model), train.lora)
     tokens = tokens_of(train, place_of(description, train.tokenizer or train.model))
     return TrainedLanguageModel(model, train, description, tokens, description.count("vocabulary"))
@@ -110,7 +117,12 @@ def language(train: CausalLm, description: Description) -> TrainedLanguageModel:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextClassifier(TrainedModel):
-    """A frozen language model behind a trained prompt. vocabulary: how many tokens it knows. spoken: the token of each label, (labels,)."""
+    """A frozen language model behind a trained prompt.
+
+    Attributes:
+        vocabulary: How many tokens it knows.
+        spoken: The token of each label, (labels,).
+    """
 
     train: SoftPrompt
     tokens: Tokens
@@ -136,7 +148,7 @@ class TextClassifier(TrainedModel):
 
 
 def text_classifier(train: SoftPrompt, description: Description) -> TextClassifier:
-    """Return the prompted model that [train] names. Raises InputError where it cannot be built."""
+    """Return the prompted model that [train] names. Raises InputError if it cannot be built."""
     place = place_of(description, train.model)
     model, words = language_model(train, place), description.count("vocabulary")
     tokens = required_tokens(tokens_of(train, place_of(description, train.tokenizer or train.model)), place)

@@ -31,7 +31,7 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
     Args:
         run: the folder that `dpcli train` left, such as "runs/digits". It may have been moved; the training file is not needed, as the
             folder has a copy. What the file mentions (a module of your own, a folder of pretrained weights) is looked for in the run's
-            folder, where the file was, and in the current folder.
+            folder, if the file was, and in the current folder.
 
     Returns:
         `TrainedModel`: `.module` is a torch module in evaluation mode on the CPU; `.description.guarantee` says what it guarantees. A
@@ -94,7 +94,11 @@ def _from_source() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ModelEvaluation:
-    """The metrics of a model on a source of data. declared: whether the training file declares these data public."""
+    """The metrics of a model on a source of data.
+
+    Attributes:
+        declared: Whether the training file declares these data public.
+    """
 
     description: Description
     metrics: Metrics
@@ -106,9 +110,10 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """Return the task's metric of a run's model, the headline first.
 
     Args:
-        source: labelled data: digits, a file, or module:function; None for those that the training file declares public.
+        source: Labelled data: digits, a file, or module:function; None for those that the training file declares public.
 
-    Raises InputError where there are none, or they cannot be read.
+    Raises:
+        InputError: If there are none, or they cannot be read.
     """
     model = load_model(run)
     if source is not None:

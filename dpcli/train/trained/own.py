@@ -39,7 +39,7 @@ class OwnModel(TrainedModel):
 
 
 def own_model(train: Custom, description: Description) -> OwnModel:
-    """Return the module that [train] names. Raises InputError where it is none."""
+    """Return the module that [train] names. Raises InputError if it is none."""
     module = result(train.model, place_of(description, train.model))
     if not isinstance(module, nn.Module):
         raise InputError(f"{description.folder}: {train.model}: expected a torch module, found {type(module).__name__}")

@@ -27,7 +27,9 @@ Answer = str | float | int
 class ModelInput:
     """A question to a model.
 
-    source: digits, a file or module:function; None for prompts alone. tokens, temperature, seed: of generated text.
+    Attributes:
+        source: Digits, a file or module:function; None for prompts alone.
+        tokens, temperature, seed: Tokens, temperature and seed of generated text.
     """
 
     source: str | None
@@ -45,7 +47,11 @@ class ModelInput:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """The answers, a row for each record or prompt, in their order. brief: number of columns in a table; csv and json have all columns."""
+    """The answers, a row for each record or prompt, in their order.
+
+    Attributes:
+        brief: Number of columns in a table; csv and json have all columns.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Answer, ...], ...]
@@ -53,7 +59,11 @@ class Predictions:
 
 
 def classified(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
-    """Return the likeliest label of each record, and every label's probability. labels: their names; None where they are numbers."""
+    """Return the likeliest label of each record, and every label's probability.
+
+    Args:
+        labels: Their names; None if they are numbers.
+    """
     width = len(probabilities[0]) if probabilities else 0
     columns = ("row", "label", "probability", *(f"p_{number}" for number in range(width)))
     rows = []
@@ -67,10 +77,12 @@ def classified(probabilities: list[list[float]], labels: list[str] | None) -> Pr
 class TrainedModel(Displayed, ABC):
     """The model of a private run, as `dpcli.load_model` finds it.
 
-    module: in evaluation mode, on the CPU, with the run's weights. train: the run's [train] table. description: what the run says of
-    itself; `description.guarantee` has epsilon (an upper bound, None where the run was NOT PRIVATE), delta, unit and adjacency. What is
-    computed from the module alone is post-processing and costs nothing more; what is computed from private records, such as a metric, is
-    not covered.
+    Attributes:
+        module: In evaluation mode, on the CPU, with the run's weights.
+        train: The run's [train] table.
+        description: What the run says of itself; `description.guarantee` has epsilon (an upper bound, None if the run was NOT PRIVATE),
+            delta, unit and adjacency. What is computed from the module alone is post-processing and costs nothing more; what is computed
+            from private records, such as a metric, is not covered.
     """
 
     module: nn.Module
@@ -85,18 +97,19 @@ class TrainedModel(Displayed, ABC):
 
     @abstractmethod
     def answers(self, question: ModelInput) -> Predictions:
-        """Return the model's answer to each record or prompt. Raises InputError where it cannot answer."""
+        """Return the model's answer to each record or prompt. Raises InputError if it cannot answer."""
 
     @abstractmethod
     def measured(self, source: str, path: str) -> Metrics:
-        """Return the task's metric on labelled data. Raises InputError where they cannot be read.
+        """Return the task's metric on labelled data. Raises InputError if they cannot be read.
 
-        path: of the file in whose [train] they are named; "" where a user names them.
+        Args:
+            path: Path of the file in whose [train] they are named; "" where a user names them.
         """
 
 
 def parquet_of(answers: Predictions) -> bytes:
-    """Return every row and column as a parquet file. Raises Unavailable where pyarrow is not installed."""
+    """Return every row and column as a parquet file. Raises Unavailable if pyarrow is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet

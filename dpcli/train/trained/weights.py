@@ -21,7 +21,7 @@ def trained(model: nn.Module) -> dict[str, Tensor]:
 
 
 def frozen_digest(model: nn.Module) -> str | None:
-    """Return the SHA-256 of the frozen part of the model: names, types, shapes and bytes; None where nothing is frozen."""
+    """Return the SHA-256 of the frozen part of the model: names, types, shapes and bytes; None if nothing is frozen."""
     saved = {id(value) for value in trained(model).values()}
     frozen = {name: value for name, value in model.state_dict(keep_vars=True).items() if id(value) not in saved}
     digest = hashlib.sha256()
@@ -36,7 +36,7 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | N
     """Put the weights of a run into a model that was built as the run's was.
 
     Raises:
-        InputError: the model differs in names, shapes, types or frozen weights.
+        InputError: The model differs in names, shapes, types or frozen weights.
     """
     own = trained(model)
     if own.keys() != weights.keys():

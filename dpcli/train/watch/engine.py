@@ -24,7 +24,7 @@ def layers_of(optimizer: Any) -> list[Any]:
     layers = [optimizer]
     while True:
         inner = next((vars(layers[-1])[name] for name in INNER if name in vars(layers[-1])), None)
-        if inner is None or any(inner is one for one in layers):
+        if inner is None or any(inner is layer for layer in layers):
             return layers
         layers.append(inner)
 
@@ -35,13 +35,13 @@ def steps_of(optimizer: Any) -> int:
 
 
 def opacus_in(layers: list[Any]) -> Any:
-    """Return the Opacus optimizer among them; None where there is none."""
+    """Return the Opacus optimizer among them; None if there is none."""
     module = sys.modules.get("opacus.optimizers.optimizer")
-    return None if module is None else next((one for one in layers if isinstance(one, module.DPOptimizer)), None)
+    return None if module is None else next((layer for layer in layers if isinstance(layer, module.DPOptimizer)), None)
 
 
 def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
-    """Return the setting of an Opacus optimizer that contradicts the file, in words; "" where none does."""
+    """Return the setting of an Opacus optimizer that contradicts the file, in words; "" if none does."""
     if not engine.noise_multiplier >= noise_multiplier * (1.0 - 1e-12):
         return f"noise multiplier {engine.noise_multiplier:g}, where the file declares {noise_multiplier:g}"
     if engine.max_grad_norm != norm:
@@ -53,8 +53,10 @@ def contradiction(engine: Any, noise_multiplier: float, norm: float) -> str:
 class MeasuredNoise:
     """The noise that Opacus added to its clipped sums, over the declared noise: each tensor by itself, over all steps.
 
-    noise_multiplier, norm: as the file declares. squares: sum by tensor, in units of the declared variance. heads: a few numbers of each
-    step's noise.
+    Attributes:
+        noise_multiplier, norm: As the file declares.
+        squares: Sum by tensor, in units of the declared variance.
+        heads: A few numbers of each step's noise.
     """
 
     engine: Any

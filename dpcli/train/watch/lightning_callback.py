@@ -1,4 +1,4 @@
-"""A watch as a callback of Lightning's Trainer. Imported only where somebody asks for it, as it needs lightning."""
+"""A watch as a callback of Lightning's Trainer. Imported only if somebody asks for it, as it needs lightning."""
 
 from __future__ import annotations
 

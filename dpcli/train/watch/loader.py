@@ -1,6 +1,6 @@
 """Statistical tests of a loader's batches: whether the records that it draws may come from the declared sampling scheme.
 
-The tests refuse a right sampler once in 10^9 runs, however long. Each returns words where the batches contradict the scheme, and "" where
+The tests refuse a right sampler once in 10^9 runs, however long. Each returns words where the batches contradict the scheme, and "" if
 they do not: a loader that passes is not proven right.
 """
 
@@ -94,7 +94,7 @@ def order_of(loader: Any) -> str:
 
 
 def rate_of(loader: Any) -> float | None:
-    """Return the rate that a loader's sampler states, as Opacus' does; None where it states none."""
+    """Return the rate that a loader's sampler states, as Opacus' does; None if it states none."""
     rate = getattr(batch_sampler(inside(loader)).sampler, "sample_rate", None)
     return float(rate) if isinstance(rate, float | int) else None
 
@@ -106,8 +106,12 @@ ALARM = 1e-9  # chance that a right sampler, or right noise, is refused
 class DrawnBatches(ABC):
     """The batches of a loader so far, tested against a scheme.
 
-    records: how many the loader has. rate: as declared. seen: number of batches. times: how often each record was drawn. may_be_passes:
-    no record was ever drawn two times more often than another.
+    Attributes:
+        records: How many the loader has.
+        rate: As declared.
+        seen: Number of batches.
+        times: How often each record was drawn.
+        may_be_passes: No record was ever drawn two times more often than another.
     """
 
     records: int
@@ -120,7 +124,7 @@ class DrawnBatches(ABC):
         self.times = np.zeros(self.records, np.int64)
 
     def see(self, batch: Indices) -> str:
-        """Take one more batch, and return in words what is wrong with it; "" where nothing is."""
+        """Take one more batch, and return in words what is wrong with it; "" if nothing is."""
         self.seen += 1
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
@@ -131,7 +135,7 @@ class DrawnBatches(ABC):
 
     @abstractmethod
     def contradiction(self, batch: Indices) -> str:
-        """Return in words what contradicts the scheme, after the batches before; "" where nothing does."""
+        """Return in words what contradicts the scheme, after the batches before; "" if nothing does."""
 
     @property
     def alarm(self) -> float:
@@ -150,7 +154,7 @@ class DrawnBatches(ABC):
         return ""
 
     def often(self) -> str:
-        """Return words where a record is drawn too often: its privacy costs what its own rate does."""
+        """Return words if a record is drawn too often: its privacy costs what its own rate does."""
         most = int(self.times.max())
         share = most / self.seen
         if share <= self.rate:
@@ -231,7 +235,7 @@ def log_binomial(count: int, rate: float, k: int) -> float:
 
 
 def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:
-    """Return what tests the batches of a scheme; None where there is no test."""
+    """Return what tests the batches of a scheme; None if there is no test."""
     exact = None if scheme is None else scheme.exact_rate(dataset_size)
     if isinstance(scheme, Unsampled | None) or (exact is not None and exact >= 1):
         return WholeBatches(records, 1.0)

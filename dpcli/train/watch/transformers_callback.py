@@ -1,4 +1,4 @@
-"""A watch as a callback of transformers' Trainer. Imported only where somebody asks for it, as it needs transformers."""
+"""A watch as a callback of transformers' Trainer. Imported only if somebody asks for it, as it needs transformers."""
 
 from __future__ import annotations
 

@@ -40,7 +40,10 @@ class Watch(Displayed):
     What contradicts the file raises an InputError in the loop. What cannot be seen is said in `report`. It states no epsilon: that is the
     file's, for a loop that does all of it, and `dpcli account` prints it.
 
-    observed: the sampling, the clipping and the noise, in words. steps: that the optimizer took. unwatched: how many of them before.
+    Attributes:
+        observed: The sampling, the clipping and the noise, in words.
+        steps: Number of steps that the optimizer took.
+        unwatched: How many of them before.
     """
 
     plan: TrainingPlan
@@ -63,13 +66,13 @@ class Watch(Displayed):
         """Look at a loop from here on; the callbacks call it where training starts.
 
         Args:
-            optimizer: that the loop steps, wrapped by a framework or not.
-            loader: its loader, before the first batch is drawn.
-            accumulated: batches for each step of the optimizer.
-            taken: steps before, of a loop that goes on: they count, and what this watch did not see of them is said.
+            optimizer: Optimizer that the loop steps, wrapped by a framework or not.
+            loader: Its loader, before the first batch is drawn.
+            accumulated: Batches for each step of the optimizer.
+            taken: Steps before, of a loop that goes on: they count, and what this watch did not see of them is said.
 
         Raises:
-            InputError: the loader or the optimizer contradicts the file already.
+            InputError: The loader or the optimizer contradicts the file already.
         """
         self.release()
         self.follow_loader(loader, accumulated)
@@ -106,13 +109,13 @@ class Watch(Displayed):
         return "; ".join([*lines, "no proof of an epsilon" if self.complete else "no guarantee"])
 
     def trainer_callback(self) -> TrainerCallback:
-        """For the `callbacks` of a Trainer of transformers. Raises Unavailable where that is not installed."""
+        """For the `callbacks` of a Trainer of transformers. Raises Unavailable if that is not installed."""
         require("transformers")
         callback: TrainerCallback = load(CALLBACKS["transformers"])(self)
         return callback
 
     def lightning_callback(self) -> Any:
-        """For the `callbacks` of a Trainer of Lightning: a `lightning.pytorch.Callback`. Raises Unavailable where that is not installed."""
+        """For the `callbacks` of a Trainer of Lightning: a `lightning.pytorch.Callback`. Raises Unavailable if that is not installed."""
         if importlib.util.find_spec("lightning") is None:
             raise Unavailable("lightning is not installed: pip install lightning")
         return load(CALLBACKS["lightning"])(self)
