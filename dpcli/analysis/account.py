@@ -30,10 +30,10 @@ class Account(Displayed):
 
     quantity: what is bounded: epsilon at the delta `at`, or delta at the epsilon `at`.
     rows: one for each accountant; once an interval settles the headline, slow accountants are not run.
-    winner: the row that gives the headline: one whose interval settles it, else the smallest sound bound, None where no accountant applies.
+    winner: the row that gives the headline: one whose interval settles it, else the smallest sound bound, None if no accountant applies.
         Of an adaptive pipeline it is the cap, by the filter that holds it, None without a cap; `rows` are about the mechanisms it lists.
-    epsilon, delta: the guarantee: `at`, and an upper bound on the other, inf where nothing can be certified.
-    upper, lower: bounds on `quantity`; `lower` is None where no accountant certifies one.
+    epsilon, delta: the guarantee: `at`, and an upper bound on the other, inf if nothing can be certified.
+    upper, lower: bounds on `quantity`; `lower` is None if no accountant certifies one.
     shares: of each charge, in the winner's currency.
     """
 
@@ -63,7 +63,7 @@ class Account(Displayed):
 
     @property
     def upper(self) -> float:
-        """The headline: an upper bound, inf where nothing can be certified."""
+        """The headline: an upper bound, inf if nothing can be certified."""
         return math.inf if self.winner is None else self.winner.upper
 
     @property
@@ -88,7 +88,7 @@ class Account(Displayed):
 
     @property
     def exit_code(self) -> int:
-        """3 where no finite guarantee can be given, 1 where the budget says no, else 0."""
+        """3 if no finite guarantee can be given, 1 if the budget says no, else 0."""
         if math.isinf(self.upper) or (self.budget is not None and self.budget.verdict == "unknown"):
             return 3
         return 1 if self.budget is not None and self.budget.verdict == "fail" else 0
@@ -110,10 +110,10 @@ def account(
         pipeline: as returned by `dpcli.load`.
         accountants: names to use. None for all; once an interval settles the headline (certified from both sides to 1e-9), only the
             cheap ones, by the work that they state, so that every machine runs the same ones.
-        delta: at which epsilon is bounded; the file's privacy.delta, else its budget.delta, where None.
+        delta: at which epsilon is bounded; the file's privacy.delta, else its budget.delta, if None.
         epsilon: bound delta at this epsilon (nats) instead.
         group_size: units of privacy that change together.
-        tolerance: relative width of the interval that the grid accountant aims at; 1e-3 where None.
+        tolerance: relative width of the interval that the grid accountant aims at; 1e-3 if None.
         runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
@@ -138,13 +138,13 @@ def account(
 def headline(
     pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, runs: int = 1
 ) -> Account:
-    """`account`, but with few rows once an interval settles the headline; `lower` is computed only where every pair is attained."""
+    """`account`, but with few rows once an interval settles the headline; `lower` is computed only if every pair is attained."""
     panel = Panel(tuple(ACCOUNTANTS), with_rows=False)
     return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, with_rows: bool = True) -> Panel:
-    """Return the accountants to run: those named, all where None. Raises InputError for a name that none has."""
+    """Return the accountants to run: those named, all if None. Raises InputError for a name that none has."""
     names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
     for name in names:
         require_known(name)
@@ -185,9 +185,9 @@ def priced(
 def sound_profiles(
     pipeline: Pipeline, accountants: Sequence[str] | None = None, group_size: int = 1
 ) -> tuple[tuple[Accountant, PrivacyProfile], ...]:
-    """Return the profiles of a pipeline by the sound accountants (all of them where None), to be asked many times.
+    """Return the profiles of a pipeline by the sound accountants (all of them if None), to be asked many times.
 
-    Raises InputError as `account` does; a profile itself raises NotRepresentable where it has no answer.
+    Raises InputError as `account` does; a profile itself raises NotRepresentable if it has no answer.
     """
     from dpcli.analysis.adaptive_cap import binding_charges
 
@@ -234,7 +234,7 @@ def _checked_group(group_size: int) -> int:
 
 
 def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
-    """Return the share of each charge, NaN where the winner cannot say."""
+    """Return the share of each charge, NaN if the winner cannot say."""
     winner, profile, count = answers.winner, answers.profile, len(inquiry.charges)
     unknown = (math.nan,) * count
     if winner is None or profile is None or isinstance(profile, str):
@@ -274,7 +274,7 @@ def _epsilon_verdict(
 
 
 def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:
-    """Return a warning that the epsilon of one unit is finite and above 10; none where lint has given it (DP304) about a stated epsilon."""
+    """Return a warning that the epsilon of one unit is finite and above 10; none if lint has given it (DP304) about a stated epsilon."""
     epsilon = account.upper
     if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
         return ()

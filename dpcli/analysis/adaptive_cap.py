@@ -23,7 +23,7 @@ UNCAPPED = "privacy.adaptive is true, and what then holds is a cap fixed before 
 def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
     """Return the charges that bound a pipeline: its mechanisms, or of an adaptive one its cap, which is fixed before the first output.
 
-    Raises InputError where an adaptive one has no cap, and as `resolve`.
+    Raises InputError if an adaptive one has no cap, and as `resolve`.
     """
     listed = resolve(pipeline, group_size)
     if not pipeline.privacy.adaptive:
@@ -37,7 +37,7 @@ def row_of_cap(
 ) -> AccountRow | None:
     """Return the row of an adaptive pipeline's cap, by the filter that holds it; None without a cap.
 
-    listed: the row of the mechanisms in the file; None where those have no bound, and the cap is no guarantee either.
+    listed: the row of the mechanisms in the file; None if those have no bound, and the cap is no guarantee either.
     """
     try:
         charges = binding_charges(pipeline, group_size, runs)
@@ -64,7 +64,7 @@ def _delta_of_cap(pipeline: Pipeline) -> float | None:
 
 
 def _mechanism_of_cap(pipeline: Pipeline, listed: tuple[BillLine, ...], group_size: int) -> Mechanism:
-    """Return the mechanism that spends exactly the cap; what is listed spends, where that is more and breaks the cap."""
+    """Return the mechanism that spends exactly the cap; what is listed spends, if that is more and breaks the cap."""
     cap, delta = pipeline.budget or Budget(), _delta_of_cap(pipeline)
     steps = tuple((charge.mechanism, charge.count) for charge in listed)
     if cap.rho is None and (cap.epsilon is None or delta is None):

@@ -21,7 +21,7 @@ ROUNDING = 4e-15  # relative; sums are rounded up by a few units of 2.2e-16
 
 @dataclass(frozen=True, slots=True)
 class TotalRho:
-    """The sum of the charges' rho, an upper bound: inf where one has none, with the reason."""
+    """The sum of the charges' rho, an upper bound: inf if one has none, with the reason."""
 
     value: float
     reason: str | None = None
@@ -36,7 +36,7 @@ class RhoVerdict:
     verdict: Verdict
 
     def words(self, decimals: int = 4) -> str:
-        """`rho 0.2501 of 0.25`, with the reason where there is no number."""
+        """`rho 0.2501 of 0.25`, with the reason if there is no number."""
         reason = f" ({self.spent.reason})" if self.spent.reason else ""
         return f"rho {up(self.spent.value, decimals)} of {self.cap!r}{reason}"
 
@@ -112,7 +112,7 @@ def total_rho(charges: Sequence[BillLine]) -> TotalRho:
 
 
 def without_rounding(value: float, cap: float) -> float:
-    """Return the value, or the cap where the value is above it only because sums are rounded up."""
+    """Return the value, or the cap if the value is above it only because sums are rounded up."""
     return cap if cap < value <= cap * (1.0 + ROUNDING) else value
 
 

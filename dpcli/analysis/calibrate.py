@@ -36,10 +36,10 @@ class Calibration(Displayed):
 
     value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
     epsilon meets the target, and that epsilon.
-    target, delta: of epsilon; where `quantity` is another (analysis/goals.py), target, upper and cheaper_upper are of that.
-    cheaper, cheaper_upper: the nearest cheaper value that was seen to miss the target, and its epsilon; None where the grid ends (at a
+    target, delta: of epsilon; if `quantity` is another (analysis/goals.py), target, upper and cheaper_upper are of that.
+    cheaper, cheaper_upper: the nearest cheaper value that was seen to miss the target, and its epsilon; None if the grid ends (at a
     rate of 1, for example).
-    adjacent: whether that is the next value on the grid; not where every attempt takes much work, and the search ended early.
+    adjacent: whether that is the next value on the grid; not if every attempt takes much work, and the search ended early.
     """
 
     parameter: Parameter
@@ -67,7 +67,7 @@ class Calibration(Displayed):
 
     @property
     def epsilon(self) -> float | None:
-        """The upper bound that was proved, at `delta`; None where the target was of another quantity."""
+        """The upper bound that was proved, at `delta`; None if the target was of another quantity."""
         return self.upper if self.quantity == "epsilon" else None
 
     @property
@@ -101,10 +101,10 @@ def calibrate(
     Args:
         pipeline: every parameter but the one to be solved for stays as it is.
         target_epsilon: in nats, > 0.
-        delta: at which epsilon is measured; as for `account` where None.
+        delta: at which epsilon is measured; as for `account` if None.
         solve: the parameter; "noise" and "scale" are lowered, the others raised.
         runs: of the whole pipeline, as for `account`.
-        targets: (mechanism name, key) pairs that get the value; found in the pipeline where None and there is just one candidate.
+        targets: (mechanism name, key) pairs that get the value; found in the pipeline if None and there is just one candidate.
 
     Returns:
         A value on the private side: its certified epsilon is at most the target, and that of the cheaper one is not.
@@ -150,7 +150,7 @@ def calibrate(
 
 
 class ValuedEpsilon(NamedTuple):
-    """An upper bound on epsilon, inf where none is certified; the accountant that gives it; the delta at which it holds."""
+    """An upper bound on epsilon, inf if none is certified; the accountant that gives it; the delta at which it holds."""
 
     upper: float
     accountant: str
@@ -212,7 +212,7 @@ class EpsilonByValue:
         return result
 
     def _willing(self, value: float) -> Sequence[str] | None:
-        """Return the accountants that refused no value nearby; all of them where none is left."""
+        """Return the accountants that refused no value nearby; all of them if none is left."""
         refused = {name for name, values in self.refused.items() if any(value / NEARBY < old < value * NEARBY for old in values)}
         if not refused:
             return self.accountants
@@ -249,7 +249,7 @@ def _is_tight(result: Account) -> bool:
 
 
 def _require_bounds(accountants: Sequence[str] | None) -> None:
-    """Raise CannotCertify where all named accountants are approximations, by which no value meets a target for certain."""
+    """Raises CannotCertify if all named accountants are approximations, by which no value meets a target for certain."""
     if not accountants or any(name not in ACCOUNTANTS or load(ACCOUNTANTS[name]).sound for name in accountants):
         return
     names = ", ".join(dict.fromkeys(accountants))
@@ -261,7 +261,7 @@ def _require_bounds(accountants: Sequence[str] | None) -> None:
 
 
 def _stated_count(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> float | None:
-    """Return the whole number that the file states for the key; None where it states none, or several keys are solved for."""
+    """Return the whole number that the file states for the key; None if it states none, or several keys are solved for."""
     if not targets or _with_companions(pipeline, targets[:1]) != tuple(targets):
         return None
     name, key = targets[0]
@@ -336,7 +336,7 @@ def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None
 
 
 def parameter_key(entry: Entry, solve: Parameter) -> str | None:
-    """Return the key of an entry that `solve` would change, None where it has none."""
+    """Return the key of an entry that `solve` would change, None if it has none."""
     if solve in ("noise", "scale"):
         if entry.spec.fixed_threshold:
             return None

@@ -48,7 +48,7 @@ def calibrate_goal(
 ) -> Calibration:
     """Return the cheapest value at which the upper bound of the goal's quantity is at most its target.
 
-    Raises InputError as `calibrate` does; CannotCertify where no value meets the goal.
+    Raises InputError as `calibrate` does; CannotCertify if no value meets the goal.
     """
     chosen = solvable(pipeline, targets, solve)
     measured: dict[float, tuple[float, str]] = {}
@@ -93,11 +93,11 @@ def calibrate_file(
     """Solve for one parameter of the file at `path`, or for every noise key that says "calibrate".
 
     Args:
-        target_epsilon, goal: at most one of them; the file's budget where neither is given, its cap on rho included.
-        data: the content of the file, read where None.
+        target_epsilon, goal: at most one of them; the file's budget if neither is given, its cap on rho included.
+        data: the content of the file, read if None.
 
     Raises:
-        InputError, CannotCertify: as `calibrate` does; InputError where a section, such as [federated], contradicts the answer.
+        InputError, CannotCertify: as `calibrate` does; InputError if a section, such as [federated], contradicts the answer.
     """
     text = read_bytes(path) if data is None else data
     marked = targets(text, path)
@@ -126,13 +126,13 @@ def calibrate_file(
             answer = replace(result.pipeline, sections=pipeline.sections)
             refuse_contradicted(answer)
             return replace(result, pipeline=answer)
-    # With more noise than the cap on epsilon needs, where there is one.
+    # With more noise than the cap on epsilon needs, if there is one.
     assert budget.rho is not None  # a [budget] has one of the two
     return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size)
 
 
 def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str) -> None:
-    """Raise InputError where another parameter is solved for, or a key that is no noise says "calibrate"."""
+    """Raises InputError if another parameter is solved for, or a key that is no noise says "calibrate"."""
     if solve != "noise":
         name, key = marked[0]
         raise InputError(f'{path}: expected numbers with --solve {solve}, found {key} = "calibrate" in "{name}"')
@@ -153,7 +153,7 @@ def solved(data: bytes, path: str) -> Pipeline:
 
 
 def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[str, str]:
-    """Return a mechanism's name and its key. Raises InputError where there is no such mechanism, or it has no such parameter."""
+    """Return a mechanism's name and its key. Raises InputError if there is no such mechanism, or it has no such parameter."""
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
     if entry is None:
         raise InputError(f"--mechanism: expected one of {first_names(e.name for e in pipeline.mechanisms)}, found {name!r}")
@@ -173,7 +173,7 @@ def calibrate_dp_sgd(
 ) -> Calibration:
     """Return the noise multiplier of a Gaussian that the flags describe, on Poisson samples or on all records.
 
-    flags: those of `Stated` about steps and sampling. Raises InputError where one is missing, CannotCertify as `calibrate` does.
+    flags: those of `Stated` about steps and sampling. Raises InputError if one is missing, CannotCertify as `calibrate` does.
     """
     from dpcli.file.pipeline.flags import Stated, pipeline_of_flags
 
@@ -194,8 +194,8 @@ def calibrate_dp_sgd(
 def solved_text(data: bytes, calibration: Calibration) -> str:
     """Return the text of the file, comments kept, with every value that was solved for.
 
-    Raises InputError where the file does not state such a key (steps follow from epochs, a query's noise from its epsilon), or states it
-    where other entries read it too, whose value must not change.
+    Raises InputError if the file does not state such a key (steps follow from epochs, a query's noise from its epsilon), or states it
+    if other entries read it too, whose value must not change.
     """
     text = text_of(data)
     stated = tables_of(text)

@@ -37,7 +37,7 @@ class ComposedProfile(NamedTuple):
     profile: PrivacyProfile
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound, inf where there is none."""
+        """Return an upper bound, inf if there is none."""
         try:
             with self.accountant.within_allowance():
                 return checked(self.profile.epsilon(delta)).upper
@@ -45,7 +45,7 @@ class ComposedProfile(NamedTuple):
             return math.inf
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound, 1 where there is none."""
+        """Return an upper bound, 1 if there is none."""
         try:
             with self.accountant.within_allowance():
                 return min(checked(implied_delta(self.profile, epsilon)).upper, 1.0)
@@ -55,7 +55,7 @@ class ComposedProfile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProfileCurve:
-    """delta at increasing `epsilons` (nats): `upper` bounds, and `lower` bounds, 0 where nothing is certified.
+    """delta at increasing `epsilons` (nats): `upper` bounds, and `lower` bounds, 0 if nothing is certified.
 
     delta: the delta of interest, next to which much smaller ones do not matter.
     """
@@ -80,7 +80,7 @@ class ProfileCurve:
         return bool(self.upper[i] - self.lower[i] <= POINT_GAP * self.upper[i] + NEGLIGIBLE * delta)
 
     def intersected(self, other: ProfileCurve) -> ProfileCurve:
-        """Return the better of two bounds on each side. Raises InternalError where they exclude each other."""
+        """Return the better of two bounds on each side. Raises InternalError if they exclude each other."""
         upper, lower = np.minimum(self.upper, other.upper), np.maximum(self.lower, other.lower)
         if not np.all(lower <= upper * (1.0 + 1e-9) + 1e-300):
             raise InternalError("accountants contradict each other on delta(epsilon): this is a bug in dpcli, and no number")
@@ -106,11 +106,11 @@ def profile(
         epsilons: increasing, finite, >= 0, in nats.
         group_size: units of privacy that change together.
         delta: the delta of interest, such as the file's: one-sided accountants that are far behind there are not asked for a whole curve.
-        points: epsilons, of those, whose delta is printed as a number: where no interval is narrow there, one-sided accountants are asked
+        points: epsilons, of those, whose delta is printed as a number: if no interval is narrow there, one-sided accountants are asked
             at them as well.
 
     Returns:
-        Upper bounds on delta, and certified lower bounds. Two-sided accountants are asked at each epsilon; where a gap is left,
+        Upper bounds on delta, and certified lower bounds. Two-sided accountants are asked at each epsilon; if a gap is left,
         one-sided ones are asked at a few deltas, and what those pairs imply in between is an upper bound too.
 
     Raises:
@@ -153,7 +153,7 @@ def _curve(
 
 
 def pure_epsilon(pipeline: Pipeline, group_size: int = 1) -> float:
-    """Return the epsilon at delta = 0, which no privacy loss exceeds; inf where there is none."""
+    """Return the epsilon at delta = 0, which no privacy loss exceeds; inf if there is none."""
     ((_, profile),) = sound_profiles(pipeline, ("basic",), group_size)
     try:
         return profile.epsilon(0.0).upper
@@ -177,7 +177,7 @@ def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Profi
 
 
 def _all_at_once(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
-    """Return a function that makes a curve of what `ask` returns, (lower, upper); an unbounded one where the accountant does not apply."""
+    """Return a function that makes a curve of what `ask` returns, (lower, upper); an unbounded one if the accountant does not apply."""
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
         log_floor = math.log(NEGLIGIBLE * delta) if delta > 0.0 else -math.inf

@@ -22,7 +22,7 @@ from dpcli.numerics.work import limited
 
 
 def statement_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the keys that an epsilon is a statement about: two epsilons can be compared only where these are equal."""
+    """Return the keys that an epsilon is a statement about: two epsilons can be compared only if these are equal."""
     privacy = pipeline.privacy
     return {
         "unit": privacy.unit,
@@ -157,7 +157,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
-    """Yield the changes of one mechanism or query; all keys of its type or measure are one change where that changed."""
+    """Yield the changes of one mechanism or query; all keys of its type or measure are one change if that changed."""
     path = (kind, name)
     if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
         yield from _key_changes(old, new, path)
@@ -195,7 +195,7 @@ def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
 
 
 def _edited(tables: Tables, path: Path, value: Any) -> Tables:
-    """Return a copy with one key set, or removed where the value is None."""
+    """Return a copy with one key set, or removed if the value is None."""
     if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
         return {**tables, path[0]: list(_edited_entries(tables.get(path[0], ()), path[1:], value))}
     head, *rest = path
@@ -228,8 +228,8 @@ def _free(path: Path) -> bool:
 class Priced:
     """The cost of a change made alone to the first file.
 
-    epsilon: of the changed file at the common delta, inf where nothing is certified, None where the change is not valid alone (`reason`).
-    increase: over the first file's epsilon, NaN where that is undefined.
+    epsilon: of the changed file at the common delta, inf if nothing is certified, None if the change is not valid alone (`reason`).
+    increase: over the first file's epsilon, NaN if that is undefined.
     """
 
     change: Change
@@ -242,8 +242,8 @@ class Priced:
 class Difference:
     """Two pipelines at the first one's delta.
 
-    statement: the changes that make the two epsilons incomparable; empty where they can be compared.
-    increase: of epsilon, by all changes together. interaction: that less the increases of the single changes; NaN where one is unknown.
+    statement: the changes that make the two epsilons incomparable; empty if they can be compared.
+    increase: of epsilon, by all changes together. interaction: that less the increases of the single changes; NaN if one is unknown.
     """
 
     before: Account
@@ -255,7 +255,7 @@ class Difference:
 
     @property
     def exit_code(self) -> int:
-        """3 where the files cannot be compared, 1 where the second costs more, else 0."""
+        """3 if the files cannot be compared, 1 if the second costs more, else 0."""
         if self.statement or math.isnan(self.increase) or math.isinf(self.after.upper):
             return 3
         return 1 if self.increase > 0.0 else 0
@@ -266,7 +266,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
     """Compare the pipelines at `a` and `b`: files, "-", or REVISION:PATH.
 
     Args:
-        delta: at which both are compared; the first file's where None, else the second's.
+        delta: at which both are compared; the first file's if None, else the second's.
 
     Raises:
         InputError: a file cannot be read, makes no sense, or no delta is stated.
@@ -279,7 +279,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
     first, second = headline(before, delta=at), headline(after, delta=at)
     assert first.delta is not None
     priced = priced_changes(old, new, first)
-    increase = second.upper - first.upper  # NaN where both are infinite
+    increase = second.upper - first.upper  # NaN if both are infinite
     return Difference(
         first,
         second,
@@ -306,7 +306,7 @@ def _interaction(increase: float, alone: list[float]) -> float:
 
 
 def _statement(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:
-    """Return the changed keys of the statement in words; delta only where no flag states one."""
+    """Return the changed keys of the statement in words; delta only if no flag states one."""
     old, new = (
         {**statement_of(pipeline), "delta": stated_delta(pipeline) if delta is None else delta} for pipeline in (before, after)
     )

@@ -29,10 +29,10 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import BESIDE, limited
 
 SETTLED = 1e-9  # relative width of an interval that no other accountant could improve on
-CHEAP_CELLS = 4e5  # cells (some 20 ms) for the cheap rows together; the interval's own cells where those are more
+CHEAP_CELLS = 4e5  # cells (some 20 ms) for the cheap rows together; the interval's own cells if those are more
 MOST_MECHANISMS = 1_500  # different ones; more are grouped into steps that dominate them
 GOOD_LOWER = 0.9  # of the upper bound: a lower bound that need not be improved
-# Seconds for the grid accountant: as one of many; where nobody has an interval; where it was named.
+# Seconds for the grid accountant: as one of many; if nobody has an interval; if it was named.
 GRID_SECONDS, GRID_SECONDS_ALONE, GRID_SECONDS_NAMED = 0.1, 1.0, 4.0
 
 
@@ -72,7 +72,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """The question that each accountant answers: a bound on `quantity` where the other of epsilon and delta is `at`."""
+    """The question that each accountant answers: a bound on `quantity` if the other of epsilon and delta is `at`."""
 
     charges: tuple[BillLine, ...]
     adaptive: bool
@@ -86,7 +86,7 @@ class Inquiry:
 
     @cached_property
     def grouped(self) -> tuple[Steps, Steps] | None:
-        """Fewer steps that dominate those charged, and fewer that are dominated; None where the charged ones are few enough."""
+        """Fewer steps that dominate those charged, and fewer that are dominated; None if the charged ones are few enough."""
         if len(self.each) <= MOST_MECHANISMS:
             return None
         from dpcli.accountants.coarse import coarse
@@ -122,7 +122,7 @@ class Inquiry:
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
         """Return the profile, or the reason why this accountant does not add up an adaptive pipeline.
 
-        An adaptive pipeline is bounded by one filter that no output chooses: rho where delta > 0, else epsilon. Neither the smaller of two
+        An adaptive pipeline is bounded by one filter that no output chooses: rho if delta > 0, else epsilon. Neither the smaller of two
         filters for each file is a bound, nor a sum that splits delta anew for the steps of each file (1.99 times delta).
         """
         if self.adaptive:
@@ -213,7 +213,7 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
 
 
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
-    """Return the row with a lower bound that mechanisms attain which the keys allow; unchanged where an entry has no such mechanism."""
+    """Return the row with a lower bound that mechanisms attain which the keys allow; unchanged if an entry has no such mechanism."""
     lower = 0.0
     with suppress(NotRepresentable):
         for steps in _attained_steps(inquiry):
@@ -240,7 +240,7 @@ def _attained_steps(inquiry: Inquiry) -> Iterator[Steps]:
 
 
 def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
-    """Return the lower end of an interval for steps whose pairs are attained; 0 where there is none."""
+    """Return the lower end of an interval for steps whose pairs are attained; 0 if there is none."""
     for name in BRACKETING:
         accountant = accountant_named(name)
         profile = accountant.profile(steps).tuned(None, GRID_SECONDS_ALONE)
@@ -252,7 +252,7 @@ def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
 
 @limited
 def tightest(steps: Steps, delta: float) -> AccountRow | None:
-    """Return the smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None where there is no finite one."""
+    """Return the smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None if there is no finite one."""
 
     def row(name: str) -> AccountRow:
         accountant = accountant_named(name)
@@ -274,10 +274,10 @@ ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)
 
 
 def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
-    """Yield mechanisms that the keys allow, each with an attained pair, that lose much; nothing where one entry has none.
+    """Yield mechanisms that the keys allow, each with an attained pair, that lose much; nothing if one entry has none.
 
     Any choice gives a true lower bound. The order at which the sum of the Renyi curves is most informative chooses them, then smaller ones,
-    as orders are less informative where there are few steps.
+    as orders are less informative if there are few steps.
     """
     steps = inquiry.dominated_steps
     z = _informative_order(steps, inquiry) - 1.0

@@ -97,7 +97,7 @@ global_options = composed(
 
 
 def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of --write. Raise InputError, before anything is computed, where it could not be a new file."""
+    """Return the path of --write. Raises InputError, before anything is computed, if it could not be a new file."""
     if path == "-":
         raise InputError("--write: expected a path, found -: standard output has the result (./- is a file of that name)")
     if path is not None and os.path.lexists(path):
@@ -206,7 +206,7 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
 
 
 def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
-    """Return each output as FORMAT=PATH. Raise InputError for a format that -f would refuse, or one path twice."""
+    """Return each output as FORMAT=PATH. Raises InputError for a format that -f would refuse, or one path twice."""
     result = tuple(named_output(output, formats) for output in given)
     paths = [output.partition("=")[2] for output in result]
     if "-" in paths:
@@ -216,7 +216,7 @@ def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[s
 
 
 def each_once(paths: Sequence[str]) -> None:
-    """Raise InputError where two outputs are one file, however it is spelled; a device takes several outputs."""
+    """Raises InputError if two outputs are one file, however it is spelled; a device takes several outputs."""
     places = [os.path.realpath(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1 and (os.path.isfile(place) or not os.path.exists(place)):
@@ -224,7 +224,7 @@ def each_once(paths: Sequence[str]) -> None:
 
 
 def named_output(output: str, formats: DocumentFormat) -> str:
-    """Return an output as FORMAT=PATH; the ending of a path alone names its format. Raise InputError for a format not offered."""
+    """Return an output as FORMAT=PATH; the ending of a path alone names its format. Raises InputError for a format not offered."""
     from dpcli.document.formats.facts import meant_by, renders
 
     name, equals, path = output.partition("=")
@@ -243,7 +243,7 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 
 
 def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares_data: bool = False) -> Callable[..., int]:
-    """Return the command such that, where it ends by an error, its reports hold that error and nothing of an earlier run."""
+    """Return the command such that, if it ends by an error, its reports hold that error and nothing of an earlier run."""
 
     @wraps(function)
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
@@ -268,7 +268,7 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
 
 
 def _require_no_inputs(outputs: Sequence[str]) -> None:
-    """Raise InputError as `write` does, before anything is computed."""
+    """Raises InputError as `write` does, before anything is computed."""
     for _, path in map(_split, outputs):
         from dpcli.cli.outputs import inputs, require_free, require_no_input
 
@@ -277,7 +277,7 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
 
 
 def _require_written_alone(outputs: Sequence[str], write: str | None, group_size: int) -> None:
-    """Raise InputError where the file of --write would be an output too, or cannot state the group size."""
+    """Raises InputError if the file of --write would be an output too, or cannot state the group size."""
     if write is None:
         return
     each_once([write, *(path for _, path in map(_split, outputs))])
@@ -337,7 +337,7 @@ def _error_document(error: BaseException, words: str, path: str) -> Document:
 
 
 def _error_text(document: Document, name: str) -> str:
-    """Return an error in a format, or as a line of text where the format cannot hold it."""
+    """Return an error in a format, or as a line of text if the format cannot hold it."""
     try:
         return _render(document, name, None)
     except InputError:
@@ -392,7 +392,7 @@ accounting_options = composed(
 
 
 def refuse_flags(other: str, **given: object) -> None:
-    """Raise InputError for a flag that is given with something that makes it meaningless."""
+    """Raises InputError for a flag that is given with something that makes it meaningless."""
     for name, value in given.items():
         if value is not None:
             raise InputError(f"--{name.replace('_', '-')} cannot be combined with {other}")
@@ -421,7 +421,7 @@ def working() -> Iterator[None]:
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, write its other formats, and return its exit code.
 
-    Alerts, and the reason of an exit code other than 0, go to standard error. Raises InputError where a report for CI would hold no check.
+    Alerts, and the reason of an exit code other than 0, go to standard error. Raises InputError if a report for CI would hold no check.
     """
     from dpcli.document.document import judged, reason
     from dpcli.document.formats.facts import appended, judges
@@ -449,9 +449,9 @@ def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[s
 
 
 def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write a file, at its end where `append`. Raise InputError where it cannot be written, or must not.
+    """Write a file, at its end if `append`. Raises InputError if it cannot be written, or must not.
 
-    inputs: texts that may name files which must not be replaced; the command's arguments where None.
+    inputs: texts that may name files which must not be replaced; the command's arguments if None.
     """
     from dpcli.cli import outputs as protected
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
 QUIET_SECONDS = 1.0  # before progress is reported
-FIXED_WIDTH = 100  # columns where the output is no terminal
+FIXED_WIDTH = 100  # columns if the output is no terminal
 
 
 def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:

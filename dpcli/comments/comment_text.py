@@ -20,7 +20,7 @@ LEVELS = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class CommentSection:
-    """Rows under a title, the first ones shown where not all fit. head: what a table begins with."""
+    """Rows under a title, the first ones shown if not all fit. head: what a table begins with."""
 
     title: str
     rows: tuple[str, ...]
@@ -49,7 +49,7 @@ def comment_text(document: Document, marker: str, limit: int = LIMIT) -> str:
 
 
 def fitted(top: str, sections: list[CommentSection], limit: int) -> str:
-    """Fit text into a limit in bytes: where all of it is too long, a section has half of what is left, and the last one all of it."""
+    """Fit text into a limit in bytes: if all of it is too long, a section has half of what is left, and the last one all of it."""
     full = [top, *(section.text(len(section.rows)) for section in sections)]
     if sum(map(_size, full)) <= limit:
         return "\n\n".join(full) + "\n"
@@ -78,7 +78,7 @@ def _size(text: str) -> int:
 
 
 def code(text: str) -> str:
-    """Return text as a code span on one line, cut where it is too long; nothing where there is none."""
+    """Return text as a code span on one line, cut if it is too long; nothing if there is none."""
     shown = visible(text).replace("`", "\\x60").replace("|", "\\x7c")
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST - 1]}…"

@@ -51,7 +51,7 @@ class TenthOfEpsilon(Planted):
 
 
 class Lifted(Planted):
-    """A lower bound a quarter too large; where there was none, the upper bound."""
+    """A lower bound a quarter too large; if there was none, the upper bound."""
 
     __slots__ = ()
 
@@ -147,7 +147,7 @@ def questions() -> tuple[Known, ...]:
 def seen(plant: Plant, accountant: Accountant) -> bool:
     """Return whether an answer is false, or no answer promises more than without the bug. Only questions that the bug touches are put.
 
-    Where no data attain a mechanism's bound, an answer may promise more than the bound allows and still be true.
+    If no data attain a mechanism's bound, an answer may promise more than the bound allows and still be true.
     """
     harmless = True
     for question in questions():

@@ -105,7 +105,7 @@ class Drawing:
             last["sample"] = "own"
 
     def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
-        """The type's own keys; None where none were found that agree with each other."""
+        """The type's own keys; None if none were found that agree with each other."""
         cls = load(MECHANISMS[kind])
         for _ in range(TRIES):
             keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
@@ -127,7 +127,7 @@ class Drawing:
         return {"scheme": scheme, **keys}
 
     def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
-        """Values for the required keys and for some of the others; None where it must name entries and there are none."""
+        """Values for the required keys and for some of the others; None if it must name entries and there are none."""
         length = self.random.choice([1, 2, 3, 8])
         result: Document = {}
         for name, member in members.items():

@@ -44,7 +44,7 @@ class ExamLine:
 def examine(name: str, seed: int) -> Iterator[ExamLine]:
     """Put every question to the mechanism type, accountant, filter or format of this name.
 
-    Raises InputError where nothing has the name.
+    Raises InputError if nothing has the name.
     """
     for names, examiner in EXAMINERS:
         if name in names():
@@ -87,7 +87,7 @@ def lawless(pipeline: Pipeline) -> Iterator[str]:
 
 
 def contradicted(claiming: Sequence[Mechanism], view: str) -> list[str]:
-    """The view, where a tenth of it in what claims to be exactly its pair contradicts nothing."""
+    """The view, if a tenth of it in what claims to be exactly its pair contradicts nothing."""
     answering = [each for each in claiming if has_view(each, view)]
     tenths = (Tenth(each, view) for each in answering)
     return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []

@@ -60,7 +60,7 @@ def unexamined(kind: str) -> frozenset[Combination]:
 
 
 def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
-    """Lines of the report: a column for each accountant, the letters of those who examine it; - where it gives its reason instead."""
+    """Lines of the report: a column for each accountant, the letters of those who examine it; - if it gives its reason instead."""
     yield " ".join([f"{'type':18} {'adjacency':11} {'sampling':13}", *ACCOUNTANTS])
     for kind in kinds:
         examined = {letter: examiner(kind) for letter, examiner in EXAMINERS.items()}

@@ -43,7 +43,7 @@ class ExaminedLedger:
     delta: float
 
     def cost(self, run: Pipeline, delta: float) -> Amounts | None:
-        """Return the run's cost; None where the filter has no number for it, and refuses it."""
+        """Return the run's cost; None if the filter has no number for it, and refuses it."""
         try:
             return amounts.read(self.the_filter.cost(run, delta).amounts)
         except (CannotCertify, NotRepresentable, InputError):
@@ -69,9 +69,9 @@ def times(cost: Amounts, count: int) -> dict[str, Decimal]:
 
 @functools.cache
 def certified(run: Pipeline, count: int, delta: float) -> float:
-    """A lower bound on epsilon of so many runs that were fixed in advance, 0 where none is certified: no filter can have less.
+    """A lower bound on epsilon of so many runs that were fixed in advance, 0 if none is certified: no filter can have less.
 
-    LARGE where they need more than `delta` at that epsilon: of runs with a delta of their own no accountant may have more to say.
+    LARGE if they need more than `delta` at that epsilon: of runs with a delta of their own no accountant may have more to say.
     """
     least = account(run, CERTIFYING, delta=delta, runs=count).lower
     if least is None:

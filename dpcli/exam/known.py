@@ -58,7 +58,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A bound, or None where the answer cannot be one, and what the enumeration knows: the upper end is at least, the lower at most."""
+    """A bound, or None if the answer cannot be one, and what the enumeration knows: the upper end is at least, the lower at most."""
 
     label: str
     bound: Bound | None
@@ -100,7 +100,7 @@ def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
 
 
 def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Reply]:
-    """Yield the accountant's replies, where it has any."""
+    """Yield the accountant's replies, if it has any."""
     searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta  # for delta, over and over
     for question in questions:
         profile = accountant.profile(question.steps).tuned(None, SECONDS)

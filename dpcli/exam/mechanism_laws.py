@@ -18,7 +18,7 @@ DELTA = 1e-6
 
 
 def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
-    """Return each accountant's epsilon, inf where it has none."""
+    """Return each accountant's epsilon, inf if it has none."""
     return _upper(pipeline, group, delta, vars(accounting)["resolve"])
 
 
@@ -34,7 +34,7 @@ def below(low: dict[str, float], high: dict[str, float]) -> list[str]:
 
 
 def copies(pipeline: Pipeline) -> Iterator[str]:
-    """An entry of n steps costs as much as n entries of one, where steps are all there is to count."""
+    """An entry of n steps costs as much as n entries of one, if steps are all there is to count."""
     *parts, entry = pipeline.mechanisms
     if entry.epochs is not None or isinstance(entry.sampling, OncePerEpoch | BallsInBins):  # which count passes
         return

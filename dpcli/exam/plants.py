@@ -118,7 +118,7 @@ Claims = tuple[Bound, ...]
 
 
 def claims(reference: Reference, scheme: str, situation: Situation) -> Claims | None:
-    """Return the claimed bounds; None where the statement makes no sense."""
+    """Return the claimed bounds; None if the statement makes no sense."""
     with suppress(InputError):
         return claimed(reference, scheme, situation)
     return None
@@ -128,7 +128,7 @@ honest = functools.cache(claims)
 
 
 def changed(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
-    """Return whether the bug changes the statement's charges; where it does not, no accountant need answer."""
+    """Return whether the bug changes the statement's charges; if it does not, no accountant need answer."""
     with suppress(InputError):
         pipeline = parsed(reference, scheme, situation)
         with suppress(InputError):

@@ -98,7 +98,7 @@ WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)  # of a pa
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:
-    """Yield what one view says against another; nothing where there is only one, or the pair is not claimed to be attained."""
+    """Yield what one view says against another; nothing if there is only one, or the pair is not claimed to be attained."""
     if not mechanism.attained():
         return
     for law in (*BETWEEN, *(() if mechanism.summed else WITH_TAILS)):

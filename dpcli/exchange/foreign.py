@@ -33,7 +33,7 @@ _SINGLE = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asserted:
-    """[privacy], as far as it is stated; None where a key is not."""
+    """[privacy], as far as it is stated; None if a key is not."""
 
     adjacency: str | None = None
     unit: str | None = None
@@ -55,8 +55,8 @@ def file_of(
 ) -> str:
     """Return the text of a pipeline file of these tables, which its reader accepts. laid_out: splits a line that is too long.
 
-    Its comments are a heading, those on keys, and the unstated keys of [privacy]. Raises InputError where it is larger than a file may be,
-    InvalidFile where the reader refuses it.
+    Its comments are a heading, those on keys, and the unstated keys of [privacy]. Raises InputError if it is larger than a file may be,
+    InvalidFile if the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
     written = list(commented(tables, comments, COLUMN))
@@ -80,7 +80,7 @@ def _require_room(size: int, place: str) -> None:
 
 
 def read_text(text: str, place: str) -> Pipeline:
-    """Parse such a text as every file is read. Raises InvalidFile where the reader refuses it."""
+    """Parse such a text as every file is read. Raises InvalidFile if the reader refuses it."""
     return parse(text.encode(), place)
 
 
@@ -98,9 +98,9 @@ class ForeignTable:
     def require_fields(
         self, needed: Collection[str], optional: Collection[str] = (), ignored: Collection[str] | None = None, hint: str = ""
     ) -> None:
-        """Raise InputError where a field is missing, or has no known meaning.
+        """Raises InputError if a field is missing, or has no known meaning.
 
-        ignored: what --ignore names; None where there is no such flag. hint: advice about an unknown field.
+        ignored: what --ignore names; None if there is no such flag. hint: advice about an unknown field.
         """
         missing = [field for field in needed if field not in self.fields]
         strange = [field for field in self.fields if field not in (*needed, *optional, *(ignored or ()))]
@@ -113,28 +113,28 @@ class ForeignTable:
             )
 
     def number(self, field: str) -> float:
-        """Return a finite number. Raises InputError where it is none."""
+        """Return a finite number. Raises InputError if it is none."""
         value = self.fields[field]
         if type(value) not in (int, float) or not abs(value) < 1e300:
             raise self.refused(f"expected {field} to be a finite number, found {in_words(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
-        """Return a whole number >= 1. Raises InputError where it is none."""
+        """Return a whole number >= 1. Raises InputError if it is none."""
         value = self.fields[field]
         if type(value) is not int or not 1 <= value <= 10**18:
             raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {in_words(value)}")
         return value
 
     def boolean(self, field: str) -> bool:
-        """Return true or false. Raises InputError where it is neither."""
+        """Return true or false. Raises InputError if it is neither."""
         value = self.fields[field]
         if type(value) is not bool:
             raise self.refused(f"expected {field} to be true or false, found {in_words(value)}")
         return value
 
     def table(self, field: str, name: str | None = None) -> ForeignTable:
-        """Return the table inside. Raises InputError where it is none."""
+        """Return the table inside. Raises InputError if it is none."""
         value = self.fields[field]
         if not isinstance(value, dict):
             raise self.refused(f"expected {field} to be a table, found {in_words(value)}")
@@ -156,7 +156,7 @@ def in_words(value: Any) -> str:
 
 
 def read_fields(data: bytes, name: str) -> ForeignTable:
-    """Return the table that JSON states. Raises InputError where it states none, or states a field twice."""
+    """Return the table that JSON states. Raises InputError if it states none, or states a field twice."""
     document = read_json(data, name)
     if not isinstance(document, dict):
         raise InputError(f"{name}: expected a table of JSON, found {shown(document)}")
@@ -164,7 +164,7 @@ def read_fields(data: bytes, name: str) -> ForeignTable:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Return the value that JSON states. Raises InputError where it is none, or states a field twice."""
+    """Return the value that JSON states. Raises InputError if it is none, or states a field twice."""
     try:
         return json.loads(data, object_pairs_hook=lambda pairs: _unique_fields(pairs, name))
     except (ValueError, RecursionError):
@@ -181,7 +181,7 @@ def _unique_fields(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any
 
 
 def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> dict[str, Any]:
-    """Return [privacy] of the file and of flags. Raises InputError where they contradict each other."""
+    """Return [privacy] of the file and of flags. Raises InputError if they contradict each other."""
     for key, value in asserted.table.items():
         if known.get(key, value) != value:
             raise InputError(
@@ -191,7 +191,7 @@ def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> di
 
 
 def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
-    """Return the keys of an entry that is (epsilon, delta)-DP for the unit: of pure epsilon, where delta is 0."""
+    """Return the keys of an entry that is (epsilon, delta)-DP for the unit: of pure epsilon, if delta is 0."""
     if delta == 0.0:
         return {"type": "pure-dp", "epsilon": epsilon, "stated_for": "unit"}
     return {"type": "approx-dp", "epsilon": epsilon, "delta": delta, "stated_for": "unit"}
@@ -207,9 +207,9 @@ def zcdp_entry(rho: float, delta: float, where: ForeignTable) -> dict[str, Any]:
 def carried_tables(
     carried: Mapping[str, Any], asserted: Asserted, exported: Callable[[Pipeline], Any], content: Any
 ) -> dict[str, Any]:
-    """Return the tables of the file to write: those that the file carries, and what is asserted where they are silent.
+    """Return the tables of the file to write: those that the file carries, and what is asserted if they are silent.
 
-    exported: makes of a pipeline the content that the file should have. content: what it has. Raises InputError where the two differ,
+    exported: makes of a pipeline the content that the file should have. content: what it has. Raises InputError if the two differ,
     before or after what is asserted, or the tables are not these two or contradict what is asserted.
     """
     plain = json_copy(carried, PART)
@@ -233,7 +233,7 @@ def _require_same(tables: Mapping[str, Any], exported: Callable[[Pipeline], Any]
 def json_copy(value: Any, name: str) -> Any:
     """Return the value as JSON has it, tuples as lists, bounded, as what is shared is copied.
 
-    Raises InputError where something in it is no value of JSON, it is deeper than MAX_DEPTH, as what holds itself is, or has more than
+    Raises InputError if something in it is no value of JSON, it is deeper than MAX_DEPTH, as what holds itself is, or has more than
     MOST_VALUES values.
     """
     left = MOST_VALUES

@@ -30,9 +30,9 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
     """Return the text of the pipeline file of a DPKerasConfig: the JSON of dataclasses.asdict(config).
 
     Noise is added to every batch of batch_size, at noise_multiplier over the root of gradient_accumulation_steps; so each of them is a step
-    of the file. Its budget is the config's. sampling: how batches were drawn; poisson_sampling_in_fit says poisson where it is true, and
-    where it is false, the batches are those that fit() is given. ignored: fields that say nothing about privacy. A seed is refused:
-    whoever knows it knows the noise. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
+    of the file. Its budget is the config's. sampling: how batches were drawn; poisson_sampling_in_fit says poisson if it is true, and
+    if it is false, the batches are those that fit() is given. ignored: fields that say nothing about privacy. A seed is refused:
+    whoever knows it knows the noise. Raises InputError for what a file cannot say, InvalidFile if its reader refuses the values.
     """
     config = read_fields(data, place)
     config.require_fields(NEEDED, OPTIONAL, ignored)
@@ -69,7 +69,7 @@ def file_of_config(data: bytes, asserted: Asserted, sampling: str, ignored: Coll
 
 
 def _require_bounds(config: ForeignTable) -> None:
-    """Raise InputError where no bound on a gradient is stated, or a field has a wrong value."""
+    """Raises InputError if no bound on a gradient is stated, or a field has a wrong value."""
     if config.number("clipping_norm") <= 0.0:
         raise config.refused(f"expected clipping_norm > 0, found {config.number('clipping_norm'):g}")
     if "rescale_to_unit_norm" in config.fields:
@@ -79,7 +79,7 @@ def _require_bounds(config: ForeignTable) -> None:
 
 
 def _require_drawn(config: ForeignTable, sampling: str, ignored: Collection[str]) -> None:
-    """Raise InputError where the config contradicts --sampling."""
+    """Raises InputError if the config contradicts --sampling."""
     field = "poisson_sampling_in_fit"
     if field not in config.fields:
         return

@@ -43,7 +43,7 @@ def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
 
 
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
-    """Return the entry of Gaussian noise of all stages, in their order; a number in place of a list where all are the same.
+    """Return the entry of Gaussian noise of all stages, in their order; a number in place of a list if all are the same.
 
     stages: merged; all with noise_multiplier, steps, and the same keys of sampling. Raises InputError for none, or more than a file may
     have.
@@ -101,7 +101,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
 
     Every batch is a Poisson sample of its own: of shuffled batches a record may be in two of a stage that begins within a pass. ignored:
     columns that say nothing about privacy; any other might say how often a row counts. Raises InputError for what is no such csv, or
-    states no adjacency; InvalidFile where the reader refuses the values.
+    states no adjacency; InvalidFile if the reader refuses the values.
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")

@@ -27,7 +27,7 @@ OPTIONAL: dict[str, Callable[[str], Any]] = {
     "max_examples_per_user": int,
     "accountant_type": {"RDP": "RDP", "PLD": "PLD"}.__getitem__,
 }
-SWITCH = "used_microbatching"  # it has no value where it stands alone
+SWITCH = "used_microbatching"  # it has no value if it stands alone
 DELTA = 1e-6
 COMMENTS = {"adjacency": "the one that compute_dp_sgd_privacy counts with"}
 UNSTATED = {"delta": "the program's own, as no flag states one"}
@@ -37,9 +37,9 @@ HALVED = {"noise_multiplier": "half of the flag's: in microbatches of several a 
 def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
     """Return the text of the pipeline file of flags as a shell or a flagfile has them; what stands before them is the program.
 
-    Its adjacency, where no other is stated, is add-remove, as the program says of its number. used_microbatching, which is true where it is
+    Its adjacency, if no other is stated, is add-remove, as the program says of its number. used_microbatching, which is true if it is
     not stated, halves the noise multiplier as the program does. sampling: how batches were drawn. ignored: flags that say nothing about
-    privacy. Raises InputError for flags that are missing, unknown or repeated; InvalidFile where the reader refuses the values.
+    privacy. Raises InputError for flags that are missing, unknown or repeated; InvalidFile if the reader refuses the values.
     """
     flags = _flags(data, ignored, place)
     flags.require_fields(NEEDED, OPTIONAL, ignored)
@@ -97,7 +97,7 @@ def _words(data: bytes, place: str) -> Sequence[str]:
 
 
 def _pairs(words: Sequence[str], place: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each flag and its value: behind an equals sign, or in the next word where that is no flag."""
+    """Yield each flag and its value: behind an equals sign, or in the next word if that is no flag."""
     rest = list(words)[::-1]
     while rest:
         word = rest.pop()

@@ -42,7 +42,7 @@ def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], p
     """Return the text of the pipeline file of a Session: its privacy budget and protected changes as JSON, by names of classes and fields.
 
     A session protects what a unit changes in all of its tables at once: so the rows of all are added up. ignored: fields that say nothing
-    about privacy. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
+    about privacy. Raises InputError for what a file cannot say, InvalidFile if its reader refuses the values.
     """
     session = read_fields(data, place)
     session.require_fields(("privacy_budget", "protected_changes"), (), ignored)

@@ -47,7 +47,7 @@ class Unpriced:
 
 
 def waiver_data(waiver: Waiver) -> dict[str, Any]:
-    """Return a waiver as JSON holds it: two are equal where all of this is."""
+    """Return a waiver as JSON holds it: two are equal if all of this is."""
     return {**asdict(waiver), "expires": waiver.expires.isoformat()}
 
 
@@ -63,14 +63,14 @@ def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
 
 
 def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
-    """Return what each change costs, made alone to the base; nothing where only the base's figures are at hand."""
+    """Return what each change costs, made alone to the base; nothing if only the base's figures are at hand."""
     if base.account is None or base.data is None:
         return ()
     return priced_changes(base.data, data, base.account)
 
 
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Unpriced | None]:
-    """Return each file as it stands at the git revision `ref`; None where nothing became it. Raises InputError for a bad `ref`."""
+    """Return each file as it stands at the git revision `ref`; None if nothing became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
     return {path: None if past is None else _at_ref(ref, path, past, cap) for path, past in files_at(ref, paths).items()}
@@ -106,9 +106,9 @@ def _at_ref(ref: str, path: str, past: PastFile, cap: Capped) -> Base | Unpriced
 
 
 def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
-    """Return each file as an earlier `dpcli gate -f json` judged it; None where that had no such file.
+    """Return each file as an earlier `dpcli gate -f json` judged it; None if that had no such file.
 
-    Files are the same where their paths lead to the same place; a relative path counts from the working directory and from the root of the
+    Files are the same if their paths lead to the same place; a relative path counts from the working directory and from the root of the
     repository around it. Everything is checked, since a pass may hang on it. Raises InputError for no such JSON, and for a file that could
     not be accounted then, or stands there twice.
     """
@@ -143,7 +143,7 @@ def _base_of_file(what: str, place: str, entries: Sequence[tuple[str, Base | Non
 
 
 def _from_json(entry: Mapping[str, Any]) -> Base | None:
-    """Return the figures of one file, None where it had none."""
+    """Return the figures of one file, None if it had none."""
     if entry["result"] is None:
         return None
     stated, epsilon = entry["base_form"], entry["result"]["epsilon_upper"]
@@ -200,7 +200,7 @@ class Changed:
 
 
 def terms_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return every key of [privacy], [budget] and [gate] by its dotted name, as JSON has it; None where it is absent."""
+    """Return every key of [privacy], [budget] and [gate] by its dotted name, as JSON has it; None if it is absent."""
     return {name: _plain(_stated(pipeline, name)) for name in _keys()}
 
 
@@ -282,7 +282,7 @@ def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
 
 
 def horizon_change(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
-    """Yield a changed horizon; fewer runs, a higher cap or none at all weaken the file where none from outside holds in its place."""
+    """Yield a changed horizon; fewer runs, a higher cap or none at all weaken the file if none from outside holds in its place."""
     if old != new:
         now = [one for one in (new, *map(horizon_data, outside)) if one is not None]
         implied = old is None or any(runs >= old[0] and epsilon <= old[1] for runs, epsilon in now)
@@ -315,7 +315,7 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
 
 
 def _width(kind: BlockKind, stated: Sequence[str]) -> int:
-    """Return how many blocks of a kind are stated, 0 where they are none, or more than one window holds."""
+    """Return how many blocks of a kind are stated, 0 if they are none, or more than one window holds."""
     ranks: set[int] = set()
     for text in stated:
         first, dots, last = text.partition("..")

@@ -55,7 +55,7 @@ def _value(value: object) -> str:
 
 
 def path_of(one: Priced, pipeline: Pipeline) -> Path:
-    """Return the first key that the change leaves in the file; "mechanism" alone where it takes one out."""
+    """Return the first key that the change leaves in the file; "mechanism" alone if it takes one out."""
     edit = next((edit for edit in one.change.edits if edit.new is not None), one.change.edits[0])
     if edit.path[0] == "query":
         own = (i for i, entry in enumerate(pipeline.mechanisms) if f"{entry.name}.".startswith(f"{edit.path[1]}."))
@@ -106,8 +106,8 @@ def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -
 
 
 def _least(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> tuple[str, list[float]] | None:
-    """Return the key, and the value that meets each target; None where the entry has no such key or one target cannot be met."""
-    from dpcli.analysis.calibrate import calibrate, parameter_key  # only where a file is refused
+    """Return the key, and the value that meets each target; None if the entry has no such key or one target cannot be met."""
+    from dpcli.analysis.calibrate import calibrate, parameter_key  # only if a file is refused
 
     key = parameter_key(entry, solve)
     if key is None:

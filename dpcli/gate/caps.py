@@ -59,7 +59,7 @@ class BindingCap:
     alone: bool
 
     def words(self) -> str:
-        """Return ` (the file's budget; the policy allows 3.0)`; nothing where one alone states it, or all state the same."""
+        """Return ` (the file's budget; the policy allows 3.0)`; nothing if one alone states it, or all state the same."""
         others = [
             f"{one.source.who} allows {one.value!r}" + ("" if one.delta == self.cap.delta else f" at delta = {one.delta!r}")
             for one in self.looser
@@ -131,7 +131,7 @@ def loosened(old: Caps, new: Caps) -> Iterator[str]:
 class RiseLimits:
     """A limit on the rise of epsilon in nats, and one in percent of the base's epsilon; both hold.
 
-    kind: the key without its unit. whose: the source of the limit in nats, where there are several.
+    kind: the key without its unit. whose: the source of the limit in nats, if there are several.
     """
 
     kind: str
@@ -140,7 +140,7 @@ class RiseLimits:
     whose: str = ""
 
     def allowed(self, base: float) -> float | None:
-        """Return the smaller of both, in nats; None where there is none. In percent of an epsilon of 0, nothing is allowed."""
+        """Return the smaller of both, in nats; None if there is none. In percent of an epsilon of 0, nothing is allowed."""
         return min((limit for limit, _ in self._limits(base)), default=None)
 
     def passed_by(self, change: float, base: float) -> bool:

@@ -78,7 +78,7 @@ def _is_number(edit: Edit) -> bool:
 
 
 def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], is_cheap: bool) -> bool:
-    """Return whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
+    """Return whether an entry is new that costs nothing by its own word, or, if another one is gone, less by what it says.
 
     gone: whether the change takes mechanisms or queries away, whose place it may take: dpcli release sees to the bounds of a query, and
     of an entry somebody states them. is_cheap: whether it costs next to nothing.
@@ -179,7 +179,7 @@ def other_data_warnings(
 def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
     """Warn of each key that is as it was and leads elsewhere, since the file was moved from `was` to `path`.
 
-    Where the old place is empty and the new one is not, the data were moved along.
+    If the old place is empty and the new one is not, the data were moved along.
     """
     edited = {edit.path[:2] for one in changes for edit in one.change.edits}
     for name in (*SECTIONS, "source"):

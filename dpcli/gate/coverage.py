@@ -51,7 +51,7 @@ def _judged_as(path: str, name: str, text: str, verdict: Verdict = "warn") -> Ju
 def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
     """Warn of each pipeline of the base that is deleted, and fail each that was moved to a file that is not judged.
 
-    paths: of the files that are judged; where there are none, the repository around the working directory is under review.
+    paths: of the files that are judged; if there are none, the repository around the working directory is under review.
     renamed: their names at the base. Raises InputError as `dpcli.git.past_files.files_at` does.
     """
     judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
@@ -119,9 +119,9 @@ def _verdicts_of_removed(
 
 
 def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
-    """Warn of pipelines that differ from the revision and are not judged. Raises InputError where git cannot say what differs.
+    """Warn of pipelines that differ from the revision and are not judged. Raises InputError if git cannot say what differs.
 
-    paths: of the files that are judged; where there are none, the repository around the working directory is under review. known: real
+    paths: of the files that are judged; if there are none, the repository around the working directory is under review. known: real
     paths of others that already have a verdict.
     """
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
@@ -169,7 +169,7 @@ def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each workflow file of the repositories of these files that differs from the revision and calls dpcli, or did there.
 
-    Raises InputError where git cannot say what differs.
+    Raises InputError if git cannot say what differs.
     """
     for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None or top != folder:  # no forge runs the workflows of a repository inside

@@ -31,7 +31,7 @@ class LedgerRoom:
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
     def read(self, path: str) -> bytes:
-        """Return the bytes that the ledger was asked about; of the file where it was not."""
+        """Return the bytes that the ledger was asked about; of the file if it was not."""
         return self.contents[path] if path in self.contents else read_bytes(path)
 
 

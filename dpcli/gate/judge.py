@@ -50,7 +50,7 @@ class Opened:
 
 
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
-    """Judge each file, or every pipeline that differs from the revision where none is named; and pipelines that the revision alone has.
+    """Judge each file, or every pipeline that differs from the revision if none is named; and pipelines that the revision alone has.
 
     A folder stands for all pipelines in it; without any it is no pass, unless the base had some that are gone. A fault of a file is its
     verdict. Raises InputError without paths and revision, and for a policy, a revision or a baseline that cannot be read.
@@ -104,7 +104,7 @@ def _judged_unseen(
 
 
 def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
-    """Return the sums over datasets; none is computed where neither a cap nor a file names a dataset."""
+    """Return the sums over datasets; none is computed if neither a cap nor a file names a dataset."""
     if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
         return ()
     from dpcli.gate.totals import capped_sums, caps_of, placed_at_changes, uncapped_sums, with_joined_files
@@ -164,7 +164,7 @@ def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -
 
 
 def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
-    """Return the account of the base where the file still says all that it said there, caps included."""
+    """Return the account of the base if the file still says all that it said there, caps included."""
     if base is None or base.account is None:
         return None
     was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
@@ -172,7 +172,7 @@ def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
 
 
 def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
-    """Raise InvalidFile for waivers of what cannot be waived."""
+    """Raises InvalidFile for waivers of what cannot be waived."""
     findings = Findings()
     check_waivers(pipeline, findings)
     if findings.items:
@@ -218,7 +218,7 @@ def _conditions(opened: Opened, result: Account, terms: GateTerms) -> Iterator[C
 
 
 def _base(bases: Bases | None, path: str) -> Base | None:
-    """Return what a file is compared with; None where that has no epsilon."""
+    """Return what a file is compared with; None if that has no epsilon."""
     base = bases.get(path) if bases else None
     return base if isinstance(base, Base) else None
 

@@ -31,7 +31,7 @@ PLANNED = "a schedule fixed in advance; runs decided on after looking at results
 
 @dataclass(frozen=True, slots=True)
 class CapsInForce:
-    """The caps that hold for a file. epsilon: by their deltas, several where none implies another. delta: the smallest stated."""
+    """The caps that hold for a file. epsilon: by their deltas, several if none implies another. delta: the smallest stated."""
 
     epsilon: tuple[BindingCap, ...]
     rho: tuple[BindingCap, ...]
@@ -68,7 +68,7 @@ def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
 
 
 def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
-    """Return the pipeline with the caps that hold: on epsilon the one at the smallest delta; unchanged where there is none."""
+    """Return the pipeline with the caps that hold: on epsilon the one at the smallest delta; unchanged if there is none."""
     caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
         return own
@@ -80,7 +80,7 @@ def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
 
 
 def require_cap(own: Pipeline, outside: Outside) -> None:
-    """Raise InputError where no cap holds."""
+    """Raises InputError if no cap holds."""
     caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
         raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
@@ -190,7 +190,7 @@ def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) ->
             for entry, prefix in zip(pipeline.mechanisms, prefixes, strict=True)
             if one.key == prefix or one.key.startswith(prefix + ".")
         ]
-        # Names are cut in messages: where two look the same, a waiver for one of them must not reach the other.
+        # Names are cut in messages: if two look the same, a waiver for one of them must not reach the other.
         mechanism = about[0] if len(about) == 1 else None
         message = f"{one.key}: {one.message}" if one.key else one.message
         verdict: Verdict = "fail" if one.severity == "error" else "warn"
@@ -217,7 +217,7 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
 
 
 def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
-    """Fail a file inside of a work tree that is read from outside of it, where changes are compared; else warn.
+    """Fail a file inside of a work tree that is read from outside of it, if changes are compared; else warn.
 
     No change under review shows what such a link leads to.
     """
@@ -232,9 +232,9 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
 
 
 def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
-    """Warn of a file without an earlier version where the rise is limited, as all of its epsilon may be one.
+    """Warn of a file without an earlier version if the rise is limited, as all of its epsilon may be one.
 
-    unpriced: why the version at the base cannot be read, where there is one.
+    unpriced: why the version at the base cannot be read, if there is one.
     """
     before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
     limits = max_rise(outside, result.pipeline.gate.max_increase).stated()
@@ -292,7 +292,7 @@ def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) ->
 
 
 def _first(changed: Sequence[Changed]) -> Path:
-    """Return the first key that changed; where only the policy did, the file's statement."""
+    """Return the first key that changed; if only the policy did, the file's statement."""
     return changed[0].key if changed else ("privacy",)
 
 

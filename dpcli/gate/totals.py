@@ -43,7 +43,7 @@ class Counted:
 
 
 def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...]:
-    """Return the cap of a flag on each dataset that the files name. Raises InputError where they name none."""
+    """Return the cap of a flag on each dataset that the files name. Raises InputError if they name none."""
     if cap is None or all(file.own is None for file in files):  # what cannot be read says so itself
         return ()
     names = dict.fromkeys(file.own.privacy.dataset for file in files if file.own is not None)
@@ -159,7 +159,7 @@ def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
 
 
 def _refused(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
-    """Return no sum, with the reason; shown at the file that cannot be read, where one cannot."""
+    """Return no sum, with the reason; shown at the file that cannot be read, if one cannot."""
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):
         first = error.diagnostics[0]
@@ -183,9 +183,9 @@ def _compared(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref: 
 
 
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
-    """Return the sum at the revision and at the delta of now; None where it is not known, or there was nothing to add up.
+    """Return the sum at the revision and at the delta of now; None if it is not known, or there was nothing to add up.
 
-    It is not known where a file is in a repository inside, is a link or has another ending, and where the revision has gone on since the
+    It is not known if a file is in a repository inside, is a link or has another ending, and if the revision has gone on since the
     work tree left it. paths: of all that is in the sum now.
     """
     tops = tops_of(paths)
@@ -263,7 +263,7 @@ def _without_cap(file: Judged, own: Pipeline) -> Pipeline:
 def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
     """Show each sum at the member whose own epsilon rose most, of a new one all of it.
 
-    Where none rose, at one that changed and costs what it did, or that joins the dataset at less than it did, as that raises the sum too;
+    If none rose, at one that changed and costs what it did, or that joins the dataset at less than it did, as that raises the sum too;
     else at the first, as it was.
 
     files: as they were compared with the base.
@@ -275,7 +275,7 @@ def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
 
 
 def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Warn of files that came to a sum after the base, where it had others then: they may have been chosen by outputs.
+    """Warn of files that came to a sum after the base, if it had others then: they may have been chosen by outputs.
 
     files: as they were compared with the base.
     """
@@ -289,7 +289,7 @@ def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
 
 
 def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
-    """Return the rise of its epsilon, less than 0 where it fell, and whether anything in it changed, as far as the base tells."""
+    """Return the rise of its epsilon, less than 0 if it fell, and whether anything in it changed, as far as the base tells."""
     if file.base is None:
         return (0.0 if file.account is None else file.account.upper, True)
     if file.now is None or file.now == file.base.epsilon:  # both may be infinite

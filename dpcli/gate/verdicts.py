@@ -48,7 +48,7 @@ CONDITIONS: dict[str, tuple[str, str]] = {
     "files": ("nothing to judge", "There is something to judge."),
 }
 
-# Titles of conditions that fail, where the noun alone would not say so.
+# Titles of conditions that fail, if the noun alone would not say so.
 FAILURES = {
     "budget": "epsilon above its cap",
     "rho": "rho above its cap",
@@ -82,7 +82,7 @@ class Condition:
     """A requirement of a file, and its verdict.
 
     key: what it is about, as a path into the file; place: line and column of that.
-    measured: the epsilon that it judged, where it did. target: what would pass. shares: of a ledger's cap, taken and left before; delta:
+    measured: the epsilon that it judged, if it did. target: what would pass. shares: of a ledger's cap, taken and left before; delta:
     the cap's.
     """
 
@@ -110,7 +110,7 @@ class Base:
     """A file at the base: epsilon at delta, what it was a statement about, and the conditions it set itself.
 
     terms, standings, waivers: as `bases.terms_of`, `claims.standings_of`, `bases.waiver_data` write them. horizon: runs and cap.
-    account, data: where the file itself is at hand, not only its figures. renamed: its earlier name in the repository, if another.
+    account, data: if the file itself is at hand, not only its figures. renamed: its earlier name in the repository, if another.
     """
 
     epsilon: float
@@ -133,11 +133,11 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A file that was judged: its account (None where it cannot be read), the conditions, and how it compares with the base.
+    """A file that was judged: its account (None if it cannot be read), the conditions, and how it compares with the base.
 
-    now: epsilon at the base's delta, where there is a base. changes: what each change costs, made alone to the base.
-    granting: positions of the policy's waivers that match a condition. own: the file as it stands, where it can be read, with its own
-    caps, which the account's pipeline has only where no others hold. sources: the private data that it has commands read.
+    now: epsilon at the base's delta, if there is a base. changes: what each change costs, made alone to the base.
+    granting: positions of the policy's waivers that match a condition. own: the file as it stands, if it can be read, with its own
+    caps, which the account's pipeline has only if no others hold. sources: the private data that it has commands read.
     """
 
     path: str
@@ -162,7 +162,7 @@ class JudgedSum(Judged):
     """All files of some datasets, added up; path: what a table calls them.
 
     base, now: as of a file, where all that was in the sum at the revision can be added up.
-    at: the file where reports for a place in the source show it. members: every file that is in the sum. uncapped: the sum where no cap
+    at: the file if reports for a place in the source show it. members: every file that is in the sum. uncapped: the sum if no cap
     holds for it, so that it can only be a warning.
     """
 

@@ -29,7 +29,7 @@ _AROUND = " \t\r\n.\"'`<>()[]"
 class Grant:
     """A waiver and where it is written: the policy, or the file, where the change itself may have added it.
 
-    writers: its authors, empty where git does not know; None where the policy does not ask.
+    writers: its authors, empty if git does not know; None if the policy does not ask.
     """
 
     waiver: Waiver
@@ -40,11 +40,11 @@ class Grant:
 
     @property
     def key(self) -> Path:
-        """The place in the pipeline file; none where it stands in the policy."""
+        """The place in the pipeline file; none if it stands in the policy."""
         return () if self.external else ("gate", "waiver", self.index)
 
     def concerns(self, condition: Condition) -> bool:
-        """Return whether it was written for such a condition: a lint code also where that only warns, a cap only where that fails."""
+        """Return whether it was written for such a condition: a lint code also if that only warns, a cap only if that fails."""
         lint = condition.name.startswith("DP")
         return (
             condition.name == self.waiver.rule
@@ -53,7 +53,7 @@ class Grant:
         )
 
     def objection(self, condition: Condition, as_of: datetime.date) -> str | None:
-        """Return the reason why it does not hold, None where it does."""
+        """Return the reason why it does not hold, None if it does."""
         name = f"the waiver approved by {self.waiver.approver}"
         own = self_approved(self.waiver.approver, self.writers or ())
         if own is not None:
@@ -88,7 +88,7 @@ def apply_waivers(
 ) -> Waived:
     """Turn each failure that a waiver covers into "waived"; what is unknown or invalid stays so.
 
-    base: the file at the base, which tells the waivers that the change itself adds; None where it is not compared, or new. data: the file.
+    base: the file at the base, which tells the waivers that the change itself adds; None if it is not compared, or new. data: the file.
     """
     grants = [*_external(path, policy), *_own(pipeline, policy, base, path, data)]
     judged = [_judged(condition, grants, as_of) for condition in conditions]
@@ -117,7 +117,7 @@ def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data:
 
 
 def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date) -> Condition:
-    """Apply the first waiver that holds; where none does, add to the message what each lacks."""
+    """Apply the first waiver that holds; if none does, add to the message what each lacks."""
     objections = []
     for grant in grants:
         if not grant.concerns(condition):
@@ -176,7 +176,7 @@ def _days(count: int) -> str:
 
 
 def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
-    """Return for each waiver of a file everybody who wrote what it grants; nobody where git does not know one of its lines."""
+    """Return for each waiver of a file everybody who wrote what it grants; nobody if git does not know one of its lines."""
     count = len(pipeline.gate.waiver)
     if path == "-" or not count:
         return ((),) * count

@@ -1,4 +1,4 @@
-"""Repairs of a file's text by `dpcli lint --fix`: of misspelt keys, quoted numbers and fractional epochs, where only one is possible."""
+"""Repairs of a file's text by `dpcli lint --fix`: of misspelt keys, quoted numbers and fractional epochs, if only one is possible."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def is_slip(word: str, meant: str) -> bool:
 
 
 def only_slip(word: str, among: Iterable[str]) -> str | None:
-    """Return the only word that this is a slip for; None where there is none, or several.
+    """Return the only word that this is a slip for; None if there is none, or several.
 
     A word that differs in case and separators alone comes before those that differ in a letter.
     """
@@ -83,9 +83,9 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     """Return the bytes of a pipeline file with every repair that is certain, and these repairs.
 
     A key or a word that is misspelt by one letter, and near to one alone that may stand there, a number in quotes or with a point, and
-    epochs that are no whole number of steps. A repair is kept only where its problem is gone and, of a file that could be read, the price
-    is as it was. A file that does not state the format, or has lists of values or [defaults], is left as it is. Raises InvalidFile where
-    the bytes are not TOML, InputError where their line ends are mixed.
+    epochs that are no whole number of steps. A repair is kept only if its problem is gone and, of a file that could be read, the price
+    is as it was. A file that does not state the format, or has lists of values or [defaults], is left as it is. Raises InvalidFile if
+    the bytes are not TOML, InputError if their line ends are mixed.
     """
     stated = toml_document(data, path)[1]
     if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:
@@ -110,7 +110,7 @@ def _text(data: bytes, path: str) -> tuple[str, str]:
 
 
 def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Return the text after all repairs at once, or after the first one that holds where they do not hold together."""
+    """Return the text after all repairs at once, or after the first one that holds if they do not hold together."""
     _, tables, before = faults(text.encode(), path)
     if not before:
         return _with_whole_steps(text, path)
@@ -145,7 +145,7 @@ def _applied(text: str, repairs: Iterable[Repair]) -> str:
 
 
 def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
-    """Return the reader's advice as a repair, where it can mean nothing else."""
+    """Return the reader's advice as a repair, if it can mean nothing else."""
     key, was = str(fault.key[-1]) if fault.key else "", _value_at(tables, fault.key)
     if suggestion := SUGGESTION.match(fault.hint):
         word = suggestion[1]

@@ -23,15 +23,15 @@ class PrivacyLoss(Protocol):
     """A direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
 
     def cgf(self, z: Array) -> Array:
-        """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf where it diverges."""
+        """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf if it diverges."""
         ...
 
     def tilted(self, t: float) -> Tilted:
-        """The loss under e^{t L - K(t)} dP, t > 0, with its characteristic function. Raises NotRepresentable where it has none."""
+        """The loss under e^{t L - K(t)} dP, t > 0, with its characteristic function. Raises NotRepresentable if it has none."""
         ...
 
     def tails(self, at: Array) -> Tails:
-        """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable where unknown."""
+        """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable if unknown."""
         ...
 
 
@@ -76,7 +76,7 @@ class Mechanism:
     def losses(self) -> tuple[PrivacyLoss, ...]:
         """The privacy losses of its dominating pairs, one per direction, "remove" first; equal ones are given once.
 
-        Where no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
+        If no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
         """
         from dpcli.mechanisms.stated.atoms import TwoPointLoss
 
@@ -86,7 +86,7 @@ class Mechanism:
         return (TwoPointLoss(pure),)
 
     def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
-        """Losses, each with how often it counts, that dominate `count` of it where each may be chosen from what was seen before.
+        """Losses, each with how often it counts, that dominate `count` of it if each may be chosen from what was seen before.
 
         One pair that dominates every choice does (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10). A class whose family has no
         single worst member may know better of several than of one.
@@ -94,7 +94,7 @@ class Mechanism:
         return ((self.losses(), count),)
 
     def ways(self) -> tuple[Mechanism, ...]:
-        """Mechanisms that each dominate it, where no single pair is the best whatever is asked; itself alone elsewhere."""
+        """Mechanisms that each dominate it, if no single pair is the best whatever is asked; itself alone elsewhere."""
         return (self,)
 
     def cases(self) -> tuple[tuple[tuple[Mechanism, int], ...], ...]:
@@ -115,9 +115,9 @@ class Mechanism:
         return False
 
     def witness(self, order: float) -> Mechanism | None:
-        """A mechanism that the keys allow, with an attained pair, that loses much at this Renyi order; None where none is known.
+        """A mechanism that the keys allow, with an attained pair, that loses much at this Renyi order; None if none is known.
 
-        Where the worst of all that the keys allow is no single mechanism, so that `losses` bounds them from above alone, each of them
+        If the worst of all that the keys allow is no single mechanism, so that `losses` bounds them from above alone, each of them
         still is a lower bound on what can be proven from the keys. Not of a mechanism that is known better than by its bound.
         """
         return self if self.attained() else None
@@ -128,11 +128,11 @@ class Mechanism:
         return Dominated(self) if self.witness(2.0) is not None else self
 
     def renyi_loss(self) -> PrivacyLoss | None:
-        """The loss whose CGF at a - 1, over a - 1, is what `rdp` returns at every order a; None where no single one is."""
+        """The loss whose CGF at a - 1, over a - 1, is what `rdp` returns at every order a; None if no single one is."""
         return None
 
     def rdp(self, orders: Array) -> Array:
-        """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf where it diverges.
+        """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf if it diverges.
 
         D_a = K(a - 1) / (a - 1): Mironov 2017, arXiv:1702.07476, with K the CGF of the privacy loss.
         """

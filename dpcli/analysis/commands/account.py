@@ -126,7 +126,7 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
 
 
 def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
-    """Return line and column of the cap that is exceeded, of the first line where the file has none."""
+    """Return line and column of the cap that is exceeded, of the first line if the file has none."""
     from dpcli.file.toml.positions import locate
     from dpcli.file.toml.syntax import text_of
 

@@ -33,7 +33,7 @@ def document(
     """Return everything that `dpcli account` says about one pipeline.
 
     cite_sources: whether to cite the theorem of each bound.
-    flags: the flags that describe the pipeline to dpcli calibrate-sigma; None where no flags do.
+    flags: the flags that describe the pipeline to dpcli calibrate-sigma; None if no flags do.
     """
     budget, large = account.budget, large_epsilon(account, diagnostics)
     verdict = budget.verdict if budget else ""
@@ -85,7 +85,7 @@ def _uncapped(account: Account) -> str:
 
 
 def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the command that solves for the noise, as --epsilon may have been meant as a target; none where there is no noise."""
+    """Return the command that solves for the noise, as --epsilon may have been meant as a target; none if there is no noise."""
     if account.quantity == "epsilon":
         return ()
     from dpcli.analysis.calibrate import parameter_key
@@ -105,7 +105,7 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
 
 
 def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return a delta to solve at, where the pipeline states none at which its noise has a finite epsilon."""
+    """Return a delta to solve at, if the pipeline states none at which its noise has a finite epsilon."""
     stated, size = pipeline.privacy.delta, pipeline.privacy.dataset_size or 1
     if stated is not None and (stated > 0.0 or not any(entry.spec.needs_delta for entry in pipeline.mechanisms)):
         return ()
@@ -113,7 +113,7 @@ def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _no_bounds(account: Account) -> str:
-    """Return why there is no bound, where all accountants are approximations; "" for others."""
+    """Return why there is no bound, if all accountants are approximations; "" for others."""
     names = [row.accountant.name for row in account.rows]
     if any(row.accountant.sound for row in account.rows) or not names:
         return ""
@@ -172,7 +172,7 @@ def _budget_data(budget: BudgetVerdict) -> dict[str, Any]:
 
 
 def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
-    """Return the exit code of the account, or 1 where a rule calls the file unsound."""
+    """Return the exit code of the account, or 1 if a rule calls the file unsound."""
     return account.exit_code or int(any(d.severity == "error" for d in diagnostics))
 
 
@@ -267,7 +267,7 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
 
 
 def _mechanisms(account: Account) -> Table:
-    """Return the table of mechanisms: all where they are few, else those with the largest shares."""
+    """Return the table of mechanisms: all if they are few, else those with the largest shares."""
     lines = list(zip(account.charges, account.shares, strict=True))
     rest: list[float] = []
     if len(lines) > MOST_ROWS:
@@ -343,7 +343,7 @@ def _sources(account: Account) -> tuple[str, ...]:
 
 
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
-    """Return what CI checks: the rules that call the file unsound, the guarantee where there is none, and the budget."""
+    """Return what CI checks: the rules that call the file unsound, the guarantee if there is none, and the budget."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
     result = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
     if account.winner is None:

@@ -138,7 +138,7 @@ def _total(x: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value as TOML has it, cut where it is long."""
+    """Return a value as TOML has it, cut if it is long."""
     text = "(none)" if value is None else _toml(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 

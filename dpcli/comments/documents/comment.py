@@ -18,7 +18,7 @@ from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedSum
 def document(gated: Gated, name: str | None, base: str) -> Document:
     """Return what `dpcli gate` says, the files that matter most first.
 
-    name: of the comment, where there are several. base: what the files are compared with.
+    name: of the comment, if there are several. base: what the files are compared with.
     """
     files = _ordered(gated.files)
     together = tuple(sorted(gated.together, key=lambda one: (PRECEDENCE.index(one.verdict), not _warned(one))))
@@ -51,7 +51,7 @@ def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
 
 
 def _added(file: Judged) -> float:
-    """Return the rise of epsilon: all of it, where the file is new; inf where nobody knows."""
+    """Return the rise of epsilon: all of it, if the file is new; inf if nobody knows."""
     if file.account is None:
         return 0.0
     more = file.account.upper if file.base is None or file.now is None else file.now - file.base.epsilon

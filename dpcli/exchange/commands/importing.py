@@ -59,7 +59,7 @@ def write_made(
         note: one line on standard error.
 
     Raises:
-        InputError: with the name of the file, in one line also where the reader of files refuses what was made.
+        InputError: with the name of the file, in one line also if the reader of files refuses what was made.
     """
     from dpcli.cli.printing import standard_error
     from dpcli.exchange.foreign import Asserted

@@ -52,13 +52,13 @@ SNIPPET = """in Python:
 
 @dataclass(frozen=True, slots=True)
 class EventTree(ForeignTable):
-    """An event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None where a field has no value."""
+    """An event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None if a field has no value."""
 
     def __getitem__(self, field: str) -> Value:
         return self.fields[field]
 
     def number(self, field: str) -> float:
-        """Return a number, which may be infinite. Raises InputError where the field holds none."""
+        """Return a number, which may be infinite. Raises InputError if the field holds none."""
         value = self.fields[field]
         if not is_number(value):
             raise self.refused(f"expected {field} to be a number, found {in_words(value)}")
@@ -78,7 +78,7 @@ def tree_of(event: Any, depth: int = 0) -> EventTree:
     A table names the class as "type" (or "class_name", as to_named_tuple does). A list is what json.dump makes of a named tuple: the
     names of module and class, and the values of all fields in their order.
 
-    Raises InputError where it is none, a field is missing, or a field is there that the class does not have.
+    Raises InputError if it is none, a field is missing, or a field is there that the class does not have.
     """
     if depth > DEPTH:
         raise InputError(f"expected events at most {DEPTH} deep, found more")
@@ -123,7 +123,7 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _listed(values: list[Any]) -> tuple[str, dict[str, Any]]:
-    """Name and fields of the values of a named tuple. Raises InputError where they are not those of all fields of the class."""
+    """Name and fields of the values of a named tuple. Raises InputError if they are not those of all fields of the class."""
     if not _is_listed(values):
         raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found {shown(values)}; {SNIPPET}')
     _require_home(values[0])
@@ -151,7 +151,7 @@ def _one_name(names: list[Any]) -> str:
 
 
 def _require_home(module: Any) -> None:
-    """Raise InputError for a class of another module, which may mean something else."""
+    """Raises InputError for a class of another module, which may mean something else."""
     if module != HOME:
         raise InputError(f"expected an event of {HOME}, found one of {shown(module)}")
 

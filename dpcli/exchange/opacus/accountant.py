@@ -27,7 +27,7 @@ MOST_STEPS = 10**18
 def read_checkpoint(path: str) -> Any:
     """Return the values in the file: plain ones, with an Inert for each tensor and object. Nothing in it is run, and torch is not imported.
 
-    Raises InputError where the file cannot be read, is none of these, or is a pickle that would run something.
+    Raises InputError if the file cannot be read, is none of these, or is a pickle that would run something.
     """
     head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
     if head.lstrip()[:1] == b"{":
@@ -89,7 +89,7 @@ class OpacusState:
 def state_in(checkpoint: Any) -> OpacusState:
     """Return the one accountant's state in a checkpoint, wherever it is there.
 
-    Raises InputError where there is none or there are several, also of equal ones, or its history is empty or has no meaning.
+    Raises InputError if there is none or there are several, also of equal ones, or its history is empty or has no meaning.
     """
     states = list(_states(checkpoint))
     if not states and isinstance(checkpoint, dict) and "history" in checkpoint:

@@ -107,9 +107,9 @@ def _plain(state: OpacusState) -> dict[str, Any]:
 
 
 def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None) -> dict[str, Any]:
-    """Return the tables of the file; where dpcli export wrote the state, those that it carries. sampling: None where Poisson is assumed.
+    """Return the tables of the file; if dpcli export wrote the state, those that it carries. sampling: None if Poisson is assumed.
 
-    Raises InputError where these tables contradict the history, and for shuffled batches where a phase begins within a pass: a record may
+    Raises InputError if these tables contradict the history, and for shuffled batches if a phase begins within a pass: a record may
     then be in one more batch of it than its steps tell.
     """
     if state.carried is not None:
@@ -130,7 +130,7 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
 
 
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
-    """Return the text of the file. Raises InvalidFile where the reader refuses it."""
+    """Return the text of the file. Raises InvalidFile if the reader refuses it."""
     assumed = is_assumed(state, sampling)
     heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ()))
     comments: dict[str, str] = {}

@@ -122,7 +122,7 @@ def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:
 def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     """Mend the file at a path, in one piece; a link keeps leading to it, and a file that is not TOML, or cannot be read, is left.
 
-    folders: where it must lie; anywhere, where there are none. Raises InputError where it cannot be replaced with all else as it was, or
+    folders: where it must lie; anywhere, if there are none. Raises InputError if it cannot be replaced with all else as it was, or
     has changed since it was read.
     """
     from dpcli.base.extras import require_posix

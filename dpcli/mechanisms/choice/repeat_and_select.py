@@ -107,7 +107,7 @@ class PoissonTrials:
         return self.mean * float(deltas[0])
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
-        """Papernot & Steinke 2022, Theorem 6, with K = 0 counted: where a run is (log(a/(a-1)), d)-DP, a q - (a-1) q' <= 1 + (a-1) d.
+        """Papernot & Steinke 2022, Theorem 6, with K = 0 counted: if a run is (log(a/(a-1)), d)-DP, a q - (a-1) q' <= 1 + (a-1) d.
 
         log(e^-m + m e^x) = log(1 + (e^-m - 1 + m) + m (e^x - 1)): all terms positive, so that a small mean keeps its digits.
         """
@@ -145,7 +145,7 @@ def _second_order(inner: Mechanism, gamma: float) -> float:
 
 @shared(4096)
 def _delta(inner: Mechanism, order: float) -> float:
-    """A delta at which one run is (log(a/(a-1)), delta)-DP, from its Renyi curve; 0 where its pure epsilon is no larger."""
+    """A delta at which one run is (log(a/(a-1)), delta)-DP, from its Renyi curve; 0 if its pure epsilon is no larger."""
     epsilon = math.log1p(1.0 / (order - 1.0)) * (1.0 - 1e-14)
     if finite_loss(inner) <= epsilon:
         return 0.0
@@ -262,8 +262,8 @@ class RepeatAndSelectSpec(Spec):
 
     Neighbours: those of the entry that runs.
 
-    Bounds: upper, on pure epsilon where a run has one, on its privacy profile and Renyi divergences; no lower bound is claimed.
-    delta = 0 is answered where a run is pure.
+    Bounds: upper, on pure epsilon if a run has one, on its privacy profile and Renyi divergences; no lower bound is claimed.
+    delta = 0 is answered if a run is pure.
 
     Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6; Koskela, Redberg, Wang 2024, arXiv:2402.06701 (privacy profiles).
     """

@@ -93,7 +93,7 @@ def shown(log_hidden: float, both: bool) -> Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabilityHistogramSpec(Spec):
-    """Keys that the data hold, with their noisy counts, where these exceed `threshold`; nothing is said of the others.
+    """Keys that the data hold, with their noisy counts, if these exceed `threshold`; nothing is said of the others.
 
     To each count of a key that is there, discrete Laplace noise (scale) or discrete Gaussian noise (sigma) is added; a key whose noisy
     count is above the threshold is released with it. A unit of privacy adds to at most max_groups keys, and at most max_rows to each.
@@ -104,7 +104,7 @@ class StabilityHistogramSpec(Spec):
     either version move, twice as many, and either version may have keys of its own. max_contributions changes nothing: both limits are
     those of a unit. k units that change at once may share their keys or not, and the worst of it is taken.
 
-    Bounds: upper: the noise on all keys that a unit moves, beside what its own keys show, though no key is both; delta is exact where
+    Bounds: upper: the noise on all keys that a unit moves, beside what its own keys show, though no key is both; delta is exact if
     epsilon is large. Renyi divergences are infinite. No finite epsilon below that delta.
 
     Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009, Releasing search queries and clicks privately; Bun, Nissim, Stemmer 2016,
@@ -186,16 +186,16 @@ def _sharing(group: int) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeTestReleaseSpec(StatedSpec):
-    """The answer f(x) where d(x) + DLap(1 / epsilon) > T, else none; d(x) counts the changes that keep x away from data of another answer.
+    """The answer f(x) if d(x) + DLap(1 / epsilon) > T, else none; d(x) counts the changes that keep x away from data of another answer.
 
-    d is a whole number, moves by at most 1 from neighbour to neighbour, and is 0 where a neighbour's answer differs; T is the smallest
+    d is a whole number, moves by at most 1 from neighbour to neighbour, and is 0 if a neighbour's answer differs; T is the smallest
     whole number >= 0 with P(DLap(1 / epsilon) > T) <= delta. With `mechanism`, what is released after the test is that entry, charged
-    here: noise for answers that differ by at most its sensitivity, and d is 0 where a neighbour's differs by more.
+    here: noise for answers that differ by at most its sensitivity, and d is 0 if a neighbour's differs by more.
 
     Neighbours with different answers both have d = 0: they release with probability at most delta. Those of one answer differ by a test on
-    d, which is epsilon. k units that change at once: k epsilon, and e^{(k-1) epsilon} delta, since d < k where their answers differ.
+    d, which is epsilon. k units that change at once: k epsilon, and e^{(k-1) epsilon} delta, since d < k if their answers differ.
 
-    Neighbours: all three adjacencies, those by which the changes of d are counted. Where a unit has several records, stated_for says
+    Neighbours: all three adjacencies, those by which the changes of d are counted. If a unit has several records, stated_for says
     whom epsilon and delta cover.
 
     Bounds: upper, of the pair (epsilon, delta) alone, and of what follows the test. No finite epsilon below delta.
@@ -241,7 +241,7 @@ class ProposeTestReleaseSpec(StatedSpec):
 class TestedRelease(Spec):
     """A test, and the entry that is released after it.
 
-    Where d says that the answers of two neighbours are close, both are the test and the release; where it does not, they release with
+    If d says that the answers of two neighbours are close, both are the test and the release; if it does not, they release with
     probability delta. The pair of (epsilon, delta), beside that of the release, dominates both.
     """
 

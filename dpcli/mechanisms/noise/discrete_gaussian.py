@@ -47,7 +47,7 @@ class DiscreteGaussianLoss:
     sensitivity: int
 
     def cgf(self, z: Array) -> Array:
-        """Exact up to rounding; the second term is at most 0 and is dropped where it is below e^-170."""
+        """Exact up to rounding; the second term is at most 0 and is dropped if it is below e^-170."""
         ratio = self.sensitivity / self.sigma
         bound = 0.5 * ratio * ratio * z * (z + 1.0)
         if self.sigma >= SMOOTH:
@@ -163,7 +163,7 @@ class DiscreteGaussianVector(Mechanism):
     the shifts that no other one exceeds stand for all, and for several of them the largest of their pairs (grid/hockey_stick.py).
     A shift and its negative have each other's pair reversed, and by symmetry of the noise the same one.
 
-    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. Attained where there is one shift: by it.
+    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. Attained if there is one shift: by it.
     """
 
     sigma: float
@@ -231,9 +231,9 @@ def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
 
 
 def vector_of(sigma: float, norms: Norms) -> Mechanism:
-    """The mechanism that dominates every shift within the norms; by rho alone where its shifts are too many, or its outcomes.
+    """The mechanism that dominates every shift within the norms; by rho alone if its shifts are too many, or its outcomes.
 
-    Shifts whose combinations are distributed alike (closed/integer_vectors.py) count once; where that leaves one, it is one integer with
+    Shifts whose combinations are distributed alike (closed/integer_vectors.py) count once; if that leaves one, it is one integer with
     more noise: v . X over the divisor g of v = g u is a discrete Gaussian of parameter sigma |u|, which moves by g |u|^2.
     """
     bare = Zcdp(_rho(norms.squared, sigma))
@@ -282,15 +282,15 @@ class DiscreteGaussianSpec(Spec):
     The noise has probability proportional to e^{-x^2 / (2 sigma^2)} on the integers; sigma is in units of the query and is not quite its
     standard deviation. Sensitivities are taken as stated, under the file's adjacency and unit; only a group multiplies them.
 
-    A vector is not priced as one integer: where a shift of norm 2 is (1, 1, 1, 1), delta can be several times that of 2. It is priced by
-    the whole numbers that its norms allow: (1, 1) where l2_sensitivity is 1.41422; (3, 1), (2, 2, 1, 1) and others where it is 3.16228, of
+    A vector is not priced as one integer: if a shift of norm 2 is (1, 1, 1, 1), delta can be several times that of 2. It is priced by
+    the whole numbers that its norms allow: (1, 1) if l2_sensitivity is 1.41422; (3, 1), (2, 2, 1, 1) and others if it is 3.16228, of
     which linf_sensitivity = 1 leaves ten times 1. A squared norm at most 0.05 below a whole number counts as that number. A sensitivity
     above 1 that dimension does not say to be that of one integer is a vector's, too.
 
     Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
 
     Bounds: exact for one integer (upper above sigma = 2000), and for vectors that one shift stands for; the largest of the pairs of several
-    shifts; the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2) where they are too many. No finite epsilon at delta = 0.
+    shifts; the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2) if they are too many. No finite epsilon at delta = 0.
 
     Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorems 4 and 14.
     """

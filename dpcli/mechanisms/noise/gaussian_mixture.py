@@ -96,7 +96,7 @@ class GaussianMixtureSpec(Spec):
 
     Neighbours: all three adjacencies; a record that is zeroed counts as one that leaves.
 
-    Bounds: the exact pair of mixtures, for several records of the sum of their draws; an upper bound where probabilities do not add up
+    Bounds: the exact pair of mixtures, for several records of the sum of their draws; an upper bound if probabilities do not add up
     exactly, contributions lie a million times apart, or a group is too large to add up draw by draw. No finite epsilon at delta = 0.
 
     Source: Choquette-Choo et al. 2023, arXiv:2310.15526.

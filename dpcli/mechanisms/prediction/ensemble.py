@@ -1,8 +1,8 @@
 """Predictions of models on disjoint shards, each mixed towards a public model and averaged; one token is drawn from the average (PMixED).
 
-With V the sampled models other than the one that changes, m of them, and A their average (the public model where m = 0), the token
+With V the sampled models other than the one that changes, m of them, and A their average (the public model if m = 0), the token
 comes from A (1 + t (x - 1)), t = rate / (m + 1), x the changed model's probabilities over A's. All models lie within `radius` of the
-public one, |log p/p0| <= r, so x lies in [e^-h, e^h], h = 2r (r where m = 0), and has mean 1 under A. Every f-divergence is convex in
+public one, |log p/p0| <= r, so x lies in [e^-h, e^h], h = 2r (r if m = 0), and has mean 1 under A. Every f-divergence is convex in
 x, and jointly in the versions of x before and after a change: the worst case sits in the corners of what x may be. Showing V as well
 only adds to what is released: m is Binomial(shards - 1, rate).
 """
@@ -55,8 +55,8 @@ class EnsembleMixture(Mechanism):
     With u = 1 + t (e^h - 1), d = 1 + t (e^-h - 1) and w = 1 / (e^h + 1), the mass under A of x = e^h: a model that comes or goes has
     likelihood ratios u and d, with masses w and 1 - w under A.
 
-    One that is replaced: x before and y after also lie within 2r of each other, since both are within r of the public model. Where m =
-    0 that says nothing new: ratio u/d has mass w d under Q, d/u has mass w u, the rest is 1. Where m > 0 the corners of what (x, y) may
+    One that is replaced: x before and y after also lie within 2r of each other, since both are within r of the public model. If m =
+    0 that says nothing new: ratio u/d has mass w d under Q, d/u has mass w u, the rest is 1. If m > 0 the corners of what (x, y) may
     be are (e^h, 1), (1, e^-h), (e^h, e^h), those with x and y exchanged, and (e^-h, e^-h). At e^epsilon >= 1 only the first two add to
     E_A(1 + t (x-1) - e^epsilon (1 + t (y-1)))+, balanced by (e^-h, 1) and (1, e^h) to mean 1, and the first alone is as good as any
     mixture: w (u - e^epsilon). So u has mass w under Q, 1/u has mass w u, the rest is 1. A Renyi divergence is taken over the corners
@@ -135,7 +135,7 @@ def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
         rest, own = np.log1p(-t), np.log(t)
         up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(rest, own + h))
         moved = t * np.expm1(-h)
-        # Where a model is alone, 1 - t is 0, and nothing but t e^-h is left.
+        # If a model is alone, 1 - t is 0, and nothing but t e^-h is left.
         return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(rest, own - h))
 
 
@@ -197,7 +197,7 @@ def _epsilon(loss: AtomicLoss, delta: float) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleMixtureSpec(Spec):
     """A token, drawn from the average over a random subset of models of their next-token probabilities, each first projected so that
-    its logarithms are within `radius` of those of a public model; the public model alone where the subset is empty.
+    its logarithms are within `radius` of those of a public model; the public model alone if the subset is empty.
 
     The models are fine-tuned without noise on `shards` disjoint shards of the private data, all records of a unit of privacy in one
     shard; each is in the subset with probability `model_rate`, independently and afresh for each token. A step is one token. The radius is

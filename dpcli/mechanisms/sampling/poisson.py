@@ -44,7 +44,7 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
 
 
 def finite_loss(inner: Mechanism) -> float:
-    """The mechanism's pure epsilon, inf where it has none."""
+    """The mechanism's pure epsilon, inf if it has none."""
     try:
         return inner.approx_dp(0.0)
     except NotRepresentable:
@@ -140,7 +140,7 @@ class PoissonSampled(Mechanism):
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
-        """Attained where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without
+        """Attained if the inner pairs are, on one record that is or is not there: with it in the sample the release is as without
         sampling, else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
         return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
 
@@ -171,7 +171,7 @@ class PoissonReplaced(PoissonSampled):
 
     Its pair is `SampledReplaceLoss`. Its Renyi curve is the ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
     Both need the divergence between the record's two versions and between each and its absence, which is at most the replace-one
-    one where noise is stated per contribution.
+    one if noise is stated per contribution.
     """
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
@@ -192,7 +192,7 @@ class PoissonReplaced(PoissonSampled):
             return self.inner.rdp(orders)
         z, integers = orders - 1.0, np.arange(2.0, MAX_ORDER + 1)
         bound = _ternary(self.inner, self.rate)
-        # e^{(a-1) D_a} is jointly convex: where the record is not drawn the two are the same, else inner's divergence bounds them.
+        # e^{(a-1) D_a} is jointly convex: if the record is not drawn the two are the same, else inner's divergence bounds them.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
         pure = finite_loss(self)
         beyond = continued(z, integers - 1.0, bound, pure, convex)
@@ -218,9 +218,9 @@ def joined(first: Tails, second: Tails) -> Tails:
 class SampledRemoveLoss(TailsOnly):
     """((1-q) Q + q P, Q) for the pair (P, Q) of `inner`: L' = log(1 - q + q e^L).
 
-    It dominates where (P, Q) dominates the removal of what is in the sample with probability q, Poisson sampling. Proof: by joint
+    It dominates if (P, Q) dominates the removal of what is in the sample with probability q, Poisson sampling. Proof: by joint
     convexity the rest of the sample is fixed; P', Q' being the outputs with and without, int (q P' - (gamma - 1 + q) Q')+ is q times
-    the hockey-stick of the inner mechanism at (gamma - 1 + q)/q, or 1 - gamma where that is negative, for every gamma >= 0.
+    the hockey-stick of the inner mechanism at (gamma - 1 + q)/q, or 1 - gamma if that is negative, for every gamma >= 0.
     Source: Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11.
 
     rate: q in (0, 1).
@@ -232,7 +232,7 @@ class SampledRemoveLoss(TailsOnly):
     rate: float
 
     def tails(self, at: Array) -> Tails:
-        """P' = (1-q) Q + q P beyond L; all of it where `at` is below log(1 - q). As exact as the inner tails."""
+        """P' = (1-q) Q + q P beyond L; all of it if `at` is below log(1 - q). As exact as the inner tails."""
         p_above, p_below, q_above, q_below = self.inner.tails(unsampled(at, self.rate))
         some = at > math.log1p(-self.rate)
         return Tails(
@@ -253,7 +253,7 @@ class SampledAddLoss(TailsOnly):
     rate: float
 
     def tails(self, at: Array) -> Tails:
-        """Q' = (1-q) P + q Q beyond L; nothing where `at` is -log(1 - q) or more. As exact as the inner tails."""
+        """Q' = (1-q) P + q Q beyond L; nothing if `at` is -log(1 - q) or more. As exact as the inner tails."""
         p_above, p_below, q_above, q_below = self.inner.tails(-unsampled(-at, self.rate))
         some = at < -math.log1p(-self.rate)
         return Tails(
@@ -273,7 +273,7 @@ class SampledReplaceLoss(TailsOnly):
     H_gamma'((1-q) W + q A || (1-q) W + q A') = q H_gamma(A || (1-b) W + b A'), b = gamma'/gamma (Balle, Barthe, Gaboardi 2018,
     arXiv:1807.01647, Theorem 2), at most q H_gamma(P || Q) by convexity if (P, Q) dominates the pairs among A, A', W: that is
     H_gamma'(S || Q). Below 1, H_gamma(X || Y) = 1 - gamma + gamma H_1/gamma(Y || X) and the symmetry of the relation give the same of
-    (Q, S). The two pieces meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). Where the former is the smaller they are one convex
+    (Q, S). The two pieces meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). If the former is the smaller they are one convex
     curve, hence that of a pair (Zhu, Dong, Wang 2022, arXiv:2106.08567: any convex non-increasing H with H(0) = 1 and H >= 1 - gamma
     is one), with the difference of the slopes as its atom at 0. It is the smaller for inner pairs that are their own mirror image:
     there P(L > 0) = Q(L < 0), hence S(L > 0) + Q(L > 0) = 2 (1-q) Q(L > 0) + q (P(L > 0) + Q(L > 0)) <= 1, as 2 Q(L > 0)

@@ -77,7 +77,7 @@ class FiniteOutcomes:
 
 @shared(32)
 def average(step: tuple[HasTails], bins: int) -> Spread | None:
-    """The sum of at most `bins` copies of Y, from above; None where Y varies too little or too much.
+    """The sum of at most `bins` copies of Y, from above; None if Y varies too little or too much.
 
     The average of t copies is the average of the averages that leave one out, so by convexity it falls in the convex order as t grows:
     rounding t down is on the private side.
@@ -134,7 +134,7 @@ class Allocated:
         raise NotImplementedError
 
     def outcomes(self) -> FiniteOutcomes | None:
-        """The dominating pair; None where it is the step's own."""
+        """The dominating pair; None if it is the step's own."""
         raise NotImplementedError
 
     def tilted(self, t: float) -> Tilted:
@@ -142,7 +142,7 @@ class Allocated:
         raise NotRepresentable("random allocation has no characteristic function here")
 
     def tails(self, at: Array) -> Tails:
-        """Return the tails of the dominating pair; of the step's own where the lattice cannot hold it."""
+        """Return the tails of the dominating pair; of the step's own if the lattice cannot hold it."""
         pair = self.outcomes()
         return self.inner.tails(at) if pair is None else atom_tails(at, pair.losses, pair.log_p, pair.log_q)
 
@@ -220,7 +220,7 @@ class RandomAllocation(Mechanism):
     bins: int
 
     def approx_dp(self, delta: float) -> float:
-        """From the dominating pair's curve; the step's own where that has none, or where delta is below what the lattice leaves out."""
+        """From the dominating pair's curve; the step's own if that has none, or if delta is below what the lattice leaves out."""
         own = self.inner.approx_dp(delta)
         with suppress(NotRepresentable):
             pairs = [loss.outcomes() for loss in self.losses()]
@@ -245,7 +245,7 @@ class RandomAllocation(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class SymmetricAllocation(RandomAllocation):
-    """Allocation where one step's pair may be exchanged, (P, Q) for (Q, P), as with Gaussian noise: one lattice serves both directions."""
+    """Allocation if one step's pair may be exchanged, (P, Q) for (Q, P), as with Gaussian noise: one lattice serves both directions."""
 
     def losses(self) -> tuple[Allocated, ...]:
         (loss,) = self.inner.losses()
@@ -269,7 +269,7 @@ class Arrival(SymmetricAllocation):
 
 
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
-    """Epsilon of a pair at delta, rounded up; inf where delta is too small for it."""
+    """Epsilon of a pair at delta, rounded up; inf if delta is too small for it."""
     if delta <= 0.0 or pair.log_delta(float(pair.losses[-2])) > math.log(delta):
         return math.inf
     if pair.log_delta(0.0) <= math.log(delta):
@@ -285,7 +285,7 @@ def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbour
     is a uniform choice of k; the hockey-stick divergence is jointly convex, so the worst split bounds the mixture, and given the
     split the pass is a function of k independent ones (after Feldman & Shenfeld 2025, arXiv:2502.08202).
 
-    Raises InputError where no amplification is proven.
+    Raises InputError if no amplification is proven.
     """
     short, longer = divmod(steps, participations)
     blocks = [(size, count) for size, count in ((short, participations - longer), (short + 1, longer)) if count]
@@ -313,7 +313,7 @@ def _without_privacy(step: Mechanism) -> Mechanism:
 
 
 def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
-    """Return one record's contribution over the noise, where the step is a Gaussian that says so; None elsewhere."""
+    """Return one record's contribution over the noise, if the step is a Gaussian that says so; None elsewhere."""
     with suppress(NotRepresentable):
         if spec.contribution_form:
             return spec.resolve(Neighbours(Adjacency.ADD_REMOVE)).gdp()
@@ -325,7 +325,7 @@ def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
 def _gaussian_one_of(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
     """k records, each in a bin of its own drawing: noise of variance s^2 is the sum of m independent parts of variance s^2 / m.
 
-    Give each of the m = k records that come or go (2 k where each is replaced: one goes and one comes) a part of its own: the pass is a
+    Give each of the m = k records that come or go (2 k if each is replaced: one goes and one comes) a part of its own: the pass is a
     function of m independent passes with one record each, at mu sqrt(m). At one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
     """
     records = neighbours.records
