@@ -278,7 +278,7 @@ def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> t
     epsilon = account.upper
     if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
         return ()
-    if any(one.rule == LARGE_EPSILON.code for one in diagnostics):
+    if any(diagnostic.rule == LARGE_EPSILON.code for diagnostic in diagnostics):
         return ()
     message = protection(epsilon, up(epsilon), account.delta or 0.0)
     return (Diagnostic(LARGE_EPSILON.code, LARGE_EPSILON.severity, message, account.pipeline.path or "<file>"),)

@@ -65,12 +65,12 @@ class BudgetVerdict:
     @property
     def capped(self) -> tuple[EpsilonVerdict | RhoVerdict, ...]:
         """The caps that there are."""
-        return tuple(one for one in (self.epsilon, self.rho) if one is not None)
+        return tuple(spending for spending in (self.epsilon, self.rho) if spending is not None)
 
     @property
     def verdict(self) -> Verdict:
         """The worse of both."""
-        return max((one.verdict for one in self.capped), key=SEVERITY.index)
+        return max((spending.verdict for spending in self.capped), key=SEVERITY.index)
 
     @property
     def over(self) -> bool:
@@ -79,7 +79,7 @@ class BudgetVerdict:
 
     def words(self, decimals: int = 4) -> str:
         """`epsilon 2.5 of 3.0 at delta = 1e-06, rho 0.2 of 0.25`, of which either may be absent."""
-        return ", ".join(one.words(decimals) for one in self.capped)
+        return ", ".join(spending.words(decimals) for spending in self.capped)
 
     def wanted(self) -> str:
         """Word the verdict for a refusal: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""

@@ -190,7 +190,7 @@ class EpsilonByValue:
 
     def deltas(self) -> set[float]:
         """Return the deltas at which the answers hold."""
-        return {each.delta for each in self.known.values()}
+        return {answer.delta for answer in self.known.values()}
 
     def _priced(self, candidate: Pipeline, value: float) -> ValuedEpsilon:
         result = self._account(candidate, value, self.certifying or self._willing(value))
@@ -309,7 +309,7 @@ def _with_value(entry: Entry, key: str, value: float, is_ratio: bool) -> Entry:
     spec: Any = entry.spec
     if is_ratio and key in ("sigma", "scale"):
         sensitivities = (getattr(spec, name, None) for name in ("sensitivity", "l2_sensitivity"))
-        value *= next((one for one in sensitivities if one is not None), None) or 1.0
+        value *= next((sensitivity for sensitivity in sensitivities if sensitivity is not None), None) or 1.0
     return replace(entry, spec=replace(spec, **{key: value}))
 
 

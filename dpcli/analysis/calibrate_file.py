@@ -247,8 +247,8 @@ def classical_noise(calibration: Calibration) -> ClassicalNoise | None:
     solved, delta = calibration.pipeline.mechanisms, calibration.delta
     if delta is None or not 0.0 < delta < 1.0:
         return None
-    alone = calibration.parameter == "noise" and calibration.runs == len(solved) == 1
-    charges = resolve(calibration.pipeline, calibration.group_size) if alone else ()
+    is_single = calibration.parameter == "noise" and calibration.runs == len(solved) == 1
+    charges = resolve(calibration.pipeline, calibration.group_size) if is_single else ()
     if len(charges) != 1 or charges[0].count != 1:
         return None
     try:

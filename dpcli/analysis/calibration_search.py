@@ -184,7 +184,7 @@ def _secant(attempts: list[SearchPoint], grid: Grid, target: float, meets: int, 
     middle, so that the bracket closes whatever the function does.
     """
     middle, inward = (meets + misses) // 2, 1 if misses > meets else -1
-    logs = [(math.log(one.bound / target), one.place) for one in attempts if 0.0 < one.bound < math.inf]
+    logs = [(math.log(attempt.bound / target), attempt.place) for attempt in attempts if 0.0 < attempt.bound < math.inf]
     nearest = sorted((abs(log), index, log) for log, index in logs)[:2]
     if len(attempts) % 8 == 0 or len(nearest) < 2 or nearest[0][2] == nearest[1][2]:
         return middle

@@ -137,7 +137,7 @@ def _curve(
     certifies: lower bounds on its dominating pairs are lower bounds on the pipeline. many: its mechanisms are too many to ask each of
     them at every point.
     """
-    profiles = {one.accountant.name: one for one in composed}
+    profiles = {profile.accountant.name: profile for profile in composed}
     wide_points = list(points)
     curve = _unbounded(at, delta)
     for name, ask in TWO_SIDED.items():
@@ -147,7 +147,7 @@ def _curve(
             wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]
             curve = curve.intersected(answer if certifies else replace(answer, lower=np.zeros_like(at)))
     if not curve.is_narrow():
-        one_sided = [one for name, one in profiles.items() if name not in TWO_SIDED]
+        one_sided = [profile for name, profile in profiles.items() if name not in TWO_SIDED]
         curve = curve.intersected(_from_pairs(one_sided, at, delta, wide_points, many))
     return replace(curve, upper=np.minimum(curve.upper, delta_from_pairs(at, curve.upper, at)))
 
@@ -197,15 +197,15 @@ def _from_pairs(
     points: epsilons at which pairs are added, as `account` makes them. many: mechanisms are too many to ask each of them there.
     """
     compared = delta or 1e-6  # at delta = 0 only pure mechanisms would be left
-    best = {one: one.epsilon(compared) for one in profiles}
+    best = {profile: profile.epsilon(compared) for profile in profiles}
     limit = COMPETITIVE * min(best.values(), default=math.inf)
-    near = [one for one, value in best.items() if value <= limit and math.isfinite(value)]
+    near = [profile for profile, value in best.items() if value <= limit and math.isfinite(value)]
     first = max(min(1e-3 * compared, 1e-9), 1e-300)
     sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
     close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
     deltas = [0.0, compared, *sparse.tolist(), *close.tolist()]
-    listed = [(one.epsilon(d), d) for one in near for d in deltas]
-    listed += [(x, one.delta(x)) for one in near if not (many and one.accountant.stepwise) for x in points]
+    listed = [(profile.epsilon(d), d) for profile in near for d in deltas]
+    listed += [(x, profile.delta(x)) for profile in near if not (many and profile.accountant.stepwise) for x in points]
     pairs = np.array(listed or [(math.inf, 1.0)])
     finite = pairs[np.isfinite(pairs[:, 0])]
     return replace(_unbounded(epsilons), upper=delta_from_pairs(finite[:, 0], finite[:, 1], epsilons))

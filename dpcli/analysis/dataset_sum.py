@@ -67,11 +67,11 @@ def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
     privacy = Privacy(
         first.adjacency,
         first.unit,
-        max((one.max_contributions for one in stated if one.max_contributions is not None), default=None),
-        first.dataset_size if all(one.dataset_size == first.dataset_size for one in stated) else None,
+        max((statement.max_contributions for statement in stated if statement.max_contributions is not None), default=None),
+        first.dataset_size if all(statement.dataset_size == first.dataset_size for statement in stated) else None,
         dataset=first.dataset,
         delta=smallest_delta(map(stated_delta, pipelines)),
-        releases=first.releases if all(one.releases == first.releases for one in stated) else None,
+        releases=first.releases if all(statement.releases == first.releases for statement in stated) else None,
     )
     entries = tuple(
         replace(entry, name=f"{pipeline.path}: {entry.name}") for pipeline in pipelines for entry in pipeline.mechanisms

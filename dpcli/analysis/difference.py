@@ -99,8 +99,8 @@ class Change:
 def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
     """Return every change from one file's tables to another's; mechanisms and queries are matched by name, in any order."""
     rest = _key_changes(_without_lists(old), _without_lists(new), ())
-    listed = (change for kind in LISTS for change in _list_changes(kind, _by_name(old, kind), _by_name(new, kind)))
-    return (*rest, *_joined_by_sample(listed, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
+    list_changes = (change for kind in LISTS for change in _list_changes(kind, _by_name(old, kind), _by_name(new, kind)))
+    return (*rest, *_joined_by_sample(list_changes, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
 
 
 def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
@@ -108,14 +108,14 @@ def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], aft
 
     An entry that comes or goes is a change of the entries that share.
     """
-    joined: dict[Any, list[Edit]] = {}
+    edits_by_key: dict[Any, list[Edit]] = {}
     for number, change in enumerate(items):
         (kind, name, *_), keys = change.edits[0].path, tuple(edit.path[2:] or ("sample",) for edit in change.edits)
         tables = (before.get(name, {}), after.get(name, {})) if kind == "mechanism" else ()
         sample = next((table["sample"] for table in tables if table.get("sample") not in (None, OWN)), None)
         shared = sample is not None and all(key[0] in SAMPLE_KEYS for key in keys)
-        joined.setdefault((sample, keys) if shared else number, []).extend(change.edits)
-    yield from (Change(tuple(edits)) for edits in joined.values())
+        edits_by_key.setdefault((sample, keys) if shared else number, []).extend(change.edits)
+    yield from (Change(tuple(edits)) for edits in edits_by_key.values())
 
 
 def _list_changes(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
@@ -187,8 +187,8 @@ def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
     left = list(edits)
     for keys in (*ALTERNATIVES, UNIT_KEYS):
         members = tuple(edit for edit in left if edit.path[-1] in keys)
-        replaced = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
-        if replaced or (keys is UNIT_KEYS and len(members) > 1):
+        is_replacement = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
+        if is_replacement or (keys is UNIT_KEYS and len(members) > 1):
             left = [edit for edit in left if edit not in members]
             yield members
     yield from ((edit,) for edit in left)
@@ -286,7 +286,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
         priced,
         _statement(before, after, delta),
         increase,
-        _interaction(increase, [one.increase for one in priced]),
+        _interaction(increase, [change.increase for change in priced]),
     )
 
 
@@ -295,14 +295,16 @@ def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...
     from dpcli.file.pipeline.series import paired
 
     tables, after = paired(toml_document(old, "")[1], toml_document(new, "")[1])
-    listed = changes(tables, after)
-    priced = [_priced(change, tables, before) for change in listed[:MOST_PRICED]]
-    priced += [Priced(change, None, math.nan, f"not priced: more than {MOST_PRICED} changes") for change in listed[MOST_PRICED:]]
+    found_changes = changes(tables, after)
+    priced = [_priced(change, tables, before) for change in found_changes[:MOST_PRICED]]
+    priced += [
+        Priced(change, None, math.nan, f"not priced: more than {MOST_PRICED} changes") for change in found_changes[MOST_PRICED:]
+    ]
     return tuple(sorted(priced, key=_by_size))
 
 
-def _interaction(increase: float, alone: list[float]) -> float:
-    return increase - math.fsum(alone) if all(map(math.isfinite, (increase, *alone))) else math.nan
+def _interaction(increase: float, increases: list[float]) -> float:
+    return increase - math.fsum(increases) if all(map(math.isfinite, (increase, *increases))) else math.nan
 
 
 def _statement(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:

@@ -105,7 +105,9 @@ def _adjacency(name: str) -> Adjacency:
     try:
         return Adjacency(name)
     except ValueError:
-        raise InputError(f"expected an adjacency among {', '.join(one.value for one in Adjacency)}, found {name!r}") from None
+        raise InputError(
+            f"expected an adjacency among {', '.join(adjacency.value for adjacency in Adjacency)}, found {name!r}"
+        ) from None
 
 
 RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {

@@ -432,10 +432,10 @@ def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     if any(judges(name) for name in (format_, *(name for name, _ in named))):
         document = judged(document, *_invocation())
     texts = [(path, _pieces(document, name, None), appended(name)) for name, path in named]
-    shown = _pieces(replace(document, notes=()) if settings.quiet else document, format_, settings)
+    pieces = _pieces(replace(document, notes=()) if settings.quiet else document, format_, settings)
     for path, text, after in texts:
         write_each(path, text, after)
-    show_each(shown)
+    show_each(pieces)
     for line in document.alerts:
         complain(line)
     if why:

@@ -66,7 +66,7 @@ def require_free(path: str) -> None:
     """Raises InputError for a protected file, however it is spelled, and for a file of a ledger or another SQLite database."""
     context = click.get_current_context(silent=True)
     protected: tuple[str, ...] = () if context is None else context.meta.get(PROTECTED, ())
-    if any(same_file(path, one) for one in protected):
+    if any(same_file(path, input_path) for input_path in protected):
         raise InputError(f"{path}: expected another path for the output, found one that dpcli keeps")
     if any(is_of_database(name) for name in (path, os.path.realpath(path))):
         raise InputError(f"{path}: expected another path for the output, found a ledger or another database of SQLite")
@@ -104,7 +104,7 @@ def require_no_input(path: str, texts: Iterable[str]) -> None:
     """Raises InputError if an output would replace an input that a text names, or a file that such an input names."""
     for text in texts:
         files = ledger_files(text)
-        if os.path.exists(files[0]) and any(same_file(path, one) for one in files):
+        if os.path.exists(files[0]) and any(same_file(path, file) for file in files):
             raise InputError(f"{path}: expected another path for the output, found the input file")
         if load(LEFT_BY_RUN)(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file of the run in {text}")

@@ -41,7 +41,7 @@ def report_unread(error: BaseException, group: LazyGroup, name: str, arguments: 
         outlives_errors, spares_data = not _commands_with_lasting_reports(group).isdisjoint(arguments), False
     else:
         return
-    outputs = [output for one in line.options.get("outputs") or () if (output := _probable_output(one))]
+    outputs = [output for given_output in line.options.get("outputs") or () if (output := _probable_output(given_output))]
     format_ = str(line.options.get("format_"))
     inputs = list(_inputs(line.options, line.rest))
     report_error(error, (line.words, ""), format_ if format_ in FORMATS else "text", outputs, outlives_errors, inputs, spares_data)
@@ -68,7 +68,11 @@ def _parsed(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the options that take a value, as Click reads them, and the rest: flags, unknown options and arguments."""
     grouped = isinstance(command, LazyGroup)
-    options = [one for one in command.params if isinstance(one, click.Option) and not one.is_flag and not one.count]
+    options = [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.is_flag and not parameter.count
+    ]
     reader = click.Command(None, params=[*options, *(REPORTS if grouped else more)])
     context = click.Context(reader, resilient_parsing=True, ignore_unknown_options=True, allow_interspersed_args=not grouped)
     values, rest, _ = reader.make_parser(context).parse_args(list(arguments))
@@ -76,7 +80,7 @@ def _parsed(
 
 
 def _formats_of(command: click.Command) -> DocumentFormat | None:
-    return next((one.type for one in command.params if isinstance(one.type, DocumentFormat)), None)
+    return next((parameter.type for parameter in command.params if isinstance(parameter.type, DocumentFormat)), None)
 
 
 def _probable_output(output: str) -> str | None:

@@ -94,8 +94,8 @@ class SecretToken:
     def hidden(self, text: str) -> str:
         """Return text without the token, however JSON, Python or an address would write it."""
         escaped = (self.value, json.dumps(self.value)[1:-1], repr(self.value)[1:-1], quote(self.value, safe=""), quote(self.value))
-        for one in sorted(escaped, key=len, reverse=True):
-            text = text.replace(one, "***")
+        for secret in sorted(escaped, key=len, reverse=True):
+            text = text.replace(secret, "***")
         return text
 
 

@@ -79,10 +79,10 @@ def _size(text: str) -> int:
 
 def code(text: str) -> str:
     """Return text as a code span on one line, cut if it is too long; nothing if there is none."""
-    shown = visible(text).replace("`", "\\x60").replace("|", "\\x7c")
-    if len(shown) > LONGEST:
-        shown = f"{shown[: LONGEST - 1]}…"
-    return f"`{shown}`" if shown.strip() else ""
+    escaped_text = visible(text).replace("`", "\\x60").replace("|", "\\x7c")
+    if len(escaped_text) > LONGEST:
+        escaped_text = f"{escaped_text[: LONGEST - 1]}…"
+    return f"`{escaped_text}`" if escaped_text.strip() else ""
 
 
 def _sections(document: Document) -> list[CommentSection]:

@@ -70,7 +70,7 @@ class Forge:
         where = f"GET {self.client.root}{self.path}"
         for page in range(1, MOST_PAGES + 1):
             answer = self.client.call("GET", self.path, query={"per_page": PER_PAGE, "page": page, **self.query})
-            comments = [self._read(each, where) for each in expect(answer, list, "a page of comments", where)]
+            comments = [self._read(item, where) for item in expect(answer, list, "a page of comments", where)]
             if not comments:
                 return
             yield from comments

@@ -152,10 +152,10 @@ def seen(plant: Plant, accountant: Accountant) -> bool:
     harmless = True
     for question in questions():
         if plant.touches(accountant, question.steps):
-            planted, true = (list(answers(one, [question])) for one in (plant.planted(accountant), accountant))
+            planted, honest = (list(answers(candidate, [question])) for candidate in (plant.planted(accountant), accountant))
             if any(answer.false for answer in planted):
                 return True
             tight = all(mechanism.attained() for mechanism, _ in question.steps)
-            more = any(one.promises_more(other) for one, other in zip(planted, true, strict=False))
+            more = any(answer.promises_more(other) for answer, other in zip(planted, honest, strict=False))
             harmless = harmless and not (tight and more)
     return harmless

@@ -93,7 +93,9 @@ class Drawing:
         """Let the last entry read the sample of another one, or say that it draws its own."""
         *others, last = entries
         known = [
-            one for one in others if one.get("sampling", {"scheme": "none"})["scheme"] != "none" and one.get("sample") != "own"
+            table
+            for table in others
+            if table.get("sampling", {"scheme": "none"})["scheme"] != "none" and table.get("sample") != "own"
         ]
         if known and self.odds(0.8):
             first = self.random.choice(known)

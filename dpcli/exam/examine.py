@@ -49,8 +49,8 @@ def examine(name: str, seed: int) -> Iterator[ExamLine]:
     for names, examiner in EXAMINERS:
         if name in names():
             return examiner(name, str(seed))
-    listed = ", ".join(chain.from_iterable(names() for names, _ in EXAMINERS))
-    raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; there are: {listed}")
+    choices = ", ".join(chain.from_iterable(names() for names, _ in EXAMINERS))
+    raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; there are: {choices}")
 
 
 def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
@@ -59,7 +59,8 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
         yield ExamLine("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
     brackets = (row(*situated) for situated in situations(kind))
     yield exam_line(
-        "lower bound <= enumeration <= upper bound", ((one.label, [str(fault) for fault in one.faults()]) for one in brackets)
+        "lower bound <= enumeration <= upper bound",
+        ((bracket.label, [str(fault) for fault in bracket.faults()]) for bracket in brackets),
     )
     yield exam_line(
         "no accountant's answer is false",
@@ -69,13 +70,15 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
             for name in sound()
         ),
     )
-    yield exam_line("what makes sense is enumerated", [(kind, [str(one) for one in sorted(unexamined(kind))])])
+    yield exam_line("what makes sense is enumerated", [(kind, [str(combination) for combination in sorted(unexamined(kind))])])
     subjects = drawn(kind, seed)
-    mechanisms = [(subject, each) for subject in subjects for each, _ in subject.steps]
-    yield exam_line("no view contradicts another", ((subject.text, list(contradictions(each))) for subject, each in mechanisms))
+    mechanisms = [(subject, mechanism) for subject in subjects for mechanism, _ in subject.steps]
+    yield exam_line(
+        "no view contradicts another", ((subject.text, list(contradictions(mechanism))) for subject, mechanism in mechanisms)
+    )
     yield exam_line("laws of any mechanism hold", ((subject.text, list(lawless(subject.pipeline))) for subject in subjects))
     yield exam_line("planted bugs are seen", ((plant, [plant] if unseen(kind, plant) else []) for plant in PLANTS))
-    claiming = [each for _, each in mechanisms if each.attained() and not each.summed]
+    claiming = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.summed]
     yield exam_line("a view that is a tenth is seen", ((view, contradicted(claiming, view)) for view in VIEWS))
 
 
@@ -88,8 +91,8 @@ def lawless(pipeline: Pipeline) -> Iterator[str]:
 
 def contradicted(claiming: Sequence[Mechanism], view: str) -> list[str]:
     """The view, if a tenth of it in what claims to be exactly its pair contradicts nothing."""
-    answering = [each for each in claiming if has_view(each, view)]
-    tenths = (Tenth(each, view) for each in answering)
+    answering = [mechanism for mechanism in claiming if has_view(mechanism, view)]
+    tenths = (Tenth(mechanism, view) for mechanism in answering)
     return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []
 
 
@@ -99,7 +102,9 @@ def accountant(name: str, seed: str) -> Iterator[ExamLine]:
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
     if this.sound:
         replies = ((question.label, list(answers(this, [question]))) for question in questions)
-        yield exam_line("no answer is false", ((label, [str(one) for one in given if one.false]) for label, given in replies))
+        yield exam_line(
+            "no answer is false", ((label, [str(reply) for reply in answers if reply.false]) for label, answers in replies)
+        )
         silent = next(answers(this, questions), None) is None
         yield exam_line("it has an answer", [(name, ["none to any question"] if silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if this.sound or bug.claims}
@@ -110,7 +115,9 @@ def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
     """A privacy filter: its laws, and planted bugs."""
     some = (*runs(), *drawn_runs(f"{seed}/{name}"))
     ledgers = (opened(name, *opening) for opening in OPENINGS)
-    yield exam_line("laws of any filter hold", ((f"{one.epsilon}, {one.delta}", list(broken(one, some))) for one in ledgers))
+    yield exam_line(
+        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", list(broken(ledger, some))) for ledger in ledgers)
+    )
     yield exam_line("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
 
 
@@ -118,7 +125,9 @@ def output_format(name: str, seed: str) -> Iterator[ExamLine]:
     """A format: it shows what it says that it shows, and what it drops is missed."""
     yield exam_line("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
     drawings = [document for document, _ in documents(name, seed)]
-    yield exam_line("nothing is left out", ((one.title, list(left_out(name, render_of(name), one))) for one in drawings))
+    yield exam_line(
+        "nothing is left out", ((document.title, list(left_out(name, render_of(name), document))) for document in drawings)
+    )
     yield exam_line("what is dropped is missed", ((what, [what] if unseen_in_format(name, what, seed) else []) for what in WITHOUT))
 
 
@@ -129,7 +138,9 @@ def exam_line(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> Exam
     for label, wrong in cases:
         count += 1
         faults += (
-            [f"{label}: {one}" if one != label else one for one in islice(wrong, MOST - len(faults))] if len(faults) < MOST else []
+            [f"{label}: {fault}" if fault != label else fault for fault in islice(wrong, MOST - len(faults))]
+            if len(faults) < MOST
+            else []
         )
     return ExamLine(question, count, tuple(faults))
 

@@ -75,8 +75,8 @@ def certified(run: Pipeline, count: int, delta: float) -> float:
     """
     least = account(run, CERTIFYING, delta=delta, runs=count).lower
     if least is None:
-        needed = account(run, CERTIFYING, epsilon=LARGE, runs=count).lower
-        return LARGE if needed is not None and needed > delta * (1.0 + ROUNDING) else 0.0
+        lower_bound = account(run, CERTIFYING, epsilon=LARGE, runs=count).lower
+        return LARGE if lower_bound is not None and lower_bound > delta * (1.0 + ROUNDING) else 0.0
     return least
 
 
@@ -118,14 +118,16 @@ def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
 
 def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
     """Many times the steps cost more, of every entry."""
-    for i, one in enumerate(run.mechanisms):
-        more = replace(run, mechanisms=(*run.mechanisms[:i], replace(one, steps=GROWTH * one.steps), *run.mechanisms[i + 1 :]))
+    for i, mechanism in enumerate(run.mechanisms):
+        more = replace(
+            run, mechanisms=(*run.mechanisms[:i], replace(mechanism, steps=GROWTH * mechanism.steps), *run.mechanisms[i + 1 :])
+        )
         for delta in DESCRIBED[:2]:
             few, many = ledger.cost(run, delta), ledger.cost(more, delta)
             if few is None or many is None:
                 continue
             if any(many[name] < few[name] for name in few) or (few == many and certified(run, 1, 1e-9) > 0.0):
-                yield f"{GROWTH} times the steps of {one.name}, described at {delta}: {many} after {few}"
+                yield f"{GROWTH} times the steps of {mechanism.name}, described at {delta}: {many} after {few}"
 
 
 def no_free_delta(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:

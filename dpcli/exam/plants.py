@@ -152,11 +152,11 @@ def compared(kind: str, bug: Resolve) -> Iterator[tuple[bool, bool]]:
     for situated in situations(kind):
         if changed(bug, *situated) and (planted := claims(*situated)) is not None:
             with planted_as(resolve):
-                true = honest(*situated)
-            if true is None:
+                honest_bounds = honest(*situated)
+            if honest_bounds is None:
                 yield bool(row(*situated).faults()), False
-            elif any(map(says_more, planted, true)):
-                yield bool(row(*situated).faults()), any(map(promises_more, planted, true))
+            elif any(map(says_more, planted, honest_bounds)):
+                yield bool(row(*situated).faults()), any(map(promises_more, planted, honest_bounds))
 
 
 def uncounted(subject: Subject) -> bool:

@@ -111,7 +111,7 @@ def must_show(document: Document, part: str) -> set[str]:
     if part == "failures":
         return words([check.message for check in document.checks if not check.passed and not check.waived])
     if part == "findings":
-        return words([(one.path, one.rule, one.message) for one in document.findings])
+        return words([(finding.path, finding.rule, finding.message) for finding in document.findings])
     return words(getattr(document, part))
 
 
@@ -186,21 +186,21 @@ def rendering(name: str, render: Callable[..., str]) -> Render:
 
 def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
     """Yield what the format leaves out of the parts that it shows, understates, or must not show."""
-    shown = render(document)
+    text = render(document)
     for part in shows(name):
-        missing = {word for word in must_show(document, part) if word not in shown}
-        if missing:
-            yield f"{part}: {sorted(missing)}"
-        wrong = numbers(getattr(document, part, None)) - {float(each) for each in NUMBER.findall(shown)}
+        missing_words = {word for word in must_show(document, part) if word not in text}
+        if missing_words:
+            yield f"{part}: {sorted(missing_words)}"
+        wrong = numbers(getattr(document, part, None)) - {float(number) for number in NUMBER.findall(text)}
         if part in EXACT and wrong:
             yield f"{part}: {sorted(wrong)}"
     for part, milder in MILDER.items():
-        for k, one in enumerate(getattr(document, part) if part in shows(name) else ()):
-            mild = milder(one)
+        for k, item in enumerate(getattr(document, part) if part in shows(name) else ()):
+            mild = milder(item)
             instead: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
-            if mild != one and render(replace(document, **instead)) == shown:
-                yield f"{part}: {one} is shown as {mild}"
-    if acting := {character for character in shown if not character.isprintable()} - {"\n", "\r"}:
+            if mild != item and render(replace(document, **instead)) == text:
+                yield f"{part}: {item} is shown as {mild}"
+    if acting := {character for character in text if not character.isprintable()} - {"\n", "\r"}:
         yield f"characters that nobody sees, or that a terminal acts on: {sorted(acting)}"
     if judges(name) and not JUDGED & set(shows(name)):
         yield "whatever failed, though it is judged"
@@ -220,7 +220,7 @@ def render_of(name: str) -> Render:
 def unseen(name: str, what: str, seed: str) -> bool:
     """Return whether something that the format shows may be dropped before it is rendered, and is missed by nobody."""
     render, dropped = render_of(name), WITHOUT[what]
-    changed = [document for document, shown in documents(name, seed) if render(dropped(document)) != shown]
-    return bool(changed) and not any(
-        next(left_out(name, lambda d: render(dropped(d)), document), None) is not None for document in changed
+    affected = [document for document, text in documents(name, seed) if render(dropped(document)) != text]
+    return bool(affected) and not any(
+        next(left_out(name, lambda d: render(dropped(d)), document), None) is not None for document in affected
     )

@@ -102,10 +102,10 @@ class ForeignTable:
 
         ignored: what --ignore names; None if there is no such flag. hint: advice about an unknown field.
         """
-        missing = [field for field in needed if field not in self.fields]
+        missing_fields = [field for field in needed if field not in self.fields]
         strange = [field for field in self.fields if field not in (*needed, *optional, *(ignored or ()))]
-        if missing:
-            raise self.refused(f"expected {', '.join(needed)}, found no {missing[0]}")
+        if missing_fields:
+            raise self.refused(f"expected {', '.join(needed)}, found no {missing_fields[0]}")
         if strange:
             raise self.refused(
                 f"expected {', '.join((*needed, *optional)) or 'no field'}, found {escaped(strange[0][:80])} too"
@@ -246,9 +246,9 @@ def json_copy(value: Any, name: str) -> Any:
         if type(value) in _SINGLE:
             return value
         if isinstance(value, list | tuple):
-            return [copied(each, depth + 1) for each in value]
+            return [copied(item, depth + 1) for item in value]
         if isinstance(value, dict) and all(type(key) is str for key in value):
-            return {key: copied(each, depth + 1) for key, each in value.items()}
+            return {key: copied(item, depth + 1) for key, item in value.items()}
         raise InputError(f"{name}: expected tables of numbers, texts and lists, found a value of type {type(value).__name__}")
 
     return copied(value, 0)

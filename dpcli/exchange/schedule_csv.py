@@ -39,7 +39,7 @@ SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # by columns, 
 def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
     """Join neighbouring rows that differ in their steps alone."""
     parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in rows)
-    return [{**each, "steps": sum(steps for _, steps in run)} for each, run in groupby(parted, key=lambda pair: pair[0])]
+    return [{**stage, "steps": sum(steps for _, steps in run)} for stage, run in groupby(parted, key=lambda pair: pair[0])]
 
 
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def wrapped(line: str) -> list[str]:
     """Return a line with a long list of numbers as several lines."""
     if not line.startswith(LIST_KEYS) or len(line) <= WIDTH:
         return [line]
-    kept = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", NO_BREAK_SPACE), line)
-    parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    unbreakable = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", NO_BREAK_SPACE), line)
+    parts = textwrap.wrap(unbreakable, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return [part.replace(NO_BREAK_SPACE, " ") for part in parts]
 
 

@@ -83,8 +83,8 @@ def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
-    needed, optional, kind = CHANGES[name]
-    change.require_fields(needed, optional, ignored)
+    required, optional, kind = CHANGES[name]
+    change.require_fields(required, optional, ignored)
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")

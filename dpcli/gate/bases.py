@@ -73,18 +73,20 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
     """Return each file as it stands at the git revision `ref`; None if nothing became it. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
-    return {path: None if past is None else _at_ref(ref, path, past, cap) for path, past in files_at(ref, paths).items()}
+    return {
+        path: None if past_file is None else _at_ref(ref, path, past_file, cap) for path, past_file in files_at(ref, paths).items()
+    }
 
 
-def _at_ref(ref: str, path: str, past: PastFile, cap: Capped) -> Base | Unpriced:
+def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unpriced:
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
-    name = past.renamed or path
+    name = past_file.renamed or path
     try:
-        if past.data.startswith(LFS_POINTER):
+        if past_file.data.startswith(LFS_POINTER):
             raise InputError("it is a Git LFS pointer: keep pipelines out of Git LFS")
-        own = parse(past.data, f"{ref}:{name}")
+        own = parse(past_file.data, f"{ref}:{name}")
         pipeline = cap(path, own)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except InvalidFile as error:
@@ -100,8 +102,8 @@ def _at_ref(ref: str, path: str, past: PastFile, cap: Capped) -> Base | Unpriced
         horizon_data(own.gate.horizon),
         tuple(map(waiver_data, own.gate.waiver)),
         result,
-        past.data,
-        past.renamed,
+        past_file.data,
+        past_file.renamed,
     )
 
 
@@ -284,7 +286,7 @@ def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
 def horizon_change(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
     """Yield a changed horizon; fewer runs, a higher cap or none at all weaken the file if none from outside holds in its place."""
     if old != new:
-        now = [one for one in (new, *map(horizon_data, outside)) if one is not None]
+        now = [horizon for horizon in (new, *map(horizon_data, outside)) if horizon is not None]
         implied = old is None or any(runs >= old[0] and epsilon <= old[1] for runs, epsilon in now)
         yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", not implied, ("gate", "horizon"))
 

@@ -61,9 +61,10 @@ class BindingCap:
     def words(self) -> str:
         """Return ` (the file's budget; the policy allows 3.0)`; nothing if one alone states it, or all state the same."""
         others = [
-            f"{one.source.who} allows {one.value!r}" + ("" if one.delta == self.cap.delta else f" at delta = {one.delta!r}")
-            for one in self.looser
-            if (one.value, one.delta) != (self.cap.value, self.cap.delta)
+            f"{looser_cap.source.who} allows {looser_cap.value!r}"
+            + ("" if looser_cap.delta == self.cap.delta else f" at delta = {looser_cap.delta!r}")
+            for looser_cap in self.looser
+            if (looser_cap.value, looser_cap.delta) != (self.cap.value, self.cap.delta)
         ]
         return f" ({'; '.join([self.cap.source.whose, *others])})" if others or not (self.alone or self.looser) else ""
 
@@ -74,7 +75,7 @@ def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
     binding: list[StatedCap] = []
     looser: dict[int, list[StatedCap]] = {}
     for cap in ordered:
-        by = next((k for k, one in enumerate(binding) if one.is_within(cap.value, cap.delta)), None)
+        by = next((k for k, binding_cap in enumerate(binding) if binding_cap.is_within(cap.value, cap.delta)), None)
         if by is None:
             binding.append(cap)
         else:
@@ -115,7 +116,7 @@ def with_defaults(first: Caps, second: Caps) -> Caps:
 
 def tightest(caps: Sequence[Caps]) -> Caps:
     """Return each cap at its smallest, so that the order in which caps are written means nothing."""
-    stated = {key: [value for one in caps if (value := getattr(one, key)) is not None] for key in KEYS}
+    stated = {key: [value for level in caps if (value := getattr(level, key)) is not None] for key in KEYS}
     return Caps(**{key: min(values, default=None) for key, values in stated.items()})
 
 

@@ -40,24 +40,27 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
     gone = frozenset(
         str(edit.path[0])
-        for one in changes
-        for edit in one.change.edits
+        for change in changes
+        for edit in change.change.edits
         if edit.path[0] in LISTS and len(edit.path) == 2 and edit.new is None
     )
-    for one in changes:
-        cheap = one.epsilon is not None and one.increase <= ROUNDING
-        uncounted = {edit.path[-1] for edit in one.change.edits} in ({"steps"}, {"epochs"})  # not one of them in place of the other
+    for change in changes:
+        cheap = change.epsilon is not None and change.increase <= ROUNDING
+        uncounted = {edit.path[-1] for edit in change.change.edits} in (
+            {"steps"},
+            {"epochs"},
+        )  # not one of them in place of the other
         stated = [
             edit
-            for edit in one.change.edits
+            for edit in change.change.edits
             if _is_claim(edit, entries) or _comes_in(edit, entries, gone, cheap) or (uncounted and edit.new is None)
         ]
-        if not stated or (one.increase > ROUNDING and all(map(_is_number, stated))):
+        if not stated or (change.increase > ROUNDING and all(map(_is_number, stated))):
             continue
-        sign = "+" if one.increase > 0.0 else ""
-        effect = "cannot be priced alone" if one.epsilon is None else f"changes epsilon by {sign}{up(one.increase)} alone"
-        text = f"{edits_in_words(one)}: {effect}, by what the file says of its data or program, and not by noise"
-        yield Condition("claim", "warn", text, path_of(one, pipeline))
+        sign = "+" if change.increase > 0.0 else ""
+        effect = "cannot be priced alone" if change.epsilon is None else f"changes epsilon by {sign}{up(change.increase)} alone"
+        text = f"{edits_in_words(change)}: {effect}, by what the file says of its data or program, and not by noise"
+        yield Condition("claim", "warn", text, path_of(change, pipeline))
 
 
 def _claims_of_section(edit: Edit) -> bool:
@@ -73,7 +76,7 @@ def _claims_of_section(edit: Edit) -> bool:
 
 
 def _is_number(edit: Edit) -> bool:
-    values = (each for value in (edit.old, edit.new) for each in (value if isinstance(value, list) else [value]))
+    values = (value_part for value in (edit.old, edit.new) for value_part in (value if isinstance(value, list) else [value]))
     return all(isinstance(value, int | float | None) for value in values)
 
 
@@ -164,7 +167,7 @@ def other_data_warnings(
 
     path, was: of the file now and at the base. One place in another spelling is the same data.
     """
-    edits = [edit for one in changes for edit in one.change.edits]
+    edits = [edit for change in changes for edit in change.change.edits]
     renamed = any(edit.path == ("privacy", "dataset") for edit in edits)
     name = pipeline.privacy.dataset
     meant = "" if renamed else f", {UNNAMED if name is None else f'under the dataset {shown(name)} as before'}"
@@ -181,7 +184,7 @@ def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], pa
 
     If the old place is empty and the new one is not, the data were moved along.
     """
-    edited = {edit.path[:2] for one in changes for edit in one.change.edits}
+    edited = {edit.path[:2] for change in changes for edit in change.change.edits}
     for name in (*SECTIONS, "source"):
         table = tables.get(name)
         if not isinstance(table, dict):

@@ -65,7 +65,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     if ref is not None:
         from dpcli.gate.repository import datasets_of, touched_members
 
-        shared = [name for one in policy.together for name in one.datasets]
+        shared = [name for caps in policy.together for name in caps.datasets]
         paths += touched_members(ref, given, [*shared, *(datasets_of(paths) if terms.together is not None else ())])
     with cached_answers():
         bases = _bases(paths, terms)
@@ -98,8 +98,8 @@ def _judged_unseen(
     from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
 
     removed = list(removed_pipelines(ref, paths, (base.renamed for base in bases.values() if isinstance(base, Base))))
-    files += [_judged(path, terms, {}) for path in folders if not any(below(one.path, path) for one in removed)]
-    judged, known = [file.path for file in files], frozenset(os.path.realpath(one.path) for one in removed)
+    files += [_judged(path, terms, {}) for path in folders if not any(below(removed_file.path, path) for removed_file in removed)]
+    judged, known = [file.path for file in files], frozenset(os.path.realpath(removed_file.path) for removed_file in removed)
     return [*removed, *missed_pipelines(ref, judged, known), *changed_workflows(ref, judged)]
 
 
@@ -112,7 +112,7 @@ def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
     caps = (*terms.policy.together, *caps_of(terms.together, files))
     sums = (
         *capped_sums(caps, files, terms.planned, lambda path, own: _outside(path, own, terms), terms.base_ref),
-        *uncapped_sums(files, {name for one in caps for name in one.datasets}, terms.planned),
+        *uncapped_sums(files, {name for shared in caps for name in shared.datasets}, terms.planned),
         *shared_source_warnings(files),
     )
     if terms.base_ref is None and terms.baseline is None:
@@ -140,9 +140,11 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _require_waivable(pipeline, data)
         requirements.require_cap(pipeline, outside)
-        opened = Opened(path, data, pipeline, with_caps_in_force(pipeline, outside), outside, diagnostics)
-        assert opened.pipeline.budget is not None
-        result = _unchanged(opened.pipeline, _base(bases, path)) or headline(opened.pipeline, delta=opened.pipeline.budget.delta)
+        opened_file = Opened(path, data, pipeline, with_caps_in_force(pipeline, outside), outside, diagnostics)
+        assert opened_file.pipeline.budget is not None
+        result = _unchanged(opened_file.pipeline, _base(bases, path)) or headline(
+            opened_file.pipeline, delta=opened_file.pipeline.budget.delta
+        )
     except InvalidFile as error:
         unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
@@ -153,7 +155,7 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         # A file as a whole has no line, and whoever shows it names the file.
         unread = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, rules or (unread,), diagnostics)
-    return _judged_account(opened, result, terms, bases)
+    return _judged_account(opened_file, result, terms, bases)
 
 
 def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
@@ -181,40 +183,42 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
         refuse(findings, tables, text, path)
 
 
-def _judged_account(opened: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
-    opened = replace(opened, diagnostics=(*opened.diagnostics, *large_epsilon(result, opened.diagnostics)))
-    tables = toml_document(opened.data, opened.path)[1]
-    base = _base(bases, opened.path)
+def _judged_account(opened_file: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
+    opened_file = replace(opened_file, diagnostics=(*opened_file.diagnostics, *large_epsilon(result, opened_file.diagnostics)))
+    tables = toml_document(opened_file.data, opened_file.path)[1]
+    base = _base(bases, opened_file.path)
     now = None if base is None else requirements.epsilon_now(result, base)
-    changes = () if base is None else costs_of(base, opened.data)
-    unwaived = list(_conditions(opened, result, terms))
+    changes = () if base is None else costs_of(base, opened_file.data)
+    unwaived = list(_conditions(opened_file, result, terms))
     if bases is not None:
-        was = _path_at_base(opened.path, base)
+        was = _path_at_base(opened_file.path, base)
         unwaived += [
-            *_base_conditions(opened, result, base or bases.get(opened.path), now, terms),
-            *claim_warnings(changes, opened.pipeline),
-            *other_data_warnings(changes, opened.pipeline, opened.path, was),
+            *_base_conditions(opened_file, result, base or bases.get(opened_file.path), now, terms),
+            *claim_warnings(changes, opened_file.pipeline),
+            *other_data_warnings(changes, opened_file.pipeline, opened_file.path, was),
         ]
-        if was != opened.path:
-            unwaived += moved_data_warnings(changes, tables, opened.path, os.path.relpath(was))
-    unwaived = [_with_blame(condition, changes, opened.pipeline) for condition in unwaived]
-    after = apply_waivers(unwaived, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
-    placed = _with_places(_with_remedy(after.conditions, result, changes), opened)
-    read = sources(opened.path, tables)
-    return Judged(opened.path, result, placed, opened.diagnostics, base, now, changes, after.granting, opened.own, read)
+        if was != opened_file.path:
+            unwaived += moved_data_warnings(changes, tables, opened_file.path, os.path.relpath(was))
+    unwaived = [_with_blame(condition, changes, opened_file.pipeline) for condition in unwaived]
+    after = apply_waivers(unwaived, opened_file.path, opened_file.pipeline, terms.policy, base, terms.as_of, opened_file.data)
+    placed = _with_places(_with_remedy(after.conditions, result, changes), opened_file)
+    read = sources(opened_file.path, tables)
+    return Judged(
+        opened_file.path, result, placed, opened_file.diagnostics, base, now, changes, after.granting, opened_file.own, read
+    )
 
 
-def _conditions(opened: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
+def _conditions(opened_file: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """Yield what a file must satisfy whatever it was before."""
-    yield from requirements.link_condition(opened.path, terms.base_ref is not None)
-    yield from requirements.cap_conditions(result, caps_in_force(opened.own, opened.outside))
-    yield from requirements.delta_condition(opened.own, opened.outside)
-    yield from requirements.finding_conditions(opened.diagnostics, opened.pipeline)
-    yield from requirements.required_conditions(terms.policy, opened.pipeline)
-    for horizon in requirements.binding_horizons(terms.horizon, terms.policy.horizon, opened.own.gate.horizon):
+    yield from requirements.link_condition(opened_file.path, terms.base_ref is not None)
+    yield from requirements.cap_conditions(result, caps_in_force(opened_file.own, opened_file.outside))
+    yield from requirements.delta_condition(opened_file.own, opened_file.outside)
+    yield from requirements.finding_conditions(opened_file.diagnostics, opened_file.pipeline)
+    yield from requirements.required_conditions(terms.policy, opened_file.pipeline)
+    for horizon in requirements.binding_horizons(terms.horizon, terms.policy.horizon, opened_file.own.gate.horizon):
         yield requirements.horizon_condition(result, horizon)
-    if opened.path in terms.room.conditions:
-        yield terms.room.conditions[opened.path]
+    if opened_file.path in terms.room.conditions:
+        yield terms.room.conditions[opened_file.path]
 
 
 def _base(bases: Bases | None, path: str) -> Base | None:
@@ -224,26 +228,26 @@ def _base(bases: Bases | None, path: str) -> Base | None:
 
 
 def _base_conditions(
-    opened: Opened, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
+    opened_file: Opened, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
     """Yield what a file must satisfy against the base."""
     if base is None or isinstance(base, Unpriced) or now is None:
-        yield requirements.new_file(result, opened.outside, "" if base is None or isinstance(base, Base) else base.reason)
+        yield requirements.new_file(result, opened_file.outside, "" if base is None or isinstance(base, Base) else base.reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
     yield from requirements.statement_conditions(
-        result, opened.own, base, opened.outside, horizons, _loosened_by_move(opened, base, terms)
+        result, opened_file.own, base, opened_file.outside, horizons, _loosened_by_move(opened_file, base, terms)
     )
-    yield from restatements(base.standings, opened.own)
-    yield requirements.increase_condition(result, base, now, opened.outside)
+    yield from restatements(base.standings, opened_file.own)
+    yield requirements.increase_condition(result, base, now, opened_file.outside)
 
 
-def _loosened_by_move(opened: Opened, base: Base, terms: GateTerms) -> list[str]:
+def _loosened_by_move(opened_file: Opened, base: Base, terms: GateTerms) -> list[str]:
     """Return the caps of the policy that held for the file as it was, under its name then, and are looser or gone now."""
     if base.account is None:
         return []
-    was = _outside(_path_at_base(opened.path, base), base.account.pipeline, terms)
-    return [f"the policy's {words}" for words in loosened(was.tightest, opened.outside.tightest)]
+    was = _outside(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
+    return [f"the policy's {words}" for words in loosened(was.tightest, opened_file.outside.tightest)]
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
@@ -266,8 +270,8 @@ def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence
     return tuple(replace(c, message=c.message + words) if failing and c is failing[0] else c for c in judged)
 
 
-def _with_places(judged: Sequence[Condition], opened: Opened) -> tuple[Condition, ...]:
+def _with_places(judged: Sequence[Condition], opened_file: Opened) -> tuple[Condition, ...]:
     """Set line and column of what each is about; a rule's finding has them already."""
-    stated = [opened.pipeline.stated_at(c.key) for c in judged]
-    places = located(opened.data.decode().replace("\r\n", "\n"), stated)
+    stated = [opened_file.pipeline.stated_at(c.key) for c in judged]
+    places = located(opened_file.data.decode().replace("\r\n", "\n"), stated)
     return tuple(c if c.name.startswith("DP") else replace(c, place=places[key]) for c, key in zip(judged, stated, strict=True))

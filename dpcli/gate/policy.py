@@ -153,7 +153,7 @@ class Policy(Caps):
         """Return the caps for one file: those of the rules that match, else the general ones; of several names, the smallest."""
         names = names_of(path, self.path) if self.rule else ("",)  # which only rules ask for
         caps = [with_defaults(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
-        return replace(tightest(caps), allow_statement_change=all(one.allow_statement_change for one in caps))
+        return replace(tightest(caps), allow_statement_change=all(level.allow_statement_change for level in caps))
 
 
 NO_POLICY = Policy(waivers="files")
@@ -225,14 +225,14 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, tuple(_changed_elsewhere(policy.path, ref))
-    past = files_at(ref, [policy.path])[policy.path]
-    if past is None:
-        return policy, (_changed(f"new in this change: {ref} has no such policy, so it applies as written"),)
-    if past.data == read_bytes(policy.path, "a policy file"):
+    past_file = files_at(ref, [policy.path])[policy.path]
+    if past_file is None:
+        return policy, (_change_warning(f"new in this change: {ref} has no such policy, so it applies as written"),)
+    if past_file.data == read_bytes(policy.path, "a policy file"):
         return policy, ()
-    name = past.renamed or policy.path
-    earlier = replace(read_policy_bytes(past.data, f"{ref}:{name}"), path=policy.path)
-    return earlier, (_changed(f"the policy changed: its version at {ref} applies (--policy REVISION:PATH chooses another)"),)
+    name = past_file.renamed or policy.path
+    earlier = replace(read_policy_bytes(past_file.data, f"{ref}:{name}"), path=policy.path)
+    return earlier, (_change_warning(f"the policy changed: its version at {ref} applies (--policy REVISION:PATH chooses another)"),)
 
 
 def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
@@ -243,7 +243,7 @@ def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
         return
     inside = os.path.relpath(os.path.realpath(name), current) if name.startswith("./") else name
     if inside in touched_paths(current, commit_of(current, ref)):
-        yield _changed(f"{escaped_path(name)} changed: its version at {revision} applies")
+        yield _change_warning(f"{escaped_path(name)} changed: its version at {revision} applies")
 
 
 def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:
@@ -262,9 +262,9 @@ def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> I
 
 def empty_sums(caps: Sequence[SharedCaps], together: Sequence[JudgedSum]) -> Iterator[Condition]:
     """Warn of each table of caps on files together that no file of the repository is in."""
-    for index, (one, judged) in enumerate(zip(caps, together, strict=False)):
+    for index, (shared, judged) in enumerate(zip(caps, together, strict=False)):
         if judged.account is None and judged.verdict == "pass":
-            yield _warning(f"together[{index + 1}] ({one.words}): no file of the repository names it: nothing is held to it")
+            yield _warning(f"together[{index + 1}] ({shared.words}): no file of the repository names it: nothing is held to it")
 
 
 def _matches_elsewhere(pattern: str, policy: str) -> bool:
@@ -283,7 +283,7 @@ def _warning(text: str) -> Condition:
     return Condition("policy", "warn", text, ())
 
 
-def _changed(text: str) -> Condition:
+def _change_warning(text: str) -> Condition:
     return Condition(POLICY_CHANGE, "warn", text, ())
 
 

@@ -143,8 +143,8 @@ def touched_pipelines(ref: str) -> list[str]:
     places = {file.real_path: file for file in touched_files(ref, ())}
     spelled = {os.path.join(file.folder, file.name) for file in places.values()}
     paths = [os.path.join(top, name) for name in names if toml_name(name)]
-    changed = [path for path in paths if (path in spelled or os.path.realpath(path) in places) and os.path.isfile(path)]
-    pipelines = [path for path in map(os.path.relpath, changed) if _is_pipeline(ref, path)]
+    changed_files = [path for path in paths if (path in spelled or os.path.realpath(path) in places) and os.path.isfile(path)]
+    pipelines = [path for path in map(os.path.relpath, changed_files) if _is_pipeline(ref, path)]
     return [*pipelines, *(file.path for file in pipelines_of_other_endings(places, ()))]
 
 
@@ -164,14 +164,14 @@ def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> 
 
     What is added up under a cap is compared with what it was, whichever files are given. Raises InputError if git cannot say.
     """
-    wanted, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
-    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if wanted else ():
+    wanted_keys, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
+    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if wanted_keys else ():
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
         was = contents_at(folder, [f"{tree}:{name}"])[0] if tree is not None else None
         named = {looks(dataset_of(_tables(data))) for data in (was, content_of(place))} - {""}
-        if named & wanted and _can_be_compared(was):
+        if named & wanted_keys and _can_be_compared(was):
             yield os.path.relpath(place)
 
 

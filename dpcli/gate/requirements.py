@@ -39,7 +39,7 @@ class CapsInForce:
 
     def judges(self, delta: float | None) -> bool:
         """Return whether a cap holds at this delta; without a cap on epsilon, whether epsilon is printed at it."""
-        return delta in ({one.cap.delta for one in self.epsilon} or {self.delta})
+        return delta in ({level.cap.delta for level in self.epsilon} or {self.delta})
 
 
 def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
@@ -96,11 +96,11 @@ def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator
     near = f", above the {warning_level(result.pipeline)}"
     if epsilon is None and math.isinf(result.upper):
         yield _uncertified(result.delta)
-    words = [one.words() for one in caps.epsilon] if caps is not None else []
+    words = [cap.words() for cap in caps.epsilon] if caps is not None else []
     if epsilon is not None:
         yield _epsilon_condition(epsilon, words[0] if words else "", near)
-    for one, source in zip(caps.epsilon[1:] if caps is not None else (), words[1:], strict=True):
-        yield _epsilon_condition(_spent(result.pipeline, one.cap), source, near)
+    for cap, source in zip(caps.epsilon[1:] if caps is not None else (), words[1:], strict=True):
+        yield _epsilon_condition(_spent(result.pipeline, cap.cap), source, near)
     if rho is not None:
         source = caps.rho[0].words() if caps is not None and caps.rho else ""
         text = f"{rho.words()}{source}{near if rho.verdict == 'warn' else ''}"
@@ -172,29 +172,31 @@ def _total(result: Account, runs: int) -> float:
 
 def runs_of(pipeline: Pipeline, horizon: Horizon | None) -> int:
     """Return how often a file counts: by its own horizon or one from outside, whichever plans more runs."""
-    return max((one.count for one in (horizon, pipeline.gate.horizon) if one is not None), default=1)
+    return max(
+        (horizon_stated.count for horizon_stated in (horizon, pipeline.gate.horizon) if horizon_stated is not None), default=1
+    )
 
 
 def binding_horizons(*stated: Horizon | None) -> tuple[Horizon, ...]:
     """Return the horizons that no other one, with as many runs within as little, implies."""
-    ordered = sorted((one for one in stated if one is not None), key=lambda one: (-one.count, one.epsilon))
-    return tuple(one for k, one in enumerate(ordered) if all(one.epsilon < other.epsilon for other in ordered[:k]))
+    ordered = sorted((horizon for horizon in stated if horizon is not None), key=lambda horizon: (-horizon.count, horizon.epsilon))
+    return tuple(horizon for k, horizon in enumerate(ordered) if all(horizon.epsilon < other.epsilon for other in ordered[:k]))
 
 
 def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) -> Iterator[Condition]:
     """Turn findings of lint into conditions: an error fails the file, a warning is passed on."""
     prefixes = [f'mechanism["{escaped(entry.name)}"]' for entry in pipeline.mechanisms]
-    for one in diagnostics:
+    for diagnostic in diagnostics:
         about = [
             entry.name
             for entry, prefix in zip(pipeline.mechanisms, prefixes, strict=True)
-            if one.key == prefix or one.key.startswith(prefix + ".")
+            if diagnostic.key == prefix or diagnostic.key.startswith(prefix + ".")
         ]
         # Names are cut in messages: if two look the same, a waiver for one of them must not reach the other.
         mechanism = about[0] if len(about) == 1 else None
-        message = f"{one.key}: {one.message}" if one.key else one.message
-        verdict: Verdict = "fail" if one.severity == "error" else "warn"
-        yield Condition(one.rule, verdict, message, (), (one.line, one.column), mechanism)
+        message = f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message
+        verdict: Verdict = "fail" if diagnostic.severity == "error" else "warn"
+        yield Condition(diagnostic.rule, verdict, message, (), (diagnostic.line, diagnostic.column), mechanism)
 
 
 def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Condition]:
@@ -207,9 +209,9 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
     )
     for key, value, allowed in stated:
         if allowed and value not in allowed:
-            wanted = " or ".join(str(getattr(item, "value", item)) for item in allowed)
+            expected = " or ".join(str(getattr(item, "value", item)) for item in allowed)
             own = "none" if value is None else getattr(value, "value", value)
-            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {wanted}, found {own}", ("privacy", key))
+            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {expected}, found {own}", ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
@@ -257,21 +259,21 @@ def statement_conditions(
     own: the file with its own caps. horizons: from outside. escaped: what the policy held the file to as it was, and no longer does.
     """
     terms = changed_terms(base.terms, base.statement, own, result.pipeline, _replaced_caps(base.terms, own, outside))
-    changed = [*terms, *horizon_change(base.horizon, horizon_data(own.gate.horizon), horizons)]
-    weaker = [one for one in changed if one.weaker]
-    words = "; ".join([*(one.words for one in weaker), *escaped])
-    other = [one for one in changed if not one.weaker and not one.replaced_by]
+    changes = [*terms, *horizon_change(base.horizon, horizon_data(own.gate.horizon), horizons)]
+    weaker = [change for change in changes if change.weaker]
+    words = "; ".join([*(change.words for change in weaker), *escaped])
+    other = [change for change in changes if not change.weaker and not change.replaced_by]
     if words:
         allowed = outside.tightest.allow_statement_change
         verdict: Verdict = "pass" if allowed else "fail"
         note = "(allowed)" if allowed else "(--allow-statement-change lets it pass)"
-        yield Condition("statement", verdict, f"{words} {note}", _first(weaker))
-    for one in changed:
-        if not one.weaker and one.replaced_by:
-            yield Condition("terms", "pass", f"{one.words}; {one.replaced_by} holds", one.key)
+        yield Condition("statement", verdict, f"{words} {note}", _first_path(weaker))
+    for change in changes:
+        if not change.weaker and change.replaced_by:
+            yield Condition("terms", "pass", f"{change.words}; {change.replaced_by} holds", change.key)
     if other:
-        text = "; ".join(one.words for one in other)
-        yield Condition("terms", "pass", f"{text} (weakens no cap that holds)", _first(other))
+        text = "; ".join(change.words for change in other)
+        yield Condition("terms", "pass", f"{text} (weakens no cap that holds)", _first_path(other))
 
 
 def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:
@@ -282,16 +284,16 @@ def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) ->
     caps, delta = caps_in_force(own, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
-    replaced = {}
+    replaced_by = {}
     for key, binding in keys.items():
         old = terms.get(key)
-        by = next((one.cap for one in binding if old is not None and one.cap.is_within(old, delta)), None)
+        by = next((level.cap for level in binding if old is not None and level.cap.is_within(old, delta)), None)
         if by is not None:
-            replaced[key] = f"{by.source.whose} {by.value!r}"
-    return replaced
+            replaced_by[key] = f"{by.source.whose} {by.value!r}"
+    return replaced_by
 
 
-def _first(changed: Sequence[Changed]) -> Path:
+def _first_path(changed: Sequence[Changed]) -> Path:
     """Return the first key that changed; if only the policy did, the file's statement."""
     return changed[0].key if changed else ("privacy",)
 

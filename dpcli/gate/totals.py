@@ -70,18 +70,18 @@ def capped_sums(
         return ()
     unread = [file.path for file in files if file.own is None]
     if unread:
-        return tuple(_unknown(one, f"no sum, as {first_names(unread)} cannot be judged", unread[0]) for one in caps)
+        return tuple(_unknown(shared, f"no sum, as {first_names(unread)} cannot be judged", unread[0]) for shared in caps)
     judged = list(_judged(files))
     paths = [file.path for file in files]
     try:
         others, hidden = list(other_pipelines(paths)), sorted(missing_from_checkout(paths))
     except InputError as error:
-        return tuple(_refused(one, error, files[0].path) for one in caps)
+        return tuple(_refused(shared, error, files[0].path) for shared in caps)
     if hidden:
         text = f"no sum, as {first_names(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
-        return tuple(_unknown(one, text, files[0].path) for one in caps)
-    sums = ((one, _total(one, judged, others, horizon, outside, files[0].path)) for one in caps)
-    return tuple(total if ref is None else _compared(one, total, horizon, ref) for one, total in sums)
+        return tuple(_unknown(shared, text, files[0].path) for shared in caps)
+    sums = ((shared, _total(shared, judged, others, horizon, outside, files[0].path)) for shared in caps)
+    return tuple(total if ref is None else _compared(shared, total, horizon, ref) for shared, total in sums)
 
 
 def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
@@ -98,7 +98,9 @@ def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[Other
     """Yield the files that name one of the datasets. Raises InputError for one that cannot be read, or has a name that looks like one."""
     alike = {looks(name) for name in caps.datasets}
     members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in alike]
-    members += [Counted(one.path, parse(one.data, one.path), False) for one in others if looks(dataset_of(one.tables)) in alike]
+    members += [
+        Counted(file.path, parse(file.data, file.path), False) for file in others if looks(dataset_of(file.tables)) in alike
+    ]
     for member in members:
         name = member.pipeline.privacy.dataset
         if name not in caps.datasets:
@@ -131,7 +133,8 @@ def _total(
         return _without(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
     counted = f"{caps.words}: {_counted(members, runs)}"
     conditions = [
-        replace(one, name=NAME, message=f"{counted}: {one.message}", target=None, key=()) for one in cap_conditions(result)
+        replace(condition, name=NAME, message=f"{counted}: {condition.message}", target=None, key=())
+        for condition in cap_conditions(result)
     ]
     conditions += _large_delta(caps, result, members)
     paths = tuple(member.path for member in members)
@@ -145,8 +148,10 @@ def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
 def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) -> Iterator[Condition]:
     """Apply DP105 to the delta of a sum, with the largest of its datasets."""
     sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
-    for one in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
-        yield Condition(one.rule, "fail" if one.severity == "error" else "warn", f"{one.key}: {one.message}", ())
+    for diagnostic in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
+        yield Condition(
+            diagnostic.rule, "fail" if diagnostic.severity == "error" else "warn", f"{diagnostic.key}: {diagnostic.message}", ()
+        )
 
 
 def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
@@ -193,7 +198,7 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
     if len(tops) != 1 or now.delta is None or not plain or not is_based_on(tops[0], commit_of(tops[0], ref)):
         return None
     try:
-        members = [(_under_name(one, caps.datasets), runs_of(one, horizon)) for one in _members_at(caps, ref, tops[0])]
+        members = [(_under_name(member, caps.datasets), runs_of(member, horizon)) for member in _members_at(caps, ref, tops[0])]
         total = account_of_dataset(members, delta=now.delta, with_rows=False) if members else None
     except DpcliError:
         return None
@@ -268,10 +273,10 @@ def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
 
     files: as they were compared with the base.
     """
-    for one in together:
-        touched = [(_touched(file, one.datasets), file.path) for file in files if file.path in one.members]
-        most, at = max(touched, key=lambda pair: pair[0], default=(UNTOUCHED, one.at))
-        yield replace(one, at=at) if most > UNTOUCHED else one
+    for total in together:
+        touched = [(_touched(file, total.datasets), file.path) for file in files if file.path in total.members]
+        most, at = max(touched, key=lambda pair: pair[0], default=(UNTOUCHED, total.at))
+        yield replace(total, at=at) if most > UNTOUCHED else total
 
 
 def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
@@ -279,13 +284,13 @@ def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
 
     files: as they were compared with the base.
     """
-    for one in together:
-        later = [file.path for file in files if file.path in one.members and (file.base is None or _joins(file, one.datasets))]
-        if (one.account or one.uncapped) is None or not later or len(later) == len(one.members):
-            yield one
+    for total in together:
+        later = [file.path for file in files if file.path in total.members and (file.base is None or _joins(file, total.datasets))]
+        if (total.account or total.uncapped) is None or not later or len(later) == len(total.members):
+            yield total
             continue
-        text = f"{one.path}: not yet in the sum at the base: {first_names(later)}; {FIXED}"
-        yield replace(one, conditions=(*one.conditions, Condition("joined", "warn", text, ())))
+        text = f"{total.path}: not yet in the sum at the base: {first_names(later)}; {FIXED}"
+        yield replace(total, conditions=(*total.conditions, Condition("joined", "warn", text, ())))
 
 
 def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
@@ -300,5 +305,5 @@ def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
 
 def _joins(file: Judged, datasets: Sequence[str]) -> bool:
     """Return whether it named none of the datasets before."""
-    edits = [edit for one in file.changes for edit in one.change.edits if edit.path == ("privacy", "dataset")]
+    edits = [edit for change in file.changes for edit in change.change.edits if edit.path == ("privacy", "dataset")]
     return any(edit.old not in datasets for edit in edits)

@@ -188,7 +188,7 @@ class Gated:
 
     @property
     def verdict(self) -> Verdict:
-        return worst_verdict(one.verdict for one in self.judged)
+        return worst_verdict(file.verdict for file in self.judged)
 
 
 def first_finding(diagnostics: Sequence[Diagnostic]) -> str:

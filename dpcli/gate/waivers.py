@@ -92,9 +92,9 @@ def apply_waivers(
     """
     grants = [*_external(path, policy), *_own(pipeline, policy, base, path, data)]
     judged = [_judged(condition, grants, as_of) for condition in conditions]
-    used = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
+    used_waivers = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
     granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
-    notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used, as_of)]
+    notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used_waivers, as_of)]
     ignored = "does not count: the policy takes no waivers from pipeline files"
     if not policy.takes_from_files:
         notices += [_notice(ignored, ("gate", "waiver", index)) for index in range(len(pipeline.gate.waiver))]
@@ -141,16 +141,16 @@ def pardon_words(pardon: Pardon) -> str:
 
 def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of: datetime.date) -> Iterator[Condition]:
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
-    whose = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
+    waiver_name = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
     if is_used and days <= SOON:
-        yield _notice(f"{whose} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
+        yield _notice(f"{waiver_name} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
     if is_used and grant.writers == ():
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
-        yield _notice(f"{whose} may be its approver's own: git does not say who wrote it ({why})", grant.key)
+        yield _notice(f"{waiver_name} may be its approver's own: git does not say who wrote it ({why})", grant.key)
     if not grant.external and not any(map(grant.concerns, conditions)):
-        late = f", and expired on {waiver.expires}" if days < 0 else ""
+        expiry_note = f", and expired on {waiver.expires}" if days < 0 else ""
         fresh = " (new waiver, added by this change)" if grant.new else ""
-        yield _notice(f"{whose} is not needed{late}{fresh}: remove it", grant.key)
+        yield _notice(f"{waiver_name} is not needed{expiry_note}{fresh}: remove it", grant.key)
 
 
 def _notice(text: str, key: Path = ()) -> Condition:
@@ -189,13 +189,13 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
 def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
     if not lines <= set(known):
         return ()
-    return tuple(dict.fromkeys(one for line in sorted(lines) for one in (known[line], *known[line].co_authors)))
+    return tuple(dict.fromkeys(author for line in sorted(lines) for author in (known[line], *known[line].co_authors)))
 
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """Return the writer with a name that the approver's text holds, or with a confusable one."""
-    approvers = {looks(each) for each in _called(approver)} - {""}  # what shows nothing names nobody
-    return next((one for one in writers if any(looks(name) in approvers for name in one.names)), None)
+    approvers = {looks(name) for name in _called(approver)} - {""}  # what shows nothing names nobody
+    return next((author for author in writers if any(looks(name) in approvers for name in author.names)), None)
 
 
 def _called(approver: str) -> tuple[str, ...]:
@@ -209,4 +209,4 @@ def _called(approver: str) -> tuple[str, ...]:
     mails = [word.strip(_AROUND).removeprefix("mailto:") for word in re.split(r"[\s<>(),;]", approver) if "@" in word]
     pieces += [approver.replace(word, " ") for word in mails if word]
     logins = [login for mail in mails for login in addressed(mail)]
-    return tuple(plain for each in (*pieces, *mails, *logins) if (plain := each.strip(_AROUND).removeprefix("@")))
+    return tuple(plain for text in (*pieces, *mails, *logins) if (plain := text.strip(_AROUND).removeprefix("@")))

@@ -214,11 +214,11 @@ class RuleScope:
         """Return the findings that are selected, and how many of each rule are not."""
         selected: list[Diagnostic] = []
         left: Counter[str] = Counter()
-        for one in findings:
-            if self.includes(one.rule) or (one.severity == "error" and not waivable(one.rule)):
-                selected.append(one)
+        for diagnostic in findings:
+            if self.includes(diagnostic.rule) or (diagnostic.severity == "error" and not waivable(diagnostic.rule)):
+                selected.append(diagnostic)
             else:
-                left[one.rule] += 1
+                left[diagnostic.rule] += 1
         return selected, dict(sorted(left.items()))
 
 
@@ -247,4 +247,4 @@ def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
 
 def _longest(code: str, beginnings: Iterable[str]) -> int | None:
     """Return the length of the longest beginning of a code; None if none begins it."""
-    return max((len(one) for one in beginnings if code.startswith(one)), default=None)
+    return max((len(beginning) for beginning in beginnings if code.startswith(beginning)), default=None)

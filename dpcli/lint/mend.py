@@ -42,11 +42,16 @@ def is_slip(word: str, meant: str) -> bool:
     if min(len(first), len(second)) < SHORTEST - 1 or max(len(first), len(second)) < SHORTEST:
         return False
     begin = next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
-    one, other = first[begin:], second[begin:]
-    if one[:1].isdigit() or other[:1].isdigit():
+    first_rest, second_rest = first[begin:], second[begin:]
+    if first_rest[:1].isdigit() or second_rest[:1].isdigit():
         return False
-    exchanged = one[:2] == other[:2][::-1] and len(one) > 1 and one[2:] == other[2:] and not one[1].isdigit()
-    return one[1:] == other or one == other[1:] or one[1:] == other[1:] or exchanged
+    exchanged = (
+        first_rest[:2] == second_rest[:2][::-1]
+        and len(first_rest) > 1
+        and first_rest[2:] == second_rest[2:]
+        and not first_rest[1].isdigit()
+    )
+    return first_rest[1:] == second_rest or first_rest == second_rest[1:] or first_rest[1:] == second_rest[1:] or exchanged
 
 
 def only_slip(word: str, among: Iterable[str]) -> str | None:
@@ -54,8 +59,10 @@ def only_slip(word: str, among: Iterable[str]) -> str | None:
 
     A word that differs in case and separators alone comes before those that differ in a letter.
     """
-    near = [one for one in dict.fromkeys(among) if is_slip(word, one)]
-    same = [one for one in near if one.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)]
+    near = [known_word for known_word in dict.fromkeys(among) if is_slip(word, known_word)]
+    same = [
+        known_word for known_word in near if known_word.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)
+    ]
     nearest = same or near
     return nearest[0] if len(nearest) == 1 else None
 
@@ -93,11 +100,11 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     text, ends = _text(data, path)
     if stated != tables_of(text):  # an entry stands at another place than its table
         return data, ()
-    done: list[Mend] = []
-    while len(done) < MOST_REPAIRS and (step := _step(text, path)) is not None:
+    applied: list[Mend] = []
+    while len(applied) < MOST_REPAIRS and (step := _step(text, path)) is not None:
         text, mends = step
-        done += mends
-    return text.replace("\n", ends).encode(), tuple(done)
+        applied += mends
+    return text.replace("\n", ends).encode(), tuple(applied)
 
 
 def _text(data: bytes, path: str) -> tuple[str, str]:
@@ -118,7 +125,7 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
     repairs = [(fault, repair) for fault in before if (repair := _repair(tables, fault, lines[fault.key][0])) is not None]
 
     def holds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
-        left = {(one.rule, one.key) for one in faults(after.encode(), path)[2]}
+        left = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
         return left.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
 
     return _first_that_holds(text, repairs, holds)
@@ -127,7 +134,7 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
 def _first_that_holds(
     text: str, repairs: Sequence[tuple[T, Repair]], holds: Callable[[str, Sequence[tuple[T, Repair]]], bool]
 ) -> tuple[str, list[Mend]] | None:
-    for chosen in (repairs, *([one] for one in repairs)) if repairs else ():
+    for chosen in (repairs, *([repair] for repair in repairs)) if repairs else ():
         try:
             after = _applied(text, [repair for _, repair in chosen])
             if holds(after, chosen):
@@ -138,8 +145,8 @@ def _first_that_holds(
 
 
 def _applied(text: str, repairs: Iterable[Repair]) -> str:
-    values = {one.path: one.value for one in repairs if one.value is not None}
-    names = {one.path: one.name for one in repairs if one.name is not None}
+    values = {repair.path: repair.value for repair in repairs if repair.value is not None}
+    names = {repair.path: repair.name for repair in repairs if repair.name is not None}
     text = edited(text, values) if values else text
     return renamed(text, names) if names else text
 

@@ -96,7 +96,7 @@ def _with_deltas(
 ) -> tuple[Diagnostic, ...]:
     """Return the findings with their places, and those about other deltas: that the size is missing only once."""
     placed = _with_places(pairs, pipeline, data) if pairs else ()
-    if any(one.rule == UNKNOWN for one in placed):
+    if any(diagnostic.rule == UNKNOWN for diagnostic in placed):
         return placed
     return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
 

@@ -43,7 +43,7 @@ def document(
         headline=headline(account, decimals),
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
-        passages=tuple(Passage(f"warning {one.rule}", (one.message,)) for one in large),
+        passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
         tables=(_accountants(account, decimals), _mechanisms(account)),
         notes=(*_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
@@ -325,8 +325,8 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
     """Return the notes on entries, each once, with the first entry that it is about."""
     keys_of: dict[tuple[str, str, str], list[str]] = {}
-    for one in diagnostics:
-        keys_of.setdefault((one.severity, one.rule, one.message), []).append(one.key)
+    for diagnostic in diagnostics:
+        keys_of.setdefault((diagnostic.severity, diagnostic.rule, diagnostic.message), []).append(diagnostic.key)
     return tuple(f"{severity} {rule}: {_first_key(keys)}{message}" for (severity, rule, message), keys in keys_of.items())
 
 

@@ -66,12 +66,12 @@ def _priced(
     group_size: int,
 ) -> Alternative:
     quantity: Quantity = "epsilon" if epsilon is None else "delta"
-    changed = copy.deepcopy(dict(tables))
-    changed["privacy"]["adjacency"] = adjacency
+    copied = copy.deepcopy(dict(tables))
+    copied["privacy"]["adjacency"] = adjacency
     if scheme is not None:
-        changed["mechanism"][0]["sampling"]["scheme"] = scheme
+        copied["mechanism"][0]["sampling"]["scheme"] = scheme
     try:
-        pipeline = pipeline_of_flags(changed)
+        pipeline = pipeline_of_flags(copied)
         if accountants:
             result = account(pipeline, accountants, delta, epsilon, group_size)
         else:

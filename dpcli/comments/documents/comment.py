@@ -21,7 +21,7 @@ def document(gated: Gated, name: str | None, base: str) -> Document:
     name: of the comment, if there are several. base: what the files are compared with.
     """
     files = _ordered(gated.files)
-    together = tuple(sorted(gated.together, key=lambda one: (PRECEDENCE.index(one.verdict), not _warned(one))))
+    together = tuple(sorted(gated.together, key=lambda total: (PRECEDENCE.index(total.verdict), not _warned(total))))
     report = gate_report.document(replace(gated, files=files, together=together))
     of_files = len(report.findings) - len(gated.notices)  # those of the policy are the last, and of all files
     return replace(
@@ -45,12 +45,12 @@ def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
     )
     rank: dict[str, tuple[int, int]] = {}
     for kind, members in enumerate(kinds):
-        for place, file in enumerate(sorted(members, key=_added, reverse=True)):
+        for place, file in enumerate(sorted(members, key=_epsilon_rise, reverse=True)):
             rank[file.path] = min((place, kind), rank.get(file.path, (place, kind)))
     return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _news(file), rank[file.path])))
 
 
-def _added(file: Judged) -> float:
+def _epsilon_rise(file: Judged) -> float:
     """Return the rise of epsilon: all of it, if the file is new; inf if nobody knows."""
     if file.account is None:
         return 0.0
@@ -90,16 +90,16 @@ def is_news(gated: Gated) -> bool:
     """Return whether something fails or is waived, rises, is new, is gone, or changed what it promises; or the policy changed."""
     policy = any(notice.name == POLICY_CHANGE for notice in gated.notices)
     settled = {file.path for file in gated.files if _settled(file)}
-    return policy or any(map(_news, gated.files)) or any(_sum_news(one, settled) for one in gated.together)
+    return policy or any(map(_news, gated.files)) or any(_sum_news(total, settled) for total in gated.together)
 
 
-def _sum_news(one: JudgedSum, settled: Set[str]) -> bool:
+def _sum_news(total: JudgedSum, settled: Set[str]) -> bool:
     """Return whether a sum fails, or warns and may not have done so before: a file of it changed, or was not given."""
-    return one.verdict != "pass" or (_warned(one) and not (one.members and settled >= set(one.members)))
+    return total.verdict != "pass" or (_warned(total) and not (total.members and settled >= set(total.members)))
 
 
-def _warned(one: Judged) -> bool:
-    return any(condition.verdict != "pass" for condition in one.conditions)
+def _warned(judged: Judged) -> bool:
+    return any(condition.verdict != "pass" for condition in judged.conditions)
 
 
 def _settled(file: Judged) -> bool:
@@ -114,8 +114,8 @@ def _news(file: Judged) -> bool:
         return _warned(file)
     if file.base is None or file.now is None:  # new
         return True
-    changed = file.changes or file.base.data is None  # of a base that is known by its figures, nobody knows
-    return bool(changed and _weaker(file)) or not file.now <= file.base.epsilon
+    has_changes = file.changes or file.base.data is None  # of a base that is known by its figures, nobody knows
+    return bool(has_changes and _weaker(file)) or not file.now <= file.base.epsilon
 
 
 def _weaker(file: Judged) -> bool:

@@ -93,8 +93,8 @@ def on_vectors(log_weight: Callable[[Array], Array], reach: int) -> Callable[[Si
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in _bare_sums(situation, 1.0):
-            one = noise.lattice(log_weight, total, reach)
-            yield lambda records, one=one: np.multiply.outer(one(records), one(records)).ravel()  # type: ignore[misc]
+            release = noise.lattice(log_weight, total, reach)
+            yield lambda records, release=release: np.multiply.outer(release(records), release(records)).ravel()  # type: ignore[misc]
 
     return releases
 
@@ -114,8 +114,8 @@ def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
 
     def release(records: Records) -> Array:
         present = "x" in records
-        kept = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
-        law = [kept, 1.0 - reveals - kept] if present else [1.0 - reveals - kept, kept]
+        honest = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
+        law = [honest, 1.0 - reveals - honest] if present else [1.0 - reveals - honest, honest]
         return np.array([*law, reveals * present, reveals * (not present)])
 
     return release
@@ -166,9 +166,9 @@ def together(situation: Situation) -> Iterator[Release]:
     """A Laplace and a Gaussian release of one sample."""
     cells = COARSE if situation.draws.steps == 1 else TWICE
     for total in noise.sums(situation.adjacency, "contribution", 1.0):
-        one = noise.additive(noise.laplace(2.0), total, 12.0, cells)
-        two = noise.additive(noise.normal(1.5), total, 12.0, cells)
-        yield lambda records, one=one, two=two: np.multiply.outer(one(records), two(records)).ravel()  # type: ignore[misc]
+        laplace = noise.additive(noise.laplace(2.0), total, 12.0, cells)
+        gaussian = noise.additive(noise.normal(1.5), total, 12.0, cells)
+        yield lambda records, one=laplace, two=gaussian: np.multiply.outer(one(records), two(records)).ravel()  # type: ignore[misc]
 
 
 GENERATING: dict[str, Callable[[Array], Array]] = {

@@ -94,8 +94,8 @@ def _complain_about_delta(text: str, path: str, delta: float | None) -> None:
     from dpcli.lint.documents.diagnostics import note
 
     if delta is not None:
-        for one in judged_deltas({"--delta": delta}, parse(text.encode(), path).privacy.dataset_size, path):
-            complain(note(one))
+        for diagnostic in judged_deltas({"--delta": delta}, parse(text.encode(), path).privacy.dataset_size, path):
+            complain(note(diagnostic))
 
 
 @contextmanager

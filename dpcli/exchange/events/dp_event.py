@@ -145,7 +145,7 @@ def to_dp_event(pipeline: Pipeline) -> Any:
 
 def _object(value: Value) -> Any:
     if isinstance(value, tuple):
-        return [_object(each) for each in value]
+        return [_object(item) for item in value]
     if not isinstance(value, EventTree):
         return value
     if importlib.util.find_spec("dp_accounting") is None:
@@ -153,4 +153,4 @@ def _object(value: Value) -> Any:
     home = getattr(importlib.import_module(HOME), value.name, None)
     if home is None:
         raise Unavailable(f"expected a dp_accounting that has {value.name}, found one that is older")
-    return home(**{field: _object(each) for field, each in value.fields.items()})
+    return home(**{field: _object(inner) for field, inner in value.fields.items()})

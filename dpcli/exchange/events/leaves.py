@@ -164,7 +164,7 @@ def _numbers(event: EventTree, field: str) -> list[float]:
     values = event[field]
     if not isinstance(values, tuple) or not all(map(is_number, values)):
         raise event.refused(f"expected {field} to be numbers")
-    return [float(each) for each in values]
+    return [float(value) for value in values]
 
 
 def _mixture_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def _named(name: str) -> Global:
 
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
     """Return the dict of OrderedDict([(key, value), ...]), as protocol 2 writes what later ones write item by item."""
-    pairs = [tuple(pair) for each in arguments if isinstance(each, list) for pair in each]
+    pairs = [tuple(pair) for argument in arguments if isinstance(argument, list) for pair in argument]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError
     return _updated({}, [value for pair in pairs for value in pair])
@@ -224,10 +224,10 @@ def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, A
 
 def _require_shallow(key: Any) -> None:
     """Raises ValueError for a key that is more than a short tuple: one that is deep, or holds itself often, is hashed without end."""
-    left, seen = [key], 0
+    left, visited = [key], 0
     while left:
-        seen += 1
+        visited += 1
         part = left.pop()
-        if seen > LONGEST_KEY or (isinstance(part, tuple) and len(part) > LONGEST_KEY):
+        if visited > LONGEST_KEY or (isinstance(part, tuple) and len(part) > LONGEST_KEY):
             raise ValueError
         left.extend(part if isinstance(part, tuple) else ())

@@ -82,7 +82,11 @@ def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
         yield "it has max_batch_size, which Opacus does not count"
     if entry.partition is not None:
         yield "it has a partition, which Opacus does not count"
-    others = [quoted(one.name) for one in together(entry, pipeline.mechanisms) if one is not entry and not one.spec.free]
+    others = [
+        quoted(entry_sharing.name)
+        for entry_sharing in together(entry, pipeline.mechanisms)
+        if entry_sharing is not entry and not entry_sharing.spec.free
+    ]
     if others:
         yield f"it shares its sample with {first_names(others)}, and Opacus counts a sample for each"
 

@@ -130,9 +130,9 @@ def _known(inner: Mechanism) -> dict[float, float]:
 def _rdp(inner: Mechanism, orders: Array) -> Array:
     """The Renyi curve of one run, remembered."""
     known = _known(inner)
-    missing = np.array([order for order in orders.tolist() if order not in known])
-    if len(missing):
-        known.update(zip(missing.tolist(), inner.rdp(missing).tolist(), strict=True))
+    missing_orders = np.array([order for order in orders.tolist() if order not in known])
+    if len(missing_orders):
+        known.update(zip(missing_orders.tolist(), inner.rdp(missing_orders).tolist(), strict=True))
     return np.array([known[order] for order in orders.tolist()])
 
 
@@ -219,8 +219,8 @@ class TrialsTable:
         if self.distribution != "poisson" and self.mean is not None and self.mean <= 1.0:
             yield "trials", "a mean > 1, since there is always one trial", repr(self.mean)
         if (self.distribution == "truncated-negative-binomial") != (self.eta is not None):
-            wanted = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
-            yield "trials", wanted, "nothing" if self.eta is None else repr(self.eta)
+            expected = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
+            yield "trials", expected, "nothing" if self.eta is None else repr(self.eta)
         elif self.distribution != "poisson" and self.mean is not None and not self.mean <= (most := _largest_mean(self.eta)):
             yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
 

@@ -43,15 +43,15 @@ class ShownLoss(TailsOnly):
 
     def tails(self, at: Array) -> Tails:
         """Mass at +inf under P, at -inf under Q, and one atom between them."""
-        kept = math.log1p(-self.of_p), math.log1p(-self.of_q)
-        above = at < kept[0] - kept[1]
+        log_remainders = math.log1p(-self.of_p), math.log1p(-self.of_q)
+        above = at < log_remainders[0] - log_remainders[1]
         with np.errstate(divide="ignore"):
             own_p, own_q = (np.full_like(at, np.log(own)) for own in (self.of_p, self.of_q))
         everything, nothing = np.zeros_like(at), np.full_like(at, -np.inf)
         return Tails(
             np.where(above, everything, own_p),
-            np.where(above, nothing, kept[0]),
-            np.where(above, kept[1], nothing),
+            np.where(above, nothing, log_remainders[0]),
+            np.where(above, log_remainders[1], nothing),
             np.where(above, own_q, everything),
         )
 
@@ -163,13 +163,13 @@ class StabilityHistogramSpec(Spec):
     def _noise(self, neighbours: Neighbours) -> tuple[tuple[Mechanism, int], ...]:
         """Return the noise on the keys that move: each by max_rows for one unit; for a group by its norm, as a vector."""
         keys, group = self.max_groups * (2 if neighbours.replaces else 1), neighbours.group
-        one = Neighbours(neighbours.adjacency)
+        one_unit = Neighbours(neighbours.adjacency)
         if self.scale is not None:
             moved, times = (self.max_rows, keys) if group == 1 else (self.max_rows * group * keys, 1)
-            return ((DiscreteLaplaceSpec(scale=self.scale, sensitivity=moved).resolve(one).unclaimed(), times),)
+            return ((DiscreteLaplaceSpec(scale=self.scale, sensitivity=moved).resolve(one_unit).unclaimed(), times),)
         assert self.sigma is not None
         if group == 1:
-            noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one)
+            noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one_unit)
             return ((noise.unclaimed(), keys),)
         return ((Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys),)
 

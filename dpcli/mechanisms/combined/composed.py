@@ -197,9 +197,9 @@ class BoundGroup(Spec):
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Gaussians on one sample are one Gaussian; anything else is known by its pair on a grid, and by a bound on its Renyi curve."""
         if self.contribution_form:
-            alone = Neighbours(Adjacency.ADD_REMOVE)
+            add_remove = Neighbours(Adjacency.ADD_REMOVE)
             try:
-                mu = self.resolve(alone).gdp()
+                mu = self.resolve(add_remove).gdp()
             except NotRepresentable:
                 return Spec.poisson(self, rate, neighbours)
             if mu > 0.0:

@@ -106,11 +106,11 @@ class Labelled(Mechanism):
         spend(50.0 * HALVINGS)
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
-            kept = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
-            one = self.often.approx_dp(max(kept, 0.0))
+            often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
+            often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
             two = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
-            best = min(best, max(one, two))
-            low, high = (low, middle) if one > two else (middle, high)
+            best = min(best, max(often_epsilon, two))
+            low, high = (low, middle) if often_epsilon > two else (middle, high)
         return best
 
     def delta_floor(self) -> float:

@@ -180,7 +180,10 @@ class DiscreteGaussianVector(Mechanism):
 
     def witness(self, order: float) -> Mechanism:
         at = np.array([order])
-        return max((DiscreteGaussianVector(self.sigma, (shift,)) for shift in self.shifts), key=lambda one: float(one.rdp(at)[0]))
+        return max(
+            (DiscreteGaussianVector(self.sigma, (shift,)) for shift in self.shifts),
+            key=lambda candidate: float(candidate.rdp(at)[0]),
+        )
 
     def losses(self) -> tuple[PrivacyLoss]:
         return (_loss(self.sigma, self.shifts),)

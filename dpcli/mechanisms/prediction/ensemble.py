@@ -90,7 +90,7 @@ class EnsembleMixture(Mechanism):
     def _over_corners(self, orders: Array) -> Array:
         """E_m of the largest E_A[(1+t(x-1))^a (1+t(y-1))^{1-a}] over three corners with mean 1, for each order: all in logarithms."""
         log_weight, t, h = _sampled(self.shards, self.rate, self.radius)
-        alone = AtomicLoss.cgf(_losses(1, self.rate, self.radius, True)[0], orders - 1.0) + log_weight[0]
+        single_model = AtomicLoss.cgf(_losses(1, self.rate, self.radius, True)[0], orders - 1.0) + log_weight[0]
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
         x, y = np.array(CORNERS).T
@@ -103,7 +103,7 @@ class EnsembleMixture(Mechanism):
                     for corner, log_mass in zip(corners, masses, strict=True)
                 ]
                 best = np.maximum(best, np.logaddexp.reduce(parts))
-        moments = np.logaddexp.reduce(np.column_stack((alone[:, None], best + log_weight[None, 1:])), axis=1)
+        moments = np.logaddexp.reduce(np.column_stack((single_model[:, None], best + log_weight[None, 1:])), axis=1)
         return np.asarray(np.maximum(moments, 0.0) / (orders - 1.0) + ABSOLUTE * orders / (orders - 1.0))
 
 

@@ -83,11 +83,11 @@ def average(step: tuple[HasTails], bins: int) -> Spread | None:
     rounding t down is on the private side.
     """
     spare = max(bins.bit_length() - DIGITS, 0)
-    return None if _one(step) is None else folded(lambda k: _doubled(step, k), min(bins >> spare << spare, MOST))
+    return None if _spread_of_one(step) is None else folded(lambda k: _doubled(step, k), min(bins >> spare << spare, MOST))
 
 
 @shared(32)
-def _one(step: tuple[HasTails]) -> Spread | None:
+def _spread_of_one(step: tuple[HasTails]) -> Spread | None:
     """Y itself; None as in `average`."""
     return spread_of(step[0].tails)
 
@@ -95,9 +95,9 @@ def _one(step: tuple[HasTails]) -> Spread | None:
 @shared(256)
 def _doubled(step: tuple[HasTails], k: int) -> Spread:
     if k == 0:
-        one = _one(step)
-        assert one is not None
-        return one
+        spread = _spread_of_one(step)
+        assert spread is not None
+        return spread
     half = _doubled(step, k - 1)
     return total_of(half, half).trimmed().refined()
 
@@ -202,8 +202,8 @@ class AllocatedAdd(Allocated):
             t = float(self.bins)
             rest = 0.5 * (t * self.inner.cgf(2.0 * z / t) + log_below)
             tangent = zero - z * losses[0] + np.log1p(z)
-            kept = atomic_cgf(z, log_p[None, :], -losses[None, :])
-            log_excess = np.where(kept > 0.0, log_expm1_array(kept), -np.inf)
+            base_cgf = atomic_cgf(z, log_p[None, :], -losses[None, :])
+            log_excess = np.where(base_cgf > 0.0, log_expm1_array(base_cgf), -np.inf)
             extra = np.logaddexp(np.logaddexp(rest, tangent), excess + np.log1p(z))
             return np.asarray(np.logaddexp(0.0, np.logaddexp(log_excess, extra)) * (1.0 + 1e-11))
 

@@ -200,9 +200,9 @@ def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple
     if shift <= 0.0:
         return inner, 0.0
     if records > 1:
-        each = records if spec.contribution_form else 1
-        return sampled_gaussian(shift / each, q if each > 1 else any_drawn, each), 0.0
+        records_moved = records if spec.contribution_form else 1
+        return sampled_gaussian(shift / records_moved, q if records_moved > 1 else any_drawn, records_moved), 0.0
     if most > FEW:  # one shift has closed forms
         return sampled_gaussian(shift, q, 1), log_share
-    used = q * most / (most + 1)
-    return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: used})), 0.0
+    kept_rate = q * most / (most + 1)
+    return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: kept_rate})), 0.0
