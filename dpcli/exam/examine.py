@@ -1,4 +1,4 @@
-"""Examine one registered name, whatever it is: each question with how often it was asked and the faults that it found."""
+"""The exam of one registered mechanism type, accountant, filter or format: its questions, their cases and the faults found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.plugin import FILTERS
 from dpcli.mechanisms.mechanism import Mechanism
 
-MOST = 8  # faults of one question that are told
+MOST_FAULTS = 8  # faults reported for one question
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def examine(name: str, seed: int) -> Iterator[ExamLine]:
 
 
 def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
-    """A mechanism type: enumeration, accountants, coverage, views, laws, planted bugs."""
+    """Examine a mechanism type by enumeration, accountants, coverage, its views, laws and planted bugs."""
     if not references_of(kind):
         yield ExamLine("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
     brackets = (row(*situated) for situated in situations(kind))
@@ -83,46 +83,46 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
 
 
 def lawless(pipeline: Pipeline) -> Iterator[str]:
-    """Yield what breaks a law of any mechanism."""
+    """Yield each violation of the laws that hold for every mechanism."""
     for law in LAWS:
         with suppress(InputError):
             yield from (f"{law.__name__}: {fault}" for fault in law(pipeline))
 
 
 def contradicted(claiming: Sequence[Mechanism], view: str) -> list[str]:
-    """The view, if a tenth of it in what claims to be exactly its pair contradicts nothing."""
+    """Return [view] if a tenth of that view, planted in mechanisms that attain their pairs, contradicts no other view; else []."""
     answering = [mechanism for mechanism in claiming if has_view(mechanism, view)]
     tenths = (Tenth(mechanism, view) for mechanism in answering)
     return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []
 
 
 def accountant(name: str, seed: str) -> Iterator[ExamLine]:
-    """An accountant: every enumeration, and planted bugs."""
-    this = load(ACCOUNTANTS[name])
+    """Examine an accountant by every enumeration and by planted bugs."""
+    examined = load(ACCOUNTANTS[name])
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
-    if this.sound:
-        replies = ((question.label, list(answers(this, [question]))) for question in questions)
+    if examined.sound:
+        replies = ((question.label, list(answers(examined, [question]))) for question in questions)
         yield exam_line(
             "no answer is false", ((label, [str(reply) for reply in answers if reply.false]) for label, answers in replies)
         )
-        silent = next(answers(this, questions), None) is None
-        yield exam_line("it has an answer", [(name, ["none to any question"] if silent else [])])
-    bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if this.sound or bug.claims}
-    yield exam_line("planted bugs are seen", ((plant, [] if seen(bug, this) else [plant]) for plant, bug in bugs.items()))
+        is_silent = next(answers(examined, questions), None) is None
+        yield exam_line("it has an answer", [(name, ["none to any question"] if is_silent else [])])
+    bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}
+    yield exam_line("planted bugs are seen", ((plant, [] if seen(bug, examined) else [plant]) for plant, bug in bugs.items()))
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
-    """A privacy filter: its laws, and planted bugs."""
-    some = (*runs(), *drawn_runs(f"{seed}/{name}"))
+    """Examine a privacy filter by its laws and by planted bugs."""
+    sample_runs = (*runs(), *drawn_runs(f"{seed}/{name}"))
     ledgers = (opened(name, *opening) for opening in OPENINGS)
     yield exam_line(
-        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", list(broken(ledger, some))) for ledger in ledgers)
+        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", list(broken(ledger, sample_runs))) for ledger in ledgers)
     )
     yield exam_line("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
 
 
 def output_format(name: str, seed: str) -> Iterator[ExamLine]:
-    """A format: it shows what it says that it shows, and what it drops is missed."""
+    """Examine an output format: it shows every part that it declares, and the exam notices when a part is dropped."""
     yield exam_line("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
     drawings = [document for document, _ in documents(name, seed)]
     yield exam_line(
@@ -132,14 +132,14 @@ def output_format(name: str, seed: str) -> Iterator[ExamLine]:
 
 
 def exam_line(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> ExamLine:
-    """Count the cases of (label, faults), and keep the first faults with the labels of their cases."""
+    """Return the line of a question: the number of its cases, given as (label, faults), and the first faults with their labels."""
     count = 0
     faults: list[str] = []
     for label, wrong in cases:
         count += 1
         faults += (
-            [f"{label}: {fault}" if fault != label else fault for fault in islice(wrong, MOST - len(faults))]
-            if len(faults) < MOST
+            [f"{label}: {fault}" if fault != label else fault for fault in islice(wrong, MOST_FAULTS - len(faults))]
+            if len(faults) < MOST_FAULTS
             else []
         )
     return ExamLine(question, count, tuple(faults))

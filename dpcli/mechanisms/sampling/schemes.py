@@ -115,7 +115,7 @@ class Batched(Scheme):
         return min(Fraction(self.rate), Fraction(self.batch_size, dataset_size))
 
     def rounded(self, dataset_size: int | None) -> bool:
-        """Return whether two rates are stated that differ, so that the larger one is an upper bound."""
+        """Return whether two different rates are stated, so that charging the larger one gives only an upper bound."""
         larger, smaller = self.exact_rate(dataset_size), self.lower_rate(dataset_size)
         return larger is not None and smaller is not None and float(larger) != float(smaller)
 
@@ -262,7 +262,7 @@ class OncePerEpoch(Batched):
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """Return whether some record takes part as often as is charged, and it is known when; claimed by those schemes that prove it."""
+        """Return whether some record takes part as often as is charged, at known steps; schemes that prove it override this."""
         return False
 
     def _passes(self, runs: Runs) -> int:
@@ -293,8 +293,10 @@ class Cyclic(OncePerEpoch):
     """
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """By a record of the first batch, in every pass that begins, if passes are of whole batches; several records need not share
-        a batch."""
+        """True for one record, if passes consist of whole batches: a record of the first batch takes part in every pass that begins.
+
+        Several records need not share a batch.
+        """
         rate = self.exact_rate(runs.dataset_size)
         complete = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
         return complete and neighbours.records == 1 and not self.rounded(runs.dataset_size)
@@ -345,7 +347,7 @@ class BallsInBins(OncePerEpoch):
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count * passes
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """True if passes are run to their end, and have no more steps to hide in than are counted."""
+        """True if all passes are complete and have exactly as many steps to hide in as are counted."""
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
         complete = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))
