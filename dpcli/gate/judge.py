@@ -1,4 +1,4 @@
-"""The gate: each file against its conditions and the base, then waivers, then the sums over datasets."""
+"""The gate: it judges each file by its conditions and against the base, applies waivers, and judges the sums over datasets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ Bases = Mapping[str, Base | Unpriced | None]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file that can be read. own: its pipeline as written. pipeline: with the caps in force. outside: the caps of flags and policy."""
+    """A file that was read as a pipeline.
+
+    own: the pipeline as written.
+    pipeline: the pipeline with the caps in force.
+    outside: the caps of flags and policy.
+    diagnostics: the lint findings in the file.
+    """
 
     path: str
     data: bytes
@@ -50,10 +56,13 @@ class Opened:
 
 
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
-    """Judge each file, or every pipeline that differs from the revision if none is named; and pipelines that the revision alone has.
+    """Judge files, and pipelines that were removed since the base.
 
-    A folder stands for all pipelines in it; without any it is no pass, unless the base had some that are gone. A fault of a file is its
-    verdict. Raises InputError without paths and revision, and for a policy, a revision or a baseline that cannot be read.
+    If no file is named, every pipeline that differs from the base revision is judged. A folder stands for all pipelines in it; an empty
+    folder does not pass, unless the base had pipelines there. A faulty file gets a verdict and does not stop the gate.
+
+    Raises:
+        InputError: neither files nor a revision are given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
     given = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
@@ -80,7 +89,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
 
 
 def _touched_pipelines(ref: str | None) -> Sequence[str]:
-    """Return every pipeline that differs from the revision. Raises InputError without one."""
+    """Return every pipeline that differs from the revision. Raises InputError if no revision is given."""
     if ref is None:
         raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from it")
     from dpcli.gate.repository import touched_pipelines
@@ -91,9 +100,9 @@ def _touched_pipelines(ref: str | None) -> Sequence[str]:
 def _judged_unseen(
     ref: str, paths: Sequence[str], folders: Sequence[str], files: list[Judged], terms: GateTerms, bases: Bases
 ) -> list[Judged]:
-    """Return the verdicts on what is not among the files: removed pipelines, missed ones, changed workflows.
+    """Return the verdicts on removed pipelines, on pipelines that were not given to the gate, and on changed workflows.
 
-    A folder without a pipeline is judged as a file, and added to the files, unless the base had some that are gone.
+    A folder without a pipeline is judged as a file and added to `files`, unless the base had pipelines in it.
     """
     from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
 
@@ -159,14 +168,14 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
 
 
 def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
-    """Return the deltas outside of the file at which it is judged: those of caps that hold, and the ledger's."""
+    """Return the deltas from outside of the file at which it is judged, by name: of caps in force, and of the ledger."""
     caps, answer = caps_in_force(pipeline, outside), terms.room.conditions.get(path)
     decisive = {name: delta for name, delta in outside.deltas.items() if caps.judges(delta)}
     return {**decisive, "the ledger's delta": None if answer is None else answer.delta}
 
 
 def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
-    """Return the account of the base if the file still says all that it said there, caps included."""
+    """Return the account of the base if the file and its caps are unchanged; else None."""
     if base is None or base.account is None:
         return None
     was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
@@ -174,7 +183,7 @@ def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
 
 
 def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
-    """Raises InvalidFile for waivers of what cannot be waived."""
+    """Raises InvalidFile for waivers of rules that cannot be waived."""
     findings = Findings()
     check_waivers(pipeline, findings)
     if findings.items:

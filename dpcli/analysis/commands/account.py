@@ -1,4 +1,4 @@
-"""dpcli account."""
+"""The command `dpcli account`: the cost of one or several pipelines, or of flags that describe one."""
 
 from __future__ import annotations
 
