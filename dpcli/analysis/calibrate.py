@@ -1,4 +1,4 @@
-"""Calibration: the cheapest value of one parameter that meets a target epsilon, rounded to the private side."""
+"""Calibration: the cheapest value of one parameter that meets a target epsilon, rounded to the safe side."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # keys that e
 
 @dataclass(frozen=True, slots=True)
 class Calibration(Displayed):
-    """The answer of a calibration, and the value next to it.
+    """The answer of a calibration, with the nearest cheaper value.
 
-    value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
-    epsilon meets the target, and that epsilon.
-    target, delta: of epsilon; if `quantity` is another (analysis/goals.py), target, upper and cheaper_upper are of that.
-    cheaper, cheaper_upper: the nearest cheaper value that was seen to miss the target, and its epsilon; None if the grid ends (at a
-    rate of 1, for example).
-    adjacent: whether that is the next value on the grid; not if every attempt takes much work, and the search ended early.
+    parameter, targets: the parameter that was solved for, and the (mechanism, key) pairs that get the value.
+    target, delta: the target epsilon, and its delta.
+    value, upper: the cheapest value that meets the target, on a grid of seven significant digits or of whole numbers for counts, and its
+        certified epsilon.
+    accountant: the accountant that certifies it.
+    cheaper, cheaper_upper: the nearest cheaper value that misses the target, and its epsilon; None at the end of the grid, such as a
+        rate of 1.
+    adjacent: whether the cheaper value is the next one on the grid; False if the search ended early to save work.
+    pipeline: the pipeline with the value.
+    quantity, wording: the quantity that target, upper and cheaper_upper bound, if not epsilon (analysis/goals.py), and its name.
     """
 
     parameter: Parameter
@@ -67,7 +71,7 @@ class Calibration(Displayed):
 
     @property
     def epsilon(self) -> float | None:
-        """The upper bound that was proved, at `delta`; None if the target was of another quantity."""
+        """The certified epsilon at `delta`; None if the target bounds another quantity."""
         return self.upper if self.quantity == "epsilon" else None
 
     @property
@@ -158,10 +162,11 @@ class ValuedEpsilon(NamedTuple):
 
 
 class EpsilonByValue:
-    """Epsilon as a function of the value that is solved for. Each value is asked once, of as few accountants as the answers before allow.
+    """Epsilon as a function of the value that is solved for; each value is computed once, with as few accountants as possible.
 
-    known: the answers. certifying: the accountant whose interval left nothing for others to improve. refused: by accountant, the values
-    at which it would take too much work, as it would at values nearby.
+    known: the answers so far, by value.
+    certifying: the accountant with an interval that no other one could improve, if there is one; it is asked alone.
+    refused: by accountant, the values at which it needs too much work; it is not asked at values nearby.
     """
 
     def __init__(
@@ -180,7 +185,7 @@ class EpsilonByValue:
         self.refused: dict[str, list[float]] = {}
 
     def __call__(self, value: float) -> float:
-        """Return the upper bound; inf for a value that the file's own rules refuse."""
+        """Return the upper bound on epsilon at a value; inf for a value that the file's rules refuse."""
         if value not in self.known:
             candidate = substitute(self.pipeline, self.targets, value)
             if refused_by_keys(candidate):
@@ -212,7 +217,7 @@ class EpsilonByValue:
         return result
 
     def _willing(self, value: float) -> Sequence[str] | None:
-        """Return the accountants that refused no value nearby; all of them if none is left."""
+        """Return the accountants that refused no value nearby, or all accountants if every one did."""
         refused = {name for name, values in self.refused.items() if any(value / NEARBY < old < value * NEARBY for old in values)}
         if not refused:
             return self.accountants
@@ -220,7 +225,7 @@ class EpsilonByValue:
 
 
 def solvable(pipeline: Pipeline, targets: Sequence[tuple[str, str]] | None, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """Return the keys to solve for, with those that share their sample. Raises InputError as `calibrate` does."""
+    """Return the (mechanism, key) pairs to solve for, with those of entries that share a sample. Raises InputError as `calibrate`."""
     if solve not in get_args(Parameter):
         raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
     return _with_companions(pipeline, targets if targets is not None else _find_targets(pipeline, solve))
@@ -239,7 +244,10 @@ def boundary_of(
     solve: Parameter,
     quantity: str = "epsilon",
 ) -> Boundary:
-    """Return the cheapest value that meets the target, by `search`. bound: of the quantity at a value. Raises CannotCertify."""
+    """Return the cheapest value that meets the target, by `search`.
+
+    bound: returns the upper bound on the quantity at a value. Raises CannotCertify if no value meets the target.
+    """
     return search(bound, target, solve, _largest(pipeline, solve), _stated_count(pipeline, targets), quantity)
 
 
@@ -249,7 +257,7 @@ def _is_tight(result: Account) -> bool:
 
 
 def _require_bounds(accountants: Sequence[str] | None) -> None:
-    """Raises CannotCertify if all named accountants are approximations, by which no value meets a target for certain."""
+    """Raises CannotCertify if all named accountants are approximations, which cannot certify that a value meets a target."""
     if not accountants or any(name not in ACCOUNTANTS or load(ACCOUNTANTS[name]).sound for name in accountants):
         return
     names = ", ".join(dict.fromkeys(accountants))
@@ -261,7 +269,7 @@ def _require_bounds(accountants: Sequence[str] | None) -> None:
 
 
 def _stated_count(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> float | None:
-    """Return the whole number that the file states for the key; None if it states none, or several keys are solved for."""
+    """Return the whole number that the file states for the key; None without one, or if several keys are solved for."""
     if not targets or _with_companions(pipeline, targets[:1]) != tuple(targets):
         return None
     name, key = targets[0]
@@ -284,7 +292,7 @@ def substitute(pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: fl
 
 
 def _with_companions(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the targets; a key that says how a sample is drawn, in every entry that shares the sample."""
+    """Return the targets; a key that describes how a sample is drawn is repeated for every entry that shares the sample."""
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     companions = (
         (other.name, key)
@@ -314,7 +322,7 @@ def _with_value(entry: Entry, key: str, value: float, is_ratio: bool) -> Entry:
 
 
 def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """Return the one entry whose parameter can be solved for, and its key. Raises InputError for none, or several."""
+    """Return the only entry with a parameter that can be solved for, and its key. Raises InputError for none or several."""
     result = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
     if not result:
         raise InputError(none_has(pipeline.mechanisms, solve))
@@ -325,7 +333,7 @@ def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str]
 
 
 def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
-    """Word the refusal that no entry has the parameter, or that the named one has not; and list the parameters that they have."""
+    """Return the message that no entry, or not the named one, has the parameter, with a list of the parameters that exist."""
     article = "a " if solve in ("scale", "rate", "batch-size", "radius") else ""
     refusal = f"no mechanism has {article}{solve}" if name is None else f'"{name}" has no {solve}'
     others = [other for other in get_args(Parameter) if any(parameter_key(entry, other) for entry in entries)]

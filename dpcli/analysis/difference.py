@@ -22,7 +22,7 @@ from dpcli.numerics.work import limited
 
 
 def statement_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the keys that an epsilon is a statement about: two epsilons can be compared only if these are equal."""
+    """Return the keys that define the meaning of an epsilon; two epsilons can be compared only if these keys are equal."""
     privacy = pipeline.privacy
     return {
         "unit": privacy.unit,
@@ -55,7 +55,10 @@ MOST_PRICED = 40  # changes that are priced one at a time
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A key and its value before and after, None if it is absent. path: ("mechanism", name, key, ...) or (table, key, ...)."""
+    """A key with its values before and after; None for an absent key.
+
+    path: ("mechanism", name, key, ...) or (table, key, ...).
+    """
 
     path: Path
     old: Any
@@ -80,7 +83,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Edits that can only be made together."""
+    """A set of edits that are only valid together."""
 
     edits: tuple[Edit, ...]
 
@@ -104,9 +107,9 @@ def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
 
 
 def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Join the changes of the same keys in entries that share a sample, as none of them is valid alone.
+    """Join the changes of the same keys in entries that share a sample, since none of them is valid alone.
 
-    An entry that comes or goes is a change of the entries that share.
+    Adding or removing such an entry counts as a change of the shared sample.
     """
     edits_by_key: dict[Any, list[Edit]] = {}
     for number, change in enumerate(items):
@@ -119,7 +122,7 @@ def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], aft
 
 
 def _list_changes(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Yield the changes of the tables of one kind: those in both files, those that are gone or renamed, and the new ones."""
+    """Yield the changes of tables of one kind: tables in both files, removed or renamed ones, and new ones."""
     renamed = _renamed(before, after)
     for name in (name for name in before if name in after):
         yield from _entry_changes(kind, name, before[name], after[name])
@@ -141,7 +144,7 @@ def _without_lists(tables: Tables) -> Tables:
 
 
 def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[str, str]:
-    """Return the new name of each table that is gone and equals a new one in everything else."""
+    """Return the new name of each removed table that equals a new one in everything but the name."""
     result: dict[str, str] = {}
     new = [name for name in after if name not in before]
     for name in (name for name in before if name not in after):
@@ -157,7 +160,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
-    """Yield the changes of one mechanism or query; all keys of its type or measure are one change if that changed."""
+    """Yield the changes of one mechanism or query. If its type or measure changed, all keys of that type are one change."""
     path = (kind, name)
     if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
         yield from _key_changes(old, new, path)
@@ -169,7 +172,7 @@ def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[C
 
 
 def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
-    """Yield changes key by key, inside of tables that both have, unless their schemes differ."""
+    """Yield changes key by key, also within a table that both versions have, unless the tables' schemes differ."""
     edits: list[Edit] = []
     for key in {**old, **new}:
         before, after = old.get(key), new.get(key)
@@ -183,7 +186,7 @@ def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
 
 
 def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edits, those together that replace one alternative by another."""
+    """Yield the edits, joining those that replace one alternative key by another."""
     left = list(edits)
     for keys in (*ALTERNATIVES, UNIT_KEYS):
         members = tuple(edit for edit in left if edit.path[-1] in keys)
@@ -216,7 +219,10 @@ def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterat
 
 
 def _free(path: Path) -> bool:
-    """Return whether no epsilon depends on the key: descriptions, caps, sections of other commands, and delta, which is fixed."""
+    """Return whether no epsilon depends on the key.
+
+    This holds for descriptions, caps and sections of other commands, and for delta, since all epsilons are compared at one delta.
+    """
     if path[0] in LISTS:
         return path[2:] == ("description",)
     if path[0] == "source":
@@ -240,10 +246,13 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two pipelines at the first one's delta.
+    """The comparison of two pipelines at one delta.
 
+    before, after: their accounts.
+    priced: each change with its cost alone.
     statement: the changes that make the two epsilons incomparable; empty if they can be compared.
-    increase: of epsilon, by all changes together. interaction: that less the increases of the single changes; NaN if one is unknown.
+    increase: the increase of epsilon by all changes together.
+    interaction: the increase minus the sum of the single increases; NaN if one of them is unknown.
     """
 
     before: Account
@@ -291,7 +300,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
 
 
 def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
-    """Price each change from one file's bytes to another's at the delta of `before`, the account of the first; the largest first."""
+    """Return the price of each change between two files, the largest first. before: the account of the first file, with the delta."""
     from dpcli.file.pipeline.series import paired
 
     tables, after = paired(toml_document(old, "")[1], toml_document(new, "")[1])
@@ -333,7 +342,7 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 
 
 def _pipeline(tables: Tables) -> Pipeline:
-    """Return the pipeline of some tables. Raises InputError with the first fault in them."""
+    """Return the pipeline that the tables describe. Raises InputError with the first fault in them."""
     from dpcli.file.pipeline.series import plain_entries
 
     tables, findings, values = plain_entries(tables), Findings(), {}

@@ -1,4 +1,4 @@
-"""Repairs of a file's text by `dpcli lint --fix`: of misspelt keys, quoted numbers and fractional epochs, if only one is possible."""
+"""Repairs by `dpcli lint --fix`: misspelt keys, quoted numbers and fractional epochs, if only one repair is possible."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
-SHORTEST = 5  # letters; shorter words resemble too many others
+SHORTEST_WORD = 5  # letters; shorter words resemble too many others
 SEPARATORS = str.maketrans("", "", "-_ ")
-MOST_REPAIRS = 1_000  # of one file
-EXACT = 2**53  # up to which floats hold every whole number
+MOST_REPAIRS = 1_000  # repairs of one file
+EXACT_INTEGERS = 2**53  # floats represent every whole number up to this
 SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")
 REWRITING = re.compile(r"write (\S+)(?: without quotes)?\Z")
 T = TypeVar("T")
-FORMATS = (1, 1.0, "1")  # of the format's version, which may itself be mended
+FORMATS = (1, 1.0, "1")  # spellings of the format's version; the wrong ones are repaired too
 
 
 def is_slip(word: str, meant: str) -> bool:
-    """Return whether two words differ in case and separators alone, or besides in one letter: too many, missing, another, or two exchanged.
+    """Return whether two words are equal up to case, separators and one slip: an extra, missing or wrong letter, or two exchanged.
 
-    A digit is never a slip: l1 is not l2.
+    A wrong digit is never taken for a slip: l1 is not l2.
     """
     first, second = (text.casefold().translate(SEPARATORS) for text in (word, meant))
     if first == second:
         return True
-    if min(len(first), len(second)) < SHORTEST - 1 or max(len(first), len(second)) < SHORTEST:
+    if min(len(first), len(second)) < SHORTEST_WORD - 1 or max(len(first), len(second)) < SHORTEST_WORD:
         return False
     begin = next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
     first_rest, second_rest = first[begin:], second[begin:]
@@ -55,21 +55,23 @@ def is_slip(word: str, meant: str) -> bool:
 
 
 def only_slip(word: str, among: Iterable[str]) -> str | None:
-    """Return the only word that this is a slip for; None if there is none, or several.
+    """Return the only word among the known ones that this may be a slip for; None if there are none or several.
 
-    A word that differs in case and separators alone comes before those that differ in a letter.
+    A word that differs only in case and separators is preferred to words that differ in a letter.
     """
-    near = [known_word for known_word in dict.fromkeys(among) if is_slip(word, known_word)]
+    candidates = [known_word for known_word in dict.fromkeys(among) if is_slip(word, known_word)]
     same = [
-        known_word for known_word in near if known_word.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)
+        known_word
+        for known_word in candidates
+        if known_word.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)
     ]
-    nearest = same or near
+    nearest = same or candidates
     return nearest[0] if len(nearest) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """A repair in words. line: 1-based, of the text before. words: `steps: "10" -> 10`."""
+    """A repair in words, such as `steps: "10" -> 10`, with its rule and its line in the text before the repair, counted from 1."""
 
     rule: str
     line: int
@@ -78,7 +80,7 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair at a key: another value, another name, or both."""
+    """A repair at a key: a new value, a new name, or both."""
 
     mend: Mend
     path: Path
@@ -87,12 +89,15 @@ class Repair:
 
 
 def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
-    """Return the bytes of a pipeline file with every repair that is certain, and these repairs.
+    """Return the bytes of a pipeline file with every unambiguous repair made, and the list of repairs.
 
-    A key or a word that is misspelt by one letter, and near to one alone that may stand there, a number in quotes or with a point, and
-    epochs that are no whole number of steps. A repair is kept only if its problem is gone and, of a file that could be read, the price
-    is as it was. A file that does not state the format, or has lists of values or [defaults], is left as it is. Raises InvalidFile if
-    the bytes are not TOML, InputError if their line ends are mixed.
+    Repaired are keys and words that are misspelt by one letter and resemble only one allowed word, numbers in quotes or with a needless
+    point, and epochs that are no whole number of steps. A repair is kept only if its problem is gone and, if the file could be read, its
+    price is unchanged. A file without a format, with lists of values or with [defaults] is returned unchanged.
+
+    Raises:
+        InvalidFile: the bytes are not TOML.
+        InputError: the line ends are mixed.
     """
     stated = toml_document(data, path)[1]
     if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:
@@ -108,7 +113,7 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
 
 
 def _text(data: bytes, path: str) -> tuple[str, str]:
-    """Return the text with the line ends "\\n", and its own."""
+    """Return the text with line ends "\\n", and the line ends that it had."""
     text, _, _ = faults(data, path)
     for ends in ("\n", "\r\n"):
         if text.replace("\n", ends).encode() == data:
@@ -117,7 +122,7 @@ def _text(data: bytes, path: str) -> tuple[str, str]:
 
 
 def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Return the text after all repairs at once, or after the first one that holds if they do not hold together."""
+    """Return the text after all repairs at once or, if they fail together, after the first single repair that holds; else None."""
     _, tables, before = faults(text.encode(), path)
     if not before:
         return _with_whole_steps(text, path)
@@ -125,8 +130,8 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
     repairs = [(fault, repair) for fault in before if (repair := _repair(tables, fault, lines[fault.key][0])) is not None]
 
     def holds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
-        left = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
-        return left.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
+        remaining = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
+        return remaining.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
 
     return _first_that_holds(text, repairs, holds)
 
@@ -139,7 +144,7 @@ def _first_that_holds(
             after = _applied(text, [repair for _, repair in chosen])
             if holds(after, chosen):
                 return after, [repair.mend for _, repair in chosen]
-        except InputError:  # not where it can be edited
+        except InputError:  # the key's place in the text cannot be edited
             continue
     return None
 
@@ -152,7 +157,7 @@ def _applied(text: str, repairs: Iterable[Repair]) -> str:
 
 
 def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
-    """Return the reader's advice as a repair, if it can mean nothing else."""
+    """Return the repair that the reader of files suggests, if it is the only possible one."""
     key, was = str(fault.key[-1]) if fault.key else "", _value_at(tables, fault.key)
     if suggestion := SUGGESTION.match(fault.hint):
         word = suggestion[1]
@@ -162,7 +167,7 @@ def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
             return _repaired_value(fault, line, was, word)
     rewriting = REWRITING.match(fault.hint)
     now = _scalar(rewriting[1]) if rewriting else None
-    if now is None or (isinstance(was, float) and abs(was) >= EXACT):
+    if now is None or (isinstance(was, float) and abs(was) >= EXACT_INTEGERS):
         return None
     return _repaired_value(fault, line, was, now)
 
@@ -181,7 +186,7 @@ def _value_at(tables: Any, path: Path) -> Any:
 
 
 def _scalar(text: str) -> int | float | bool | None:
-    """Return a finite number, true or false; None for other values of TOML."""
+    """Return the text's value if it is a finite number or a boolean of TOML; else None."""
     try:
         value = tables_of(f"x = {text}")["x"]
     except NotToml:
@@ -190,7 +195,7 @@ def _scalar(text: str) -> int | float | bool | None:
 
 
 def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Replace epochs that are no whole number of steps by the steps that are charged (DP117)."""
+    """Replace epochs that are no whole number of steps by the number of steps charged (DP117)."""
     try:
         pipeline = parse(text.encode(), path)
         price = _price(pipeline)
