@@ -1,4 +1,4 @@
-"""Sums over all pipelines of a dataset, against their caps and against the sums at the base."""
+"""Sums over all pipelines of a dataset, judged by their caps and compared with the sums at the base."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REMEDY = "--max-together, or [[together]] in a policy, caps the sum"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A pipeline that is in sums, and whether the gate judges it by itself too."""
+    """A pipeline in a sum. judged: whether the gate also judges it by itself."""
 
     path: str
     pipeline: Pipeline
@@ -43,8 +43,8 @@ class Counted:
 
 
 def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...]:
-    """Return the cap of a flag on each dataset that the files name. Raises InputError if they name none."""
-    if cap is None or all(file.own is None for file in files):  # what cannot be read says so itself
+    """Return --max-together as a cap on each dataset that the files name. Raises InputError if they name no dataset."""
+    if cap is None or all(file.own is None for file in files):  # unreadable files are reported elsewhere
         return ()
     names = dict.fromkeys(file.own.privacy.dataset for file in files if file.own is not None)
     caps = tuple(SharedCaps((name,), cap) for name in names if name is not None)
@@ -60,11 +60,16 @@ def capped_sums(
     outside: Callable[[str, Pipeline], Outside],
     ref: str | None = None,
 ) -> tuple[JudgedSum, ...]:
-    """Return a sum for each table of caps: of the files judged, and of all other pipelines of their repositories that name the datasets.
+    """Return a sum for each table of caps, over judged files and over all other pipelines of their repositories in the datasets.
 
-    Each file counts once, or as often as its horizon plans. What cannot be read or added up is never a pass.
+    Each file counts once, or as often as its horizon plans. A sum that cannot be computed never passes.
 
-    horizon: of flags or policy. outside: the caps of flags and policy for a file. ref: the revision to compare with.
+    Args:
+        caps: the caps on sums.
+        files: the judged files.
+        horizon: the horizon of flags or policy.
+        outside: returns the caps of flags and policy for a file.
+        ref: the revision to compare with, if there is one.
     """
     if not caps or not files:
         return ()
@@ -85,7 +90,7 @@ def capped_sums(
 
 
 def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
-    """Yield each file once: one that was given twice, or is a link to another, is one file."""
+    """Yield each file once, even if it was given twice or through a link."""
     places: set[str] = set()
     for file in files:
         place = os.path.realpath(file.path)
@@ -95,7 +100,10 @@ def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
 
 
 def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[OtherFile]) -> Iterator[Counted]:
-    """Yield the files that name one of the datasets. Raises InputError for one that cannot be read, or has a name that looks like one."""
+    """Yield the files that name one of the datasets.
+
+    Raises InputError for a file that cannot be read, and for a confusable spelling of a dataset's name.
+    """
     alike = {looks(name) for name in caps.datasets}
     members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in alike]
     members += [
@@ -122,7 +130,7 @@ def _total(
         members = tuple(_members(caps, judged, others))
         runs = [runs_of(member.pipeline, horizon) for member in members]
         around = [(member.pipeline, outside(member.path, member.pipeline)) for member in members]
-        # Several datasets with the same people in them are one to who is in all; an adaptive file costs the cap that holds for it.
+        # For a person in several datasets they are one dataset, so all get one name. An adaptive file costs the cap that holds for it.
         parts = [_under_name(with_caps_in_force(own, more) if own.privacy.adaptive else own, caps.datasets) for own, more in around]
         smallest = smallest_delta(caps_in_force(own, more).delta for own, more in around)
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
@@ -146,7 +154,7 @@ def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
 
 
 def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) -> Iterator[Condition]:
-    """Apply DP105 to the delta of a sum, with the largest of its datasets."""
+    """Apply the rule DP105 to the delta of a sum, with the largest dataset size in it."""
     sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
     for diagnostic in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
         yield Condition(
@@ -164,7 +172,7 @@ def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
 
 
 def _refused(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
-    """Return no sum, with the reason; shown at the file that cannot be read, if one cannot."""
+    """Return the verdict that a sum cannot be computed, with the reason, at the file that cannot be read if there is one."""
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):
         first = error.diagnostics[0]
@@ -188,10 +196,10 @@ def _compared(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref: 
 
 
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
-    """Return the sum at the revision and at the delta of now; None if it is not known, or there was nothing to add up.
+    """Return the sum at the revision, at the current sum's delta; None if it cannot be computed, or was empty.
 
-    It is not known if a file is in a repository inside, is a link or has another ending, and if the revision has gone on since the
-    work tree left it. paths: of all that is in the sum now.
+    It cannot be computed if a file is in a nested repository, is a link or has another ending, or if the revision is not an ancestor of
+    the work tree's commit. paths: all files in the current sum.
     """
     tops = tops_of(paths)
     plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
@@ -218,9 +226,9 @@ def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
 
 
 def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedSum]:
-    """Warn of each dataset of several files, none of `capped`, that costs more than any of its files may, or cannot be added up.
+    """Warn of each dataset without a cap on its sum whose sum exceeds the caps of all its files, or cannot be computed.
 
-    Each file counts once, or as often as its horizon plans. horizon: of flags or policy.
+    Each file counts once, or as often as its horizon plans. capped: the datasets with a cap. horizon: the horizon of flags or policy.
     """
     alike: dict[str, list[Judged]] = {}
     for file in files:
@@ -261,17 +269,17 @@ def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedS
 
 
 def _without_cap(file: Judged, own: Pipeline) -> Pipeline:
-    """Return the file without its cap; an adaptive one with the cap that holds for it, which is what it costs."""
+    """Return the file without its cap; an adaptive file keeps the cap in force, which is its cost."""
     return file.account.pipeline if own.privacy.adaptive and file.account is not None else replace(own, budget=None)
 
 
 def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Show each sum at the member whose own epsilon rose most, of a new one all of it.
+    """Place each sum at the file to report it at: the member with the largest rise, where a new file rises by its whole epsilon.
 
-    If none rose, at one that changed and costs what it did, or that joins the dataset at less than it did, as that raises the sum too;
-    else at the first, as it was.
+    If no epsilon rose, this is a member that changed at equal cost, or that joins the dataset at a lower cost, as that raises the sum too;
+    else the sum stays at its first file.
 
-    files: as they were compared with the base.
+    files: the judged files, after their comparison with the base.
     """
     for total in together:
         touched = [(_touched(file, total.datasets), file.path) for file in files if file.path in total.members]
@@ -280,9 +288,9 @@ def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
 
 
 def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Warn of files that came to a sum after the base, if it had others then: they may have been chosen by outputs.
+    """Warn of files that joined a non-empty sum after the base, since results of the others may have led to them.
 
-    files: as they were compared with the base.
+    files: the judged files, after their comparison with the base.
     """
     for total in together:
         later = [file.path for file in files if file.path in total.members and (file.base is None or _joins(file, total.datasets))]
@@ -294,7 +302,7 @@ def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
 
 
 def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
-    """Return the rise of its epsilon, less than 0 if it fell, and whether anything in it changed, as far as the base tells."""
+    """Return the rise of a file's epsilon, negative if it fell, and whether the file changed at all, as far as the base shows."""
     if file.base is None:
         return (0.0 if file.account is None else file.account.upper, True)
     if file.now is None or file.now == file.base.epsilon:  # both may be infinite
