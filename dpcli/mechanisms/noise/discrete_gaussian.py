@@ -288,10 +288,10 @@ class DiscreteGaussianSpec(Spec):
     The noise has probability proportional to e^{-x^2 / (2 sigma^2)} on the integers; sigma is in units of the query and is not quite its
     standard deviation. Sensitivities are taken as stated, under the file's adjacency and unit; only a group multiplies them.
 
-    A vector is not priced as one integer: if a shift of norm 2 is (1, 1, 1, 1), delta can be several times that of 2. It is priced by
-    the whole numbers that its norms allow: (1, 1) if l2_sensitivity is 1.41422; (3, 1), (2, 2, 1, 1) and others if it is 3.16228, of
-    which linf_sensitivity = 1 leaves ten times 1. A squared norm at most 0.05 below a whole number counts as that number. A sensitivity
-    above 1 that dimension does not say to be that of one integer is a vector's, too.
+    A vector is not priced as one integer: a shift by (1, 1, 1, 1), of norm 2, can have several times the delta of a shift by 2. It is
+    priced by all whole-number shifts that its norms allow: (1, 1) if l2_sensitivity is 1.41422; (3, 1), (2, 2, 1, 1) and others if it is
+    3.16228, of which linf_sensitivity = 1 leaves only ten ones. A squared norm at most 0.05 below a whole number counts as that number. A
+    sensitivity above 1 is taken for that of a vector too, unless dimension = 1 is stated.
 
     Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
 

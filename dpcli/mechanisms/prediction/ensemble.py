@@ -34,14 +34,14 @@ SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))
 )
 CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # (log x, log y) over h
-ROUNDED = 1e-13  # relative: of ratios and masses that come from a few operations each
-LOST = 2e-15  # relative, of the logarithm of a mass
-FEW = 64.0  # of such a logarithm, up to which ROUNDED covers what it loses
-WIDEST = 100.0  # radius up to which corners are solved for as numbers
-ABSOLUTE = 1e-13  # of a logarithm of moments near 1
-BEYOND = 1e3  # radius whose e^2r has a logarithm that is exact enough for the masses, and which protects nothing
+ROUNDED = 1e-13  # relative slack for ratios and masses, each the result of a few operations
+LOST = 2e-15  # relative slack for the logarithm of a mass
+FEW = 64.0  # size of such a logarithm up to which ROUNDED covers its rounding
+WIDEST = 100.0  # largest radius at which the corners are solved for in floating point
+ABSOLUTE = 1e-13  # absolute slack for the logarithm of a moment near 1
+BEYOND = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
 BEYOND_WORDS = "the radius protects nothing: it is beyond what is computed with"
-FAR = 600.0  # e^FAR is still a number
+FAR = 600.0  # e^FAR is finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class EnsembleMixture(Mechanism):
 
 
 def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Corners, at most three, whose weighted mean is (1, 1), with the logarithms of their weights."""
+    """Yield every three corners with a weighted mean of (1, 1), and the logarithms of their weights."""
     level = np.array([0.0, math.expm1(h), math.expm1(-h)])  # x - 1 where log x is 0, h, -h
     points = np.array([(1.0, level[x], level[y]) for x, y in CORNERS])
     for corners in itertools.combinations(range(len(CORNERS)), 3):
@@ -122,7 +122,7 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
 
 
 def _sampled(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
-    """For each number m of other models: log P(m), t and h."""
+    """Return log P(m), t and h for each number m of other models."""
     m = np.arange(float(shards))
     if not radius <= BEYOND:
         raise NotRepresentable(BEYOND_WORDS)
@@ -130,7 +130,7 @@ def _sampled(shards: int, rate: float, radius: float, apart: bool = False) -> tu
 
 
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
-    """log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), each to a few units in its last place, however small it is."""
+    """Return log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), accurate to a few units in the last place however small they are."""
     with np.errstate(divide="ignore", over="ignore"):
         rest, own = np.log1p(-t), np.log(t)
         up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(rest, own + h))
