@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 WINDOW = "privacy.window"
 TABLES_OF_GATE = ("waiver", "horizon")  # compared as whole tables, not key by key
 MOST_HASH_PARTS = 10**6
-WIDEST_WINDOW = 2000  # blocks of a ledger
+WIDEST = 2000  # blocks of a ledger
 
 Capped = Callable[[str, Pipeline], Pipeline]
 
@@ -334,7 +334,7 @@ def _width(kind: BlockKind, stated: Sequence[str]) -> int:
     for text in stated:
         first, dots, last = text.partition("..")
         ends = (first, last if dots else first)
-        if not all(map(kind.holds, ends)) or not 0 <= kind.rank(ends[1]) - kind.rank(ends[0]) < WIDEST_WINDOW:
+        if not all(map(kind.holds, ends)) or not 0 <= kind.rank(ends[1]) - kind.rank(ends[0]) < WIDEST:
             return 0
         ranks.update(range(kind.rank(ends[0]), kind.rank(ends[1]) + 1))
-    return len(ranks) if len(ranks) <= WIDEST_WINDOW else 0
+    return len(ranks) if len(ranks) <= WIDEST else 0
