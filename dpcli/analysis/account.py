@@ -26,15 +26,16 @@ from dpcli.numerics.work import limited
 
 @dataclass(frozen=True, slots=True)
 class Account(Displayed):
-    """The privacy of one pipeline.
+    """The privacy cost of one pipeline.
 
-    quantity: what is bounded: epsilon at the delta `at`, or delta at the epsilon `at`.
-    rows: one for each accountant; once an interval settles the headline, slow accountants are not run.
-    winner: the row that gives the headline: one whose interval settles it, else the smallest sound bound, None where no accountant applies.
-        Of an adaptive pipeline it is the cap, by the filter that holds it, None without a cap; `rows` are about the mechanisms it lists.
-    epsilon, delta: the guarantee: `at`, and an upper bound on the other, inf where nothing can be certified.
-    upper, lower: bounds on `quantity`; `lower` is None where no accountant certifies one.
-    shares: of each charge, in the winner's currency.
+    quantity, at: the bounded quantity, epsilon at the delta `at` or delta at the epsilon `at`.
+    rows: a row for each accountant; once an interval settles the headline, slow accountants are not run.
+    winner: the row that gives the headline, with an interval that settles it or the smallest sound bound; None if no accountant applies.
+        For an adaptive pipeline it is the cap, by the filter that enforces it, or None without a cap; `rows` then price the mechanisms
+        in the file.
+    epsilon, delta: the guarantee, of which one is `at` and the other an upper bound, inf if nothing can be certified.
+    upper, lower: bounds on `quantity`; `lower` is None if no accountant certifies one.
+    shares: the share of each charge in the total, in the winner's currency.
     """
 
     pipeline: Pipeline
@@ -63,7 +64,7 @@ class Account(Displayed):
 
     @property
     def upper(self) -> float:
-        """The headline: an upper bound, inf where nothing can be certified."""
+        """The headline, an upper bound on `quantity`; inf if nothing can be certified."""
         return math.inf if self.winner is None else self.winner.upper
 
     @property
@@ -78,7 +79,7 @@ class Account(Displayed):
 
     @property
     def listed(self) -> AccountRow | None:
-        """The cost of the mechanisms in the file; of an adaptive file, that is not the guarantee."""
+        """The cost of the mechanisms in the file, which is not the guarantee if the file is adaptive."""
         return smallest(self.rows) if self.pipeline.privacy.adaptive else self.winner
 
     @property
@@ -88,7 +89,7 @@ class Account(Displayed):
 
     @property
     def exit_code(self) -> int:
-        """3 where no finite guarantee can be given, 1 where the budget says no, else 0."""
+        """3 if no finite guarantee can be given, 1 if the budget is exceeded, else 0."""
         if math.isinf(self.upper) or (self.budget is not None and self.budget.verdict == "unknown"):
             return 3
         return 1 if self.budget is not None and self.budget.verdict == "fail" else 0
@@ -110,10 +111,10 @@ def account(
         pipeline: as returned by `dpcli.load`.
         accountants: names to use. None for all; once an interval settles the headline (certified from both sides to 1e-9), only the
             cheap ones, by the work that they state, so that every machine runs the same ones.
-        delta: at which epsilon is bounded; the file's privacy.delta, else its budget.delta, where None.
+        delta: at which epsilon is bounded; the file's privacy.delta, else its budget.delta, if None.
         epsilon: bound delta at this epsilon (nats) instead.
         group_size: units of privacy that change together.
-        tolerance: relative width of the interval that the grid accountant aims at; 1e-3 where None.
+        tolerance: relative width of the interval that the grid accountant aims at; 1e-3 if None.
         runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
 
     Returns:
@@ -138,13 +139,13 @@ def account(
 def headline(
     pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, runs: int = 1
 ) -> Account:
-    """`account`, but with few rows once an interval settles the headline; `lower` is computed only where every pair is attained."""
+    """Return the account of a pipeline with its headline only: fewer rows than `account`, and `lower` only if all pairs are attained."""
     panel = Panel(tuple(ACCOUNTANTS), with_rows=False)
     return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, with_rows: bool = True) -> Panel:
-    """Return the accountants to run: those named, all where None. Raises InputError for a name that none has."""
+    """Return the panel of the named accountants, or of all if None. Raises InputError for an unknown name."""
     names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
     for name in names:
         require_known(name)
@@ -152,7 +153,7 @@ def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, 
 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
-    """Return the charges of that many runs of a pipeline. Raises InputError as `account` does."""
+    """Return the charges of `runs` runs of a pipeline. Raises InputError as `account` does."""
     return repeated(resolve(pipeline, _checked_group(group_size)), runs)
 
 
@@ -165,7 +166,7 @@ def priced(
     group_size: int = 1,
     runs: int = 1,
 ) -> Account:
-    """Return the account of `charges`, shown as those of `pipeline`. Raises InputError as `account` does."""
+    """Return the account of `charges`, presented as the charges of `pipeline`. Raises InputError as `account` does."""
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
@@ -185,9 +186,9 @@ def priced(
 def sound_profiles(
     pipeline: Pipeline, accountants: Sequence[str] | None = None, group_size: int = 1
 ) -> tuple[tuple[Accountant, PrivacyProfile], ...]:
-    """Return the profiles of a pipeline by the sound accountants (all of them where None), to be asked many times.
+    """Return the privacy profile of a pipeline by each sound accountant, among the named ones or all, to be evaluated many times.
 
-    Raises InputError as `account` does; a profile itself raises NotRepresentable where it has no answer.
+    Raises InputError as `account` does; a profile itself raises NotRepresentable if it has no answer.
     """
     from dpcli.analysis.adaptive_cap import binding_charges
 
@@ -234,7 +235,7 @@ def _checked_group(group_size: int) -> int:
 
 
 def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
-    """Return the share of each charge, NaN where the winner cannot say."""
+    """Return the share of each charge in the total; NaN if the winner does not define shares."""
     winner, profile, count = answers.winner, answers.profile, len(inquiry.charges)
     unknown = (math.nan,) * count
     if winner is None or profile is None or isinstance(profile, str):
@@ -250,7 +251,7 @@ def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
 
 
 def _budget_verdict(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> BudgetVerdict | None:
-    """Return the verdict, None without a cap or if the cap on epsilon holds at no stated delta."""
+    """Return the verdict on the budget; None without a cap, or if the cap on epsilon has no delta."""
     budget = pipeline.budget
     if budget is None:
         return None
@@ -274,18 +275,18 @@ def _epsilon_verdict(
 
 
 def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:
-    """Return a warning that the epsilon of one unit is finite and above 10; none where lint has given it (DP304) about a stated epsilon."""
+    """Return a warning if one unit's epsilon is finite and above 10, unless lint has given it (DP304) about a stated epsilon."""
     epsilon = account.upper
     if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
         return ()
-    if any(one.rule == LARGE_EPSILON.code for one in diagnostics):
+    if any(diagnostic.rule == LARGE_EPSILON.code for diagnostic in diagnostics):
         return ()
     message = protection(epsilon, up(epsilon), account.delta or 0.0)
     return (Diagnostic(LARGE_EPSILON.code, LARGE_EPSILON.severity, message, account.pipeline.path or "<file>"),)
 
 
 def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
-    """Explain that no amount of the file's noise has a finite epsilon at delta = 0; "" for noise that has."""
+    """Return the explanation that the file's noise has no finite epsilon at delta = 0; empty if it has one, or if delta > 0."""
     names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta] if delta == 0.0 else []
     if not names:
         return ""

@@ -33,7 +33,7 @@ class AccountRow:
 
     @property
     def upper(self) -> float:
-        """The upper bound, inf where there is none."""
+        """The upper bound, inf if there is none."""
         return math.inf if self.bound is None else self.bound.upper
 
 
@@ -69,7 +69,7 @@ OTHER_NAMES = {
 
 
 def require_known(name: str) -> None:
-    """Raise InputError for a name that no accountant has."""
+    """Raises InputError for a name that no accountant has."""
     if name in ACCOUNTANTS:
         return
     import difflib
@@ -94,7 +94,7 @@ def accountant_named(name: str) -> Accountant:
 def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float, share: float = 1.0) -> AccountRow:
     """Return an accountant's answer.
 
-    profile: the reason, where it does not apply. share: of the work that is left, the most that it may take.
+    profile: the reason, if it does not apply. share: of the work that is left, the most that it may take.
     """
     if isinstance(profile, str):
         return AccountRow(accountant, None, profile)
@@ -139,13 +139,13 @@ def is_certified(row: AccountRow) -> bool:
 
 
 def smallest(rows: Iterable[AccountRow]) -> AccountRow | None:
-    """Return the row with the smallest sound upper bound, None where there is none."""
+    """Return the row with the smallest sound upper bound, None if there is none."""
     eligible = [row for row in rows if row.accountant.sound and row.bound is not None]
     return min(eligible, key=lambda row: row.upper, default=None)
 
 
 def cross_check(rows: Sequence[AccountRow]) -> None:
-    """Raise InternalError where a certified lower bound is above another sound upper bound."""
+    """Raises InternalError if a certified lower bound is above another sound upper bound."""
     sound = [row for row in rows if row.accountant.sound and row.bound is not None]
     for low in sound:
         for high in sound:

@@ -23,12 +23,12 @@ UNCAPPED = "privacy.adaptive is true, and what then holds is a cap fixed before 
 def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
     """Return the charges that bound a pipeline: its mechanisms, or of an adaptive one its cap, which is fixed before the first output.
 
-    Raises InputError where an adaptive one has no cap, and as `resolve`.
+    Raises InputError if an adaptive one has no cap, and as `resolve`.
     """
-    listed = resolve(pipeline, group_size)
+    charges = resolve(pipeline, group_size)
     if not pipeline.privacy.adaptive:
-        return repeated(listed, runs)
-    cap = _mechanism_of_cap(pipeline, listed, group_size)
+        return repeated(charges, runs)
+    cap = _mechanism_of_cap(pipeline, charges, group_size)
     return repeated((BillLine("the cap of [budget], whatever is chosen", cap, 1, pipeline.mechanisms),), runs)
 
 
@@ -37,7 +37,7 @@ def row_of_cap(
 ) -> AccountRow | None:
     """Return the row of an adaptive pipeline's cap, by the filter that holds it; None without a cap.
 
-    listed: the row of the mechanisms in the file; None where those have no bound, and the cap is no guarantee either.
+    listed: the row of the mechanisms in the file; None if those have no bound, and the cap is no guarantee either.
     """
     try:
         charges = binding_charges(pipeline, group_size, runs)
@@ -63,13 +63,13 @@ def _delta_of_cap(pipeline: Pipeline) -> float | None:
     return pipeline.privacy.delta if stated is None else stated
 
 
-def _mechanism_of_cap(pipeline: Pipeline, listed: tuple[BillLine, ...], group_size: int) -> Mechanism:
-    """Return the mechanism that spends exactly the cap; what is listed spends, where that is more and breaks the cap."""
+def _mechanism_of_cap(pipeline: Pipeline, charges: tuple[BillLine, ...], group_size: int) -> Mechanism:
+    """Return the mechanism that spends exactly the cap; what is listed spends, if that is more and breaks the cap."""
     cap, delta = pipeline.budget or Budget(), _delta_of_cap(pipeline)
-    steps = tuple((charge.mechanism, charge.count) for charge in listed)
+    steps = tuple((charge.mechanism, charge.count) for charge in charges)
     if cap.rho is None and (cap.epsilon is None or delta is None):
-        missing = "a cap" if cap.epsilon is None else "the delta of the cap"
-        raise InputError(f"{pipeline.path or '<pipeline>'}: budget: {missing} is missing: {UNCAPPED}")
+        missing_key = "a cap" if cap.epsilon is None else "the delta of the cap"
+        raise InputError(f"{pipeline.path or '<pipeline>'}: budget: {missing_key} is missing: {UNCAPPED}")
     if cap.epsilon is not None and delta == 0.0 and cap.rho is None:
         basic = accountant_named("basic")
         spent = row_of(basic, basic.profile(steps), "epsilon", 0.0)

@@ -21,7 +21,7 @@ ROUNDING = 4e-15  # relative; sums are rounded up by a few units of 2.2e-16
 
 @dataclass(frozen=True, slots=True)
 class TotalRho:
-    """The sum of the charges' rho, an upper bound: inf where one has none, with the reason."""
+    """The sum of the charges' rho, an upper bound: inf if one has none, with the reason."""
 
     value: float
     reason: str | None = None
@@ -36,7 +36,7 @@ class RhoVerdict:
     verdict: Verdict
 
     def words(self, decimals: int = 4) -> str:
-        """`rho 0.2501 of 0.25`, with the reason where there is no number."""
+        """`rho 0.2501 of 0.25`, with the reason if there is no number."""
         reason = f" ({self.spent.reason})" if self.spent.reason else ""
         return f"rho {up(self.spent.value, decimals)} of {self.cap!r}{reason}"
 
@@ -65,12 +65,12 @@ class BudgetVerdict:
     @property
     def capped(self) -> tuple[EpsilonVerdict | RhoVerdict, ...]:
         """The caps that there are."""
-        return tuple(one for one in (self.epsilon, self.rho) if one is not None)
+        return tuple(spending for spending in (self.epsilon, self.rho) if spending is not None)
 
     @property
     def verdict(self) -> Verdict:
         """The worse of both."""
-        return max((one.verdict for one in self.capped), key=SEVERITY.index)
+        return max((spending.verdict for spending in self.capped), key=SEVERITY.index)
 
     @property
     def over(self) -> bool:
@@ -79,7 +79,7 @@ class BudgetVerdict:
 
     def words(self, decimals: int = 4) -> str:
         """`epsilon 2.5 of 3.0 at delta = 1e-06, rho 0.2 of 0.25`, of which either may be absent."""
-        return ", ".join(one.words(decimals) for one in self.capped)
+        return ", ".join(spending.words(decimals) for spending in self.capped)
 
     def wanted(self) -> str:
         """Word the verdict for a refusal: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""
@@ -112,7 +112,7 @@ def total_rho(charges: Sequence[BillLine]) -> TotalRho:
 
 
 def without_rounding(value: float, cap: float) -> float:
-    """Return the value, or the cap where the value is above it only because sums are rounded up."""
+    """Return the value, or the cap if the value is above it only because sums are rounded up."""
     return cap if cap < value <= cap * (1.0 + ROUNDING) else value
 
 

@@ -1,4 +1,4 @@
-"""Calibration: the cheapest value of one parameter that meets a target epsilon, rounded to the private side."""
+"""Calibration: the cheapest value of one parameter that meets a target epsilon, rounded to the safe side."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # keys that e
 
 @dataclass(frozen=True, slots=True)
 class Calibration(Displayed):
-    """The answer of a calibration, and the value next to it.
+    """The answer of a calibration, with the nearest cheaper value.
 
-    value, upper: the cheapest value on a grid of seven significant digits (whole numbers for steps and batch size) whose certified
-    epsilon meets the target, and that epsilon.
-    target, delta: of epsilon; where `quantity` is another (analysis/goals.py), target, upper and cheaper_upper are of that.
-    cheaper, cheaper_upper: the nearest cheaper value that was seen to miss the target, and its epsilon; None where the grid ends (at a
-    rate of 1, for example).
-    adjacent: whether that is the next value on the grid; not where every attempt takes much work, and the search ended early.
+    parameter, targets: the parameter that was solved for, and the (mechanism, key) pairs that get the value.
+    target, delta: the target epsilon, and its delta.
+    value, upper: the cheapest value that meets the target, on a grid of seven significant digits or of whole numbers for counts, and its
+        certified epsilon.
+    accountant: the accountant that certifies it.
+    cheaper, cheaper_upper: the nearest cheaper value that misses the target, and its epsilon; None at the end of the grid, such as a
+        rate of 1.
+    adjacent: whether the cheaper value is the next one on the grid; False if the search ended early to save work.
+    pipeline: the pipeline with the value.
+    quantity, wording: the quantity that target, upper and cheaper_upper bound, if not epsilon (analysis/goals.py), and its name.
     """
 
     parameter: Parameter
@@ -67,7 +71,7 @@ class Calibration(Displayed):
 
     @property
     def epsilon(self) -> float | None:
-        """The upper bound that was proved, at `delta`; None where the target was of another quantity."""
+        """The certified epsilon at `delta`; None if the target bounds another quantity."""
         return self.upper if self.quantity == "epsilon" else None
 
     @property
@@ -101,10 +105,10 @@ def calibrate(
     Args:
         pipeline: every parameter but the one to be solved for stays as it is.
         target_epsilon: in nats, > 0.
-        delta: at which epsilon is measured; as for `account` where None.
+        delta: at which epsilon is measured; as for `account` if None.
         solve: the parameter; "noise" and "scale" are lowered, the others raised.
         runs: of the whole pipeline, as for `account`.
-        targets: (mechanism name, key) pairs that get the value; found in the pipeline where None and there is just one candidate.
+        targets: (mechanism name, key) pairs that get the value; found in the pipeline if None and there is just one candidate.
 
     Returns:
         A value on the private side: its certified epsilon is at most the target, and that of the cheaper one is not.
@@ -150,7 +154,7 @@ def calibrate(
 
 
 class ValuedEpsilon(NamedTuple):
-    """An upper bound on epsilon, inf where none is certified; the accountant that gives it; the delta at which it holds."""
+    """An upper bound on epsilon, inf if none is certified; the accountant that gives it; the delta at which it holds."""
 
     upper: float
     accountant: str
@@ -158,10 +162,11 @@ class ValuedEpsilon(NamedTuple):
 
 
 class EpsilonByValue:
-    """Epsilon as a function of the value that is solved for. Each value is asked once, of as few accountants as the answers before allow.
+    """Epsilon as a function of the value that is solved for; each value is computed once, with as few accountants as possible.
 
-    known: the answers. certifying: the accountant whose interval left nothing for others to improve. refused: by accountant, the values
-    at which it would take too much work, as it would at values nearby.
+    known: the answers so far, by value.
+    certifying: the accountant with an interval that no other one could improve, if there is one; it is asked alone.
+    refused: by accountant, the values at which it needs too much work; it is not asked at values nearby.
     """
 
     def __init__(
@@ -180,7 +185,7 @@ class EpsilonByValue:
         self.refused: dict[str, list[float]] = {}
 
     def __call__(self, value: float) -> float:
-        """Return the upper bound; inf for a value that the file's own rules refuse."""
+        """Return the upper bound on epsilon at a value; inf for a value that the file's rules refuse."""
         if value not in self.known:
             candidate = substitute(self.pipeline, self.targets, value)
             if refused_by_keys(candidate):
@@ -190,7 +195,7 @@ class EpsilonByValue:
 
     def deltas(self) -> set[float]:
         """Return the deltas at which the answers hold."""
-        return {each.delta for each in self.known.values()}
+        return {answer.delta for answer in self.known.values()}
 
     def _priced(self, candidate: Pipeline, value: float) -> ValuedEpsilon:
         result = self._account(candidate, value, self.certifying or self._willing(value))
@@ -212,7 +217,7 @@ class EpsilonByValue:
         return result
 
     def _willing(self, value: float) -> Sequence[str] | None:
-        """Return the accountants that refused no value nearby; all of them where none is left."""
+        """Return the accountants that refused no value nearby, or all accountants if every one did."""
         refused = {name for name, values in self.refused.items() if any(value / NEARBY < old < value * NEARBY for old in values)}
         if not refused:
             return self.accountants
@@ -220,7 +225,7 @@ class EpsilonByValue:
 
 
 def solvable(pipeline: Pipeline, targets: Sequence[tuple[str, str]] | None, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """Return the keys to solve for, with those that share their sample. Raises InputError as `calibrate` does."""
+    """Return the (mechanism, key) pairs to solve for, with those of entries that share a sample. Raises InputError as `calibrate`."""
     if solve not in get_args(Parameter):
         raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
     return _with_companions(pipeline, targets if targets is not None else _find_targets(pipeline, solve))
@@ -239,7 +244,10 @@ def boundary_of(
     solve: Parameter,
     quantity: str = "epsilon",
 ) -> Boundary:
-    """Return the cheapest value that meets the target, by `search`. bound: of the quantity at a value. Raises CannotCertify."""
+    """Return the cheapest value that meets the target, by `search`.
+
+    bound: returns the upper bound on the quantity at a value. Raises CannotCertify if no value meets the target.
+    """
     return search(bound, target, solve, _largest(pipeline, solve), _stated_count(pipeline, targets), quantity)
 
 
@@ -249,7 +257,7 @@ def _is_tight(result: Account) -> bool:
 
 
 def _require_bounds(accountants: Sequence[str] | None) -> None:
-    """Raise CannotCertify where all named accountants are approximations, by which no value meets a target for certain."""
+    """Raises CannotCertify if all named accountants are approximations, which cannot certify that a value meets a target."""
     if not accountants or any(name not in ACCOUNTANTS or load(ACCOUNTANTS[name]).sound for name in accountants):
         return
     names = ", ".join(dict.fromkeys(accountants))
@@ -261,7 +269,7 @@ def _require_bounds(accountants: Sequence[str] | None) -> None:
 
 
 def _stated_count(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> float | None:
-    """Return the whole number that the file states for the key; None where it states none, or several keys are solved for."""
+    """Return the whole number that the file states for the key; None without one, or if several keys are solved for."""
     if not targets or _with_companions(pipeline, targets[:1]) != tuple(targets):
         return None
     name, key = targets[0]
@@ -284,7 +292,7 @@ def substitute(pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: fl
 
 
 def _with_companions(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the targets; a key that says how a sample is drawn, in every entry that shares the sample."""
+    """Return the targets; a key that describes how a sample is drawn is repeated for every entry that shares the sample."""
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     companions = (
         (other.name, key)
@@ -309,12 +317,12 @@ def _with_value(entry: Entry, key: str, value: float, is_ratio: bool) -> Entry:
     spec: Any = entry.spec
     if is_ratio and key in ("sigma", "scale"):
         sensitivities = (getattr(spec, name, None) for name in ("sensitivity", "l2_sensitivity"))
-        value *= next((one for one in sensitivities if one is not None), None) or 1.0
+        value *= next((sensitivity for sensitivity in sensitivities if sensitivity is not None), None) or 1.0
     return replace(entry, spec=replace(spec, **{key: value}))
 
 
 def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """Return the one entry whose parameter can be solved for, and its key. Raises InputError for none, or several."""
+    """Return the only entry with a parameter that can be solved for, and its key. Raises InputError for none or several."""
     result = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
     if not result:
         raise InputError(none_has(pipeline.mechanisms, solve))
@@ -325,7 +333,7 @@ def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str]
 
 
 def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
-    """Word the refusal that no entry has the parameter, or that the named one has not; and list the parameters that they have."""
+    """Return the message that no entry, or not the named one, has the parameter, with a list of the parameters that exist."""
     article = "a " if solve in ("scale", "rate", "batch-size", "radius") else ""
     refusal = f"no mechanism has {article}{solve}" if name is None else f'"{name}" has no {solve}'
     others = [other for other in get_args(Parameter) if any(parameter_key(entry, other) for entry in entries)]
@@ -336,7 +344,7 @@ def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None
 
 
 def parameter_key(entry: Entry, solve: Parameter) -> str | None:
-    """Return the key of an entry that `solve` would change, None where it has none."""
+    """Return the key of an entry that `solve` would change, None if it has none."""
     if solve in ("noise", "scale"):
         if entry.spec.fixed_threshold:
             return None

@@ -1,4 +1,4 @@
-"""Calibration of a file or of flags, to an epsilon or another goal; the text of the file with its answer; the classical formula."""
+"""Calibration of a file or of flags to an epsilon or another goal, the file's text with the answer, and the classical formula."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def calibrate_goal(
     targets: Sequence[tuple[str, str]] | None = None,
     group_size: int = 1,
 ) -> Calibration:
-    """Return the cheapest value at which the upper bound of the goal's quantity is at most its target.
+    """Return the cheapest value that meets a goal, by an upper bound on the goal's quantity.
 
-    Raises InputError as `calibrate` does; CannotCertify where no value meets the goal.
+    Raises InputError as `calibrate` does; CannotCertify if no value meets the goal.
     """
     chosen = solvable(pipeline, targets, solve)
     measured: dict[float, tuple[float, str]] = {}
@@ -93,11 +93,11 @@ def calibrate_file(
     """Solve for one parameter of the file at `path`, or for every noise key that says "calibrate".
 
     Args:
-        target_epsilon, goal: at most one of them; the file's budget where neither is given, its cap on rho included.
-        data: the content of the file, read where None.
+        target_epsilon, goal: at most one of them; the file's budget if neither is given, its cap on rho included.
+        data: the content of the file, read if None.
 
     Raises:
-        InputError, CannotCertify: as `calibrate` does; InputError where a section, such as [federated], contradicts the answer.
+        InputError, CannotCertify: as `calibrate` does; InputError if a section, such as [federated], contradicts the answer.
     """
     text = read_bytes(path) if data is None else data
     marked = targets(text, path)
@@ -119,20 +119,20 @@ def calibrate_file(
         raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         at = delta if delta is not None else budget.delta
-        # Without its sections, which the answer must agree with, and not a number on the way to it.
+        # Without sections such as [federated]: they must agree with the answer, not with the values tried on the way.
         result = calibrate(replace(pipeline, sections=()), budget.epsilon, at, parameter, chosen, accountants, group_size)
         rho = total_rho(resolve(result.pipeline, group_size)).value
         if budget.rho is None or without_rounding(rho, budget.rho) <= budget.rho:
             answer = replace(result.pipeline, sections=pipeline.sections)
             refuse_contradicted(answer)
             return replace(result, pipeline=answer)
-    # With more noise than the cap on epsilon needs, where there is one.
-    assert budget.rho is not None  # a [budget] has one of the two
+    # The cap on rho needs more noise than a cap on epsilon, if there is one.
+    assert budget.rho is not None  # a [budget] has a cap on epsilon or on rho
     return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size)
 
 
 def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str) -> None:
-    """Raise InputError where another parameter is solved for, or a key that is no noise says "calibrate"."""
+    """Raises InputError if a key other than the noise says "calibrate", or another parameter is solved for."""
     if solve != "noise":
         name, key = marked[0]
         raise InputError(f'{path}: expected numbers with --solve {solve}, found {key} = "calibrate" in "{name}"')
@@ -146,14 +146,14 @@ def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str
 
 
 def solved(data: bytes, path: str) -> Pipeline:
-    """Return the pipeline, with the noise that meets its budget in place of every "calibrate". Raises as `calibrate_file` does."""
+    """Return the pipeline with every "calibrate" replaced by noise that meets the budget. Raises as `calibrate_file` does."""
     if not targets(data, path):
         return parse(data, path)
     return calibrate_file(path, "noise", None, None, (), None, 1, data).pipeline
 
 
 def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[str, str]:
-    """Return a mechanism's name and its key. Raises InputError where there is no such mechanism, or it has no such parameter."""
+    """Return a mechanism's name and the key of a parameter. Raises InputError if there is no such mechanism or parameter."""
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
     if entry is None:
         raise InputError(f"--mechanism: expected one of {first_names(e.name for e in pipeline.mechanisms)}, found {name!r}")
@@ -171,9 +171,9 @@ def calibrate_dp_sgd(
     group_size: int,
     goal: Goal | None = None,
 ) -> Calibration:
-    """Return the noise multiplier of a Gaussian that the flags describe, on Poisson samples or on all records.
+    """Return the calibrated noise multiplier of the Gaussian mechanism that flags describe, on Poisson samples or on all records.
 
-    flags: those of `Stated` about steps and sampling. Raises InputError where one is missing, CannotCertify as `calibrate` does.
+    flags: the fields of `Stated` about steps and sampling. Raises InputError if a flag is missing, CannotCertify as `calibrate` does.
     """
     from dpcli.file.pipeline.flags import Stated, pipeline_of_flags
 
@@ -192,10 +192,10 @@ def calibrate_dp_sgd(
 
 
 def solved_text(data: bytes, calibration: Calibration) -> str:
-    """Return the text of the file, comments kept, with every value that was solved for.
+    """Return the text of the file with the solved values written into it, comments kept.
 
-    Raises InputError where the file does not state such a key (steps follow from epochs, a query's noise from its epsilon), or states it
-    where other entries read it too, whose value must not change.
+    Raises InputError if the file does not state the key itself (steps follow from epochs, a query's noise from its epsilon), or states
+    it at a place that other entries read too, since their value must not change.
     """
     text = text_of(data)
     stated = tables_of(text)
@@ -212,7 +212,7 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
 
 
 def _with_values(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[dict[str, Any]]:
-    """Return the entries with each of these values at its place, and nowhere else."""
+    """Return a copy of the entries with the given values at their places."""
     result = copy.deepcopy(entries)
     for (_, at, *keys), value in values.items():
         table: Any = result[int(at)]
@@ -232,9 +232,11 @@ def _path_of(entries: list[dict[str, Any]], name: str, key: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ClassicalNoise:
-    """The noise of the classical formula, under the key that was solved for.
+    """The noise by the classical formula, for comparison.
 
-    upper: an upper bound on the epsilon that it really has. proved: whether the formula's theorem covers the target.
+    value: the noise, in the units of the key that was solved for.
+    upper: an upper bound on its true epsilon.
+    proved: whether the formula's theorem covers the target.
     """
 
     value: float
@@ -247,8 +249,8 @@ def classical_noise(calibration: Calibration) -> ClassicalNoise | None:
     solved, delta = calibration.pipeline.mechanisms, calibration.delta
     if delta is None or not 0.0 < delta < 1.0:
         return None
-    alone = calibration.parameter == "noise" and calibration.runs == len(solved) == 1
-    charges = resolve(calibration.pipeline, calibration.group_size) if alone else ()
+    is_single = calibration.parameter == "noise" and calibration.runs == len(solved) == 1
+    charges = resolve(calibration.pipeline, calibration.group_size) if is_single else ()
     if len(charges) != 1 or charges[0].count != 1:
         return None
     try:

@@ -20,7 +20,7 @@ MOST_HALVINGS = 6  # of the distance beyond a value without a bound
 class Boundary(NamedTuple):
     """The boundary of what meets a target.
 
-    value: the cheapest that meets it. cheaper: the nearest that was seen to miss it, None where the grid ends.
+    value: the cheapest that meets it. cheaper: the nearest that was seen to miss it, None if the grid ends.
     adjacent: whether no value of the grid lies between.
     """
 
@@ -30,7 +30,7 @@ class Boundary(NamedTuple):
 
 
 class SearchPoint(NamedTuple):
-    """An index of the grid, and the bound there; inf where there is none."""
+    """An index of the grid, and the bound there; inf if there is none."""
 
     place: int
     bound: float
@@ -79,10 +79,10 @@ def search(
     stated: float | None = None,
     quantity: str = "epsilon",
 ) -> Boundary:
-    """Return the boundary. Raises CannotCertify where no value of the grid meets the target.
+    """Return the boundary. Raises CannotCertify if no value of the grid meets the target.
 
     Args:
-        bound: of the quantity at a value; inf where a value is refused, which implies nothing about other values.
+        bound: of the quantity at a value; inf if a value is refused, which implies nothing about other values.
         largest: the largest value.
         stated: the value in the file, at which a search for whole numbers begins.
     """
@@ -109,7 +109,7 @@ def search(
         )
     if misses is None:
         return Boundary(grid.value(meets), None, True)
-    while abs(meets - misses) > 1 and not exhausted():  # fewer digits where each attempt takes much work
+    while abs(meets - misses) > 1 and not exhausted():  # fewer digits if each attempt takes much work
         index = _secant(attempts, grid, target, meets, misses)
         result = bound_at(index)
         if math.isinf(result):
@@ -167,7 +167,7 @@ def _bracket(
 
 
 def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -> SearchPoint:
-    """Return the first attempt with a bound between a refused index and the one that misses; the refusal where there is none."""
+    """Return the first attempt with a bound between a refused index and the one that misses; the refusal if there is none."""
     for halvings in range(1, MOST_HALVINGS + 1):
         index = misses - (misses - refused) // 2**halvings
         if index != misses:
@@ -180,11 +180,11 @@ def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -
 def _secant(attempts: list[SearchPoint], grid: Grid, target: float, meets: int, misses: int) -> int:
     """Return an index strictly between: where the secant of log bound over log value, through the two nearest points, meets the target.
 
-    Where that is at an end or beyond, an index near the end, at a distance that doubles with late attempts. Every eighth attempt is the
+    If that is at an end or beyond, an index near the end, at a distance that doubles with late attempts. Every eighth attempt is the
     middle, so that the bracket closes whatever the function does.
     """
     middle, inward = (meets + misses) // 2, 1 if misses > meets else -1
-    logs = [(math.log(one.bound / target), one.place) for one in attempts if 0.0 < one.bound < math.inf]
+    logs = [(math.log(attempt.bound / target), attempt.place) for attempt in attempts if 0.0 < attempt.bound < math.inf]
     nearest = sorted((abs(log), index, log) for log, index in logs)[:2]
     if len(attempts) % 8 == 0 or len(nearest) < 2 or nearest[0][2] == nearest[1][2]:
         return middle

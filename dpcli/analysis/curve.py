@@ -1,4 +1,4 @@
-"""Privacy profiles: bounds on delta at many epsilons at once, the trade-off curve that they imply, and where it bends."""
+"""Privacy profiles: bounds on delta at many epsilons at once, and the corners of the trade-off curve that they imply."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dpcli.numerics.work import KEPT, QUESTION, allowance, limited
 
 # Relative gaps between the two bounds on delta, below which no other accountant is asked.
 CURVE_GAP = 5e-2
-POINT_GAP = 1e-3  # at an epsilon whose delta is printed as a number; also what the grid accountant aims at
-NEGLIGIBLE = 1e-4  # share of the delta of interest, below which any upper bound will do
+POINT_GAP = 1e-3  # at an epsilon whose delta is printed as a number; also the grid accountant's goal
+NEGLIGIBLE = 1e-4  # share of the delta of interest below which an upper bound need not be tight
 MANY_MECHANISMS = 64
 COMPETITIVE = 1.25  # ratio to the best epsilon, above which an accountant is not asked for a whole curve
 CURVE_CELLS = 3.0 * QUESTION  # work for a whole curve
 # One-sided accountants are asked at a few deltas up to FIRST_CLOSE_DELTA, and at more between that and LAST_DELTA.
 SPARSE_DELTAS, FIRST_CLOSE_DELTA, CLOSE_DELTAS, LAST_DELTA = 6, 1e-3, 12, 0.9
-LARGEST_EXPONENT = 700.0  # e^epsilon is finite up to there; a larger epsilon bends the curve within less than any picture shows
+LARGEST_EXPONENT = 700.0  # e^epsilon is finite up to this; the corner of a larger epsilon is invisible in any picture
 
 
 class ComposedProfile(NamedTuple):
@@ -37,7 +37,7 @@ class ComposedProfile(NamedTuple):
     profile: PrivacyProfile
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound, inf where there is none."""
+        """Return an upper bound on epsilon at delta; inf if the accountant has none."""
         try:
             with self.accountant.within_allowance():
                 return checked(self.profile.epsilon(delta)).upper
@@ -45,7 +45,7 @@ class ComposedProfile(NamedTuple):
             return math.inf
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound, 1 where there is none."""
+        """Return an upper bound on delta at epsilon; 1 if the accountant has none."""
         try:
             with self.accountant.within_allowance():
                 return min(checked(implied_delta(self.profile, epsilon)).upper, 1.0)
@@ -55,9 +55,11 @@ class ComposedProfile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProfileCurve:
-    """delta at increasing `epsilons` (nats): `upper` bounds, and `lower` bounds, 0 where nothing is certified.
+    """Bounds on delta as a function of epsilon.
 
-    delta: the delta of interest, next to which much smaller ones do not matter.
+    epsilons: in increasing order, in nats.
+    upper, lower: bounds on delta at each epsilon; the lower bound is 0 if nothing is certified.
+    delta: the delta of interest; bounds on much smaller ones need not be tight.
     """
 
     epsilons: Array
@@ -66,21 +68,21 @@ class ProfileCurve:
     delta: float = 0.0
 
     def at(self, epsilon: float) -> float:
-        """Return an upper bound on delta at any epsilon >= 0, by what the pairs of the curve imply there."""
+        """Return the upper bound on delta at any epsilon >= 0 that the curve's (epsilon, delta) pairs imply."""
         return float(delta_from_pairs(self.epsilons, self.upper, np.array([epsilon]))[0])
 
     def is_narrow(self) -> bool:
-        """Return whether the two bounds nearly meet wherever it matters."""
+        """Return whether the two bounds nearly meet at every epsilon, except for negligible deltas."""
         negligible = max(NEGLIGIBLE * self.delta, 1e-300)
         return bool(np.all(self.upper - self.lower <= CURVE_GAP * self.upper + negligible))
 
     def is_narrow_at(self, epsilon: float, delta: float) -> bool:
-        """Return whether the two bounds meet at one of its epsilons, up to what is negligible at the delta of interest."""
+        """Return whether the two bounds nearly meet at one of the curve's epsilons, up to a negligible share of `delta`."""
         i = int(np.searchsorted(self.epsilons, epsilon))
         return bool(self.upper[i] - self.lower[i] <= POINT_GAP * self.upper[i] + NEGLIGIBLE * delta)
 
     def intersected(self, other: ProfileCurve) -> ProfileCurve:
-        """Return the better of two bounds on each side. Raises InternalError where they exclude each other."""
+        """Return the tighter of both curves on each side. Raises InternalError if they contradict each other."""
         upper, lower = np.minimum(self.upper, other.upper), np.maximum(self.lower, other.lower)
         if not np.all(lower <= upper * (1.0 + 1e-9) + 1e-300):
             raise InternalError("accountants contradict each other on delta(epsilon): this is a bug in dpcli, and no number")
@@ -88,7 +90,7 @@ class ProfileCurve:
 
 
 def _unbounded(epsilons: Array, delta: float = 0.0) -> ProfileCurve:
-    """Return the curve that says nothing: delta is between 0 and 1."""
+    """Return the trivial curve, with delta between 0 and 1."""
     return ProfileCurve(epsilons, np.ones_like(epsilons), np.zeros_like(epsilons), delta)
 
 
@@ -105,12 +107,12 @@ def profile(
     Args:
         epsilons: increasing, finite, >= 0, in nats.
         group_size: units of privacy that change together.
-        delta: the delta of interest, such as the file's: one-sided accountants that are far behind there are not asked for a whole curve.
-        points: epsilons, of those, whose delta is printed as a number: where no interval is narrow there, one-sided accountants are asked
-            at them as well.
+        delta: the delta of interest, such as the file's; one-sided accountants far from the best there are not asked for a whole curve.
+        points: those of the epsilons whose delta is printed as a number; if no interval is narrow there, one-sided accountants are asked
+            at them too.
 
     Returns:
-        Upper bounds on delta, and certified lower bounds. Two-sided accountants are asked at each epsilon; where a gap is left,
+        Upper bounds on delta, and certified lower bounds. Two-sided accountants are asked at each epsilon; if a gap is left,
         one-sided ones are asked at a few deltas, and what those pairs imply in between is an upper bound too.
 
     Raises:
@@ -134,10 +136,15 @@ def _curve(
 ) -> ProfileCurve:
     """Return the curve of one composition.
 
-    certifies: lower bounds on its dominating pairs are lower bounds on the pipeline. many: its mechanisms are too many to ask each of
-    them at every point.
+    Args:
+        composed: the composition by each accountant.
+        at: the epsilons.
+        delta: the delta of interest.
+        points: the epsilons whose delta is printed as a number.
+        certifies: whether lower bounds on the dominating pairs are lower bounds on the pipeline.
+        many: whether there are too many mechanisms to ask each of them at every point.
     """
-    profiles = {one.accountant.name: one for one in composed}
+    profiles = {profile.accountant.name: profile for profile in composed}
     wide_points = list(points)
     curve = _unbounded(at, delta)
     for name, ask in TWO_SIDED.items():
@@ -147,13 +154,13 @@ def _curve(
             wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]
             curve = curve.intersected(answer if certifies else replace(answer, lower=np.zeros_like(at)))
     if not curve.is_narrow():
-        one_sided = [one for name, one in profiles.items() if name not in TWO_SIDED]
+        one_sided = [profile for name, profile in profiles.items() if name not in TWO_SIDED]
         curve = curve.intersected(_from_pairs(one_sided, at, delta, wide_points, many))
     return replace(curve, upper=np.minimum(curve.upper, delta_from_pairs(at, curve.upper, at)))
 
 
 def pure_epsilon(pipeline: Pipeline, group_size: int = 1) -> float:
-    """Return the epsilon at delta = 0, which no privacy loss exceeds; inf where there is none."""
+    """Return the epsilon at delta = 0, which no privacy loss exceeds; inf if no such epsilon is finite."""
     ((_, profile),) = sound_profiles(pipeline, ("basic",), group_size)
     try:
         return profile.epsilon(0.0).upper
@@ -167,7 +174,7 @@ def trade_off(curve: ProfileCurve, alphas: Sequence[float] | Array) -> Array:
 
 
 def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
-    """Ask at each epsilon on its own."""
+    """Return the curve by asking the accountant at one epsilon after the other."""
     curve = _unbounded(epsilons)
     for i, epsilon in enumerate(epsilons.tolist()):
         with suppress(NotRepresentable):
@@ -177,7 +184,7 @@ def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Profi
 
 
 def _all_at_once(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
-    """Return a function that makes a curve of what `ask` returns, (lower, upper); an unbounded one where the accountant does not apply."""
+    """Return a function that turns the (lower, upper) bounds of `ask` into a curve; a trivial one if the accountant does not apply."""
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
         log_floor = math.log(NEGLIGIBLE * delta) if delta > 0.0 else -math.inf
@@ -192,21 +199,21 @@ def _all_at_once(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Cal
 def _from_pairs(
     profiles: Sequence[ComposedProfile], epsilons: Array, delta: float, points: Sequence[float], many: bool
 ) -> ProfileCurve:
-    """Return the bound that the (epsilon, delta) pairs of one-sided accountants imply.
+    """Return the curve that the (epsilon, delta) pairs of one-sided accountants imply.
 
-    points: epsilons at which pairs are added, as `account` makes them. many: mechanisms are too many to ask each of them there.
+    points: epsilons at which pairs are added. many: whether there are too many mechanisms to ask each of them at every point.
     """
-    compared = delta or 1e-6  # at delta = 0 only pure mechanisms would be left
-    best = {one: one.epsilon(compared) for one in profiles}
-    limit = COMPETITIVE * min(best.values(), default=math.inf)
-    near = [one for one, value in best.items() if value <= limit and math.isfinite(value)]
-    first = max(min(1e-3 * compared, 1e-9), 1e-300)
+    reference_delta = delta or 1e-6  # at delta = 0 only pure mechanisms have a finite epsilon
+    epsilon_by_profile = {profile: profile.epsilon(reference_delta) for profile in profiles}
+    limit = COMPETITIVE * min(epsilon_by_profile.values(), default=math.inf)
+    competitive = [profile for profile, value in epsilon_by_profile.items() if value <= limit and math.isfinite(value)]
+    first = max(min(1e-3 * reference_delta, 1e-9), 1e-300)
     sparse = np.geomspace(first, FIRST_CLOSE_DELTA, SPARSE_DELTAS, endpoint=False)
     close = np.geomspace(FIRST_CLOSE_DELTA, LAST_DELTA, CLOSE_DELTAS)
-    deltas = [0.0, compared, *sparse.tolist(), *close.tolist()]
-    listed = [(one.epsilon(d), d) for one in near for d in deltas]
-    listed += [(x, one.delta(x)) for one in near if not (many and one.accountant.stepwise) for x in points]
-    pairs = np.array(listed or [(math.inf, 1.0)])
+    deltas = [0.0, reference_delta, *sparse.tolist(), *close.tolist()]
+    bounds = [(profile.epsilon(d), d) for profile in competitive for d in deltas]
+    bounds += [(x, profile.delta(x)) for profile in competitive if not (many and profile.accountant.stepwise) for x in points]
+    pairs = np.array(bounds or [(math.inf, 1.0)])
     finite = pairs[np.isfinite(pairs[:, 0])]
     return replace(_unbounded(epsilons), upper=delta_from_pairs(finite[:, 0], finite[:, 1], epsilons))
 
@@ -220,7 +227,7 @@ TWO_SIDED: dict[str, Callable[[Any, Array, float], ProfileCurve]] = {
 
 
 class FallingLine(NamedTuple):
-    """A straight line of a trade-off curve: its height at a false positive rate of 0, and its fall per unit of that rate."""
+    """A line of a trade-off curve: `height` at a false positive rate of 0, minus `fall` per unit of that rate."""
 
     fall: float
     height: float
@@ -233,8 +240,8 @@ class FallingLine(NamedTuple):
 def corners(pairs: Iterable[tuple[float, float]]) -> tuple[float, ...]:
     """Return the false positive rates, 0 and 1 among them, at which the trade-off curve of these (epsilon, delta) pairs bends.
 
-    Each pair bounds the false negative rate by max(0, 1 - delta - e^eps alpha, e^-eps (1 - delta - alpha)); several do so by the largest,
-    which is convex and piecewise linear. Drawn through its corners it is exact; drawn through other points it would lie above itself.
+    Each pair bounds the false negative rate from below by max(0, 1 - delta - e^eps alpha, e^-eps (1 - delta - alpha)). The largest of these
+    bounds is convex and piecewise linear, so a picture through its corners is exact; a picture through other points would lie above it.
     """
     heights: dict[float, float] = {0.0: 0.0}
     for epsilon, delta in pairs:
@@ -248,7 +255,7 @@ def corners(pairs: Iterable[tuple[float, float]]) -> tuple[float, ...]:
 
 
 def _upper_envelope(lines: list[FallingLine]) -> list[FallingLine]:
-    """Return the lines that are the highest somewhere, the steepest first, as the given ones are."""
+    """Return the lines that are the highest somewhere. Lines are given and returned with the steepest first."""
     highest: list[FallingLine] = []
     for line in lines:
         while highest and _is_hidden(highest, line):
@@ -258,7 +265,7 @@ def _upper_envelope(lines: list[FallingLine]) -> list[FallingLine]:
 
 
 def _is_hidden(highest: list[FallingLine], line: FallingLine) -> bool:
-    """Return whether the last of the highest lines is nowhere above its neighbours once a flatter line is added."""
+    """Return whether a flatter line, once added, leaves the last of the highest lines nowhere on top."""
     last = highest[-1]
     if line.height >= last.height:
         return True

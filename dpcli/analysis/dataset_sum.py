@@ -38,7 +38,7 @@ def account_of_dataset(
 
     Args:
         parts: each pipeline and how often it runs.
-        delta: at which epsilon is bounded; the budget's where None, else the smallest above 0 that a file states.
+        delta: at which epsilon is bounded; the budget's if None, else the smallest above 0 that a file states.
         budget: the cap on all together, if there is one.
         with_rows: whether rows are wanted once the headline is settled; the others are as of `account`.
 
@@ -67,11 +67,11 @@ def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
     privacy = Privacy(
         first.adjacency,
         first.unit,
-        max((one.max_contributions for one in stated if one.max_contributions is not None), default=None),
-        first.dataset_size if all(one.dataset_size == first.dataset_size for one in stated) else None,
+        max((statement.max_contributions for statement in stated if statement.max_contributions is not None), default=None),
+        first.dataset_size if all(statement.dataset_size == first.dataset_size for statement in stated) else None,
         dataset=first.dataset,
         delta=smallest_delta(map(stated_delta, pipelines)),
-        releases=first.releases if all(one.releases == first.releases for one in stated) else None,
+        releases=first.releases if all(statement.releases == first.releases for statement in stated) else None,
     )
     entries = tuple(
         replace(entry, name=f"{pipeline.path}: {entry.name}") for pipeline in pipelines for entry in pipeline.mechanisms
@@ -80,6 +80,6 @@ def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
 
 
 def smallest_delta(deltas: Iterable[float | None]) -> float | None:
-    """Return the smallest stated delta above 0, at which guarantees at the others hold too; 0 where all are 0, None without any."""
+    """Return the smallest stated delta above 0, at which guarantees at the others hold too; 0 if all are 0, None without any."""
     stated = [delta for delta in deltas if delta is not None]
     return min((delta for delta in stated if delta > 0.0), default=min(stated, default=None))

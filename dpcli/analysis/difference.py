@@ -22,7 +22,7 @@ from dpcli.numerics.work import limited
 
 
 def statement_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the keys that an epsilon is a statement about: two epsilons can be compared only where these are equal."""
+    """Return the keys that define the meaning of an epsilon; two epsilons can be compared only if these keys are equal."""
     privacy = pipeline.privacy
     return {
         "unit": privacy.unit,
@@ -55,7 +55,10 @@ MOST_PRICED = 40  # changes that are priced one at a time
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A key and its value before and after, None if it is absent. path: ("mechanism", name, key, ...) or (table, key, ...)."""
+    """A key with its values before and after; None for an absent key.
+
+    path: ("mechanism", name, key, ...) or (table, key, ...).
+    """
 
     path: Path
     old: Any
@@ -80,7 +83,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Edits that can only be made together."""
+    """A set of edits that are only valid together."""
 
     edits: tuple[Edit, ...]
 
@@ -99,27 +102,27 @@ class Change:
 def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
     """Return every change from one file's tables to another's; mechanisms and queries are matched by name, in any order."""
     rest = _key_changes(_without_lists(old), _without_lists(new), ())
-    listed = (change for kind in LISTS for change in _list_changes(kind, _by_name(old, kind), _by_name(new, kind)))
-    return (*rest, *_joined_by_sample(listed, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
+    list_changes = (change for kind in LISTS for change in _list_changes(kind, _by_name(old, kind), _by_name(new, kind)))
+    return (*rest, *_joined_by_sample(list_changes, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
 
 
 def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Join the changes of the same keys in entries that share a sample, as none of them is valid alone.
+    """Join the changes of the same keys in entries that share a sample, since none of them is valid alone.
 
-    An entry that comes or goes is a change of the entries that share.
+    Adding or removing such an entry counts as a change of the shared sample.
     """
-    joined: dict[Any, list[Edit]] = {}
+    edits_by_key: dict[Any, list[Edit]] = {}
     for number, change in enumerate(items):
         (kind, name, *_), keys = change.edits[0].path, tuple(edit.path[2:] or ("sample",) for edit in change.edits)
         tables = (before.get(name, {}), after.get(name, {})) if kind == "mechanism" else ()
         sample = next((table["sample"] for table in tables if table.get("sample") not in (None, OWN)), None)
         shared = sample is not None and all(key[0] in SAMPLE_KEYS for key in keys)
-        joined.setdefault((sample, keys) if shared else number, []).extend(change.edits)
-    yield from (Change(tuple(edits)) for edits in joined.values())
+        edits_by_key.setdefault((sample, keys) if shared else number, []).extend(change.edits)
+    yield from (Change(tuple(edits)) for edits in edits_by_key.values())
 
 
 def _list_changes(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Yield the changes of the tables of one kind: those in both files, those that are gone or renamed, and the new ones."""
+    """Yield the changes of tables of one kind: tables in both files, removed or renamed ones, and new ones."""
     renamed = _renamed(before, after)
     for name in (name for name in before if name in after):
         yield from _entry_changes(kind, name, before[name], after[name])
@@ -141,7 +144,7 @@ def _without_lists(tables: Tables) -> Tables:
 
 
 def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[str, str]:
-    """Return the new name of each table that is gone and equals a new one in everything else."""
+    """Return the new name of each removed table that equals a new one in everything but the name."""
     result: dict[str, str] = {}
     new = [name for name in after if name not in before]
     for name in (name for name in before if name not in after):
@@ -157,7 +160,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
-    """Yield the changes of one mechanism or query; all keys of its type or measure are one change where that changed."""
+    """Yield the changes of one mechanism or query. If its type or measure changed, all keys of that type are one change."""
     path = (kind, name)
     if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
         yield from _key_changes(old, new, path)
@@ -169,7 +172,7 @@ def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[C
 
 
 def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
-    """Yield changes key by key, inside of tables that both have, unless their schemes differ."""
+    """Yield changes key by key, also within a table that both versions have, unless the tables' schemes differ."""
     edits: list[Edit] = []
     for key in {**old, **new}:
         before, after = old.get(key), new.get(key)
@@ -183,19 +186,19 @@ def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
 
 
 def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edits, those together that replace one alternative by another."""
+    """Yield the edits, joining those that replace one alternative key by another."""
     left = list(edits)
     for keys in (*ALTERNATIVES, UNIT_KEYS):
         members = tuple(edit for edit in left if edit.path[-1] in keys)
-        replaced = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
-        if replaced or (keys is UNIT_KEYS and len(members) > 1):
+        is_replacement = any(edit.old is None for edit in members) and any(edit.new is None for edit in members)
+        if is_replacement or (keys is UNIT_KEYS and len(members) > 1):
             left = [edit for edit in left if edit not in members]
             yield members
     yield from ((edit,) for edit in left)
 
 
 def _edited(tables: Tables, path: Path, value: Any) -> Tables:
-    """Return a copy with one key set, or removed where the value is None."""
+    """Return a copy with one key set, or removed if the value is None."""
     if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
         return {**tables, path[0]: list(_edited_entries(tables.get(path[0], ()), path[1:], value))}
     head, *rest = path
@@ -216,7 +219,10 @@ def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterat
 
 
 def _free(path: Path) -> bool:
-    """Return whether no epsilon depends on the key: descriptions, caps, sections of other commands, and delta, which is fixed."""
+    """Return whether no epsilon depends on the key.
+
+    This holds for descriptions, caps and sections of other commands, and for delta, since all epsilons are compared at one delta.
+    """
     if path[0] in LISTS:
         return path[2:] == ("description",)
     if path[0] == "source":
@@ -228,8 +234,8 @@ def _free(path: Path) -> bool:
 class Priced:
     """The cost of a change made alone to the first file.
 
-    epsilon: of the changed file at the common delta, inf where nothing is certified, None where the change is not valid alone (`reason`).
-    increase: over the first file's epsilon, NaN where that is undefined.
+    epsilon: of the changed file at the common delta, inf if nothing is certified, None if the change is not valid alone (`reason`).
+    increase: over the first file's epsilon, NaN if that is undefined.
     """
 
     change: Change
@@ -240,10 +246,13 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two pipelines at the first one's delta.
+    """The comparison of two pipelines at one delta.
 
-    statement: the changes that make the two epsilons incomparable; empty where they can be compared.
-    increase: of epsilon, by all changes together. interaction: that less the increases of the single changes; NaN where one is unknown.
+    before, after: their accounts.
+    priced: each change with its cost alone.
+    statement: the changes that make the two epsilons incomparable; empty if they can be compared.
+    increase: the increase of epsilon by all changes together.
+    interaction: the increase minus the sum of the single increases; NaN if one of them is unknown.
     """
 
     before: Account
@@ -255,7 +264,7 @@ class Difference:
 
     @property
     def exit_code(self) -> int:
-        """3 where the files cannot be compared, 1 where the second costs more, else 0."""
+        """3 if the files cannot be compared, 1 if the second costs more, else 0."""
         if self.statement or math.isnan(self.increase) or math.isinf(self.after.upper):
             return 3
         return 1 if self.increase > 0.0 else 0
@@ -266,7 +275,7 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
     """Compare the pipelines at `a` and `b`: files, "-", or REVISION:PATH.
 
     Args:
-        delta: at which both are compared; the first file's where None, else the second's.
+        delta: at which both are compared; the first file's if None, else the second's.
 
     Raises:
         InputError: a file cannot be read, makes no sense, or no delta is stated.
@@ -279,34 +288,36 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
     first, second = headline(before, delta=at), headline(after, delta=at)
     assert first.delta is not None
     priced = priced_changes(old, new, first)
-    increase = second.upper - first.upper  # NaN where both are infinite
+    increase = second.upper - first.upper  # NaN if both are infinite
     return Difference(
         first,
         second,
         priced,
         _statement(before, after, delta),
         increase,
-        _interaction(increase, [one.increase for one in priced]),
+        _interaction(increase, [change.increase for change in priced]),
     )
 
 
 def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
-    """Price each change from one file's bytes to another's at the delta of `before`, the account of the first; the largest first."""
+    """Return the price of each change between two files, the largest first. before: the account of the first file, with the delta."""
     from dpcli.file.pipeline.series import paired
 
     tables, after = paired(toml_document(old, "")[1], toml_document(new, "")[1])
-    listed = changes(tables, after)
-    priced = [_priced(change, tables, before) for change in listed[:MOST_PRICED]]
-    priced += [Priced(change, None, math.nan, f"not priced: more than {MOST_PRICED} changes") for change in listed[MOST_PRICED:]]
+    found_changes = changes(tables, after)
+    priced = [_priced(change, tables, before) for change in found_changes[:MOST_PRICED]]
+    priced += [
+        Priced(change, None, math.nan, f"not priced: more than {MOST_PRICED} changes") for change in found_changes[MOST_PRICED:]
+    ]
     return tuple(sorted(priced, key=_by_size))
 
 
-def _interaction(increase: float, alone: list[float]) -> float:
-    return increase - math.fsum(alone) if all(map(math.isfinite, (increase, *alone))) else math.nan
+def _interaction(increase: float, increases: list[float]) -> float:
+    return increase - math.fsum(increases) if all(map(math.isfinite, (increase, *increases))) else math.nan
 
 
 def _statement(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:
-    """Return the changed keys of the statement in words; delta only where no flag states one."""
+    """Return the changed keys of the statement in words; delta only if no flag states one."""
     old, new = (
         {**statement_of(pipeline), "delta": stated_delta(pipeline) if delta is None else delta} for pipeline in (before, after)
     )
@@ -331,7 +342,7 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 
 
 def _pipeline(tables: Tables) -> Pipeline:
-    """Return the pipeline of some tables. Raises InputError with the first fault in them."""
+    """Return the pipeline that the tables describe. Raises InputError with the first fault in them."""
     from dpcli.file.pipeline.series import plain_entries
 
     tables, findings, values = plain_entries(tables), Findings(), {}

@@ -29,7 +29,7 @@ Interval = tuple[float, float]
 class Epsilons(Displayed):
     """Certified intervals of epsilon (nats), of the shape to which the arguments broadcast.
 
-    upper: the epsilon to claim; inf where none is certified. lower: no smaller epsilon is true; 0 where nothing is certified.
+    upper: the epsilon to claim; inf if none is certified. lower: no smaller epsilon is true; 0 if nothing is certified.
     delta: at which each interval holds.
     """
 
@@ -76,7 +76,7 @@ def epsilon(
         steps: number of steps, whole, from 1 to 10^15.
         delta: in (0, 1/2].
         adjacency: "add-remove", "replace-one" or "zero-out".
-        tolerance: relative width of an interval that is good enough, in [0, 1). Most are narrower than 1e-9 whatever it is. Where steps are
+        tolerance: relative width of an interval that is good enough, in [0, 1). Most are narrower than 1e-9 whatever it is. If steps are
             few and weak, each costs 5 to 50 ms by itself: then only some numbers of steps are computed, and those between two of them get
             the upper bound of the one with more steps, and the lower bound of the one with fewer.
 
@@ -105,7 +105,9 @@ def _adjacency(name: str) -> Adjacency:
     try:
         return Adjacency(name)
     except ValueError:
-        raise InputError(f"expected an adjacency among {', '.join(one.value for one in Adjacency)}, found {name!r}") from None
+        raise InputError(
+            f"expected an adjacency among {', '.join(adjacency.value for adjacency in Adjacency)}, found {name!r}"
+        ) from None
 
 
 RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
@@ -143,7 +145,7 @@ def _groups(keys: Array) -> list[IndexArray]:
 
 
 def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: float) -> tuple[Array, Array]:
-    """Return lower and upper bounds for one mechanism: by shared contours, then one by one where those are not close."""
+    """Return lower and upper bounds for one mechanism: by shared contours, then one by one if those are not close."""
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
     wide = np.ones(len(counts), dtype=bool)
     if len(counts) > FEW_SETTINGS:

@@ -42,9 +42,9 @@ class Goal(Protocol):
     def wording(self) -> str: ...
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        """Return an upper bound, inf where none is known, and the accountant that gives it.
+        """Return an upper bound, inf if none is known, and the accountant that gives it.
 
-        Raises CannotCertify where no amount of noise would give one.
+        Raises CannotCertify if no amount of noise would give one.
         """
         ...
 
@@ -136,7 +136,7 @@ class GaussianGoal:
 
 
 def _squares(steps: Steps) -> Iterator[float]:
-    """Yield count times mu^2 of each part. Raises CannotCertify where one has no finite mu."""
+    """Yield count times mu^2 of each part. Raises CannotCertify if one has no finite mu."""
     for mechanism, count in (part for step, times in steps for part in parts_of(step, times)):
         yield count * (0.0 if mechanism == Free() else _mu(mechanism)) ** 2
 
@@ -186,7 +186,7 @@ def _checked_target(name: str, value: float, below: float) -> float:
 
 
 def refuse_epsilon_flags(delta: float | None, accountants: Sequence[str]) -> None:
-    """Raise InputError for flags that only --target-epsilon reads."""
+    """Raises InputError for flags that only --target-epsilon reads."""
     for name, is_stated in (("delta", delta is not None), ("accountant", bool(accountants))):
         if is_stated:
             raise InputError(f"--{name} belongs to --target-epsilon: no other target has one")

@@ -1,4 +1,8 @@
-"""The choice of accountants to run: first those whose interval may settle the headline, then only cheap ones, else all."""
+"""The choice of accountants to run.
+
+The accountants that certify an interval run first. If one of them settles the headline, only cheap accountants run beside it; otherwise
+all of them do.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +32,11 @@ from dpcli.file.pipeline.resolve import BillLine
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import BESIDE, limited
 
-SETTLED = 1e-9  # relative width of an interval that no other accountant could improve on
-CHEAP_CELLS = 4e5  # cells (some 20 ms) for the cheap rows together; the interval's own cells where those are more
-MOST_MECHANISMS = 1_500  # different ones; more are grouped into steps that dominate them
-GOOD_LOWER = 0.9  # of the upper bound: a lower bound that need not be improved
-# Seconds for the grid accountant: as one of many; where nobody has an interval; where it was named.
+SETTLED = 1e-9  # relative width below which an interval settles the headline
+CHEAP_CELLS = 4e5  # work allowed to all cheap rows together, about 20 ms; at least the work of the settling interval
+MOST_MECHANISMS = 1_500  # largest number of different mechanisms composed exactly; more are grouped into dominating steps
+GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enough
+# Seconds for the grid accountant: among others, if no accountant has an interval, and if the user named it.
 GRID_SECONDS, GRID_SECONDS_ALONE, GRID_SECONDS_NAMED = 0.1, 1.0, 4.0
 
 
@@ -46,22 +50,23 @@ def settles(bound: Bound | None) -> bool:
 def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts: int) -> Iterator[Accountant]:
     """Yield the accountants that run although the headline is settled, cheapest first.
 
-    The work that they state decides, and no clock, so that every machine runs the same ones.
+    The work that each accountant states decides, not a clock, so that every machine runs the same accountants.
     """
-    left = max(CHEAP_CELLS, settling.cells(parts))
-    for other in sorted(others, key=lambda each: each.cells(parts)):
-        left -= other.cells(parts)
-        if left < 0.0:
+    remaining_cells = max(CHEAP_CELLS, settling.cells(parts))
+    for accountant in sorted(others, key=lambda accountant: accountant.cells(parts)):
+        remaining_cells -= accountant.cells(parts)
+        if remaining_cells < 0.0:
             return
-        yield other
+        yield accountant
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """The accountants to run, by name.
 
-    quick: whether one of them may settle the headline for all, as nobody asked for a particular one.
-    with_rows: whether the rows of the others are wanted even so. tolerance: of the grid accountant.
+    quick: whether a certified interval may settle the headline and spare the others, as the user named no accountant.
+    tolerance: relative width at which the grid accountant stops; None for its default.
+    with_rows: whether to fill the rows of the other accountants although the headline is settled.
     """
 
     names: tuple[str, ...]
@@ -72,7 +77,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """The question that each accountant answers: a bound on `quantity` where the other of epsilon and delta is `at`."""
+    """The question put to each accountant: bound `quantity`, one of epsilon and delta, with the other fixed to `at`."""
 
     charges: tuple[BillLine, ...]
     adaptive: bool
@@ -80,50 +85,50 @@ class Inquiry:
     at: float
 
     @cached_property
-    def each(self) -> Steps:
-        """The steps as they are charged."""
+    def charged_steps(self) -> Steps:
+        """The steps as they are charged, before any grouping."""
         return tuple((charge.mechanism, charge.count) for charge in self.charges)
 
     @cached_property
     def grouped(self) -> tuple[Steps, Steps] | None:
-        """Fewer steps that dominate those charged, and fewer that are dominated; None where the charged ones are few enough."""
-        if len(self.each) <= MOST_MECHANISMS:
+        """Two shorter lists, one that dominates the charged steps and one that they dominate; None if they are few enough."""
+        if len(self.charged_steps) <= MOST_MECHANISMS:
             return None
         from dpcli.accountants.coarse import coarse
 
-        return coarse(self.each, MOST_MECHANISMS)
+        return coarse(self.charged_steps, MOST_MECHANISMS)
 
     @property
     def steps(self) -> Steps:
         """The steps that are composed for an upper bound."""
-        return self.each if self.grouped is None else self.grouped[0]
+        return self.charged_steps if self.grouped is None else self.grouped[0]
 
     @property
     def dominated_steps(self) -> Steps:
         """The steps that are composed for a lower bound."""
-        return self.each if self.grouped is None else self.grouped[1]
+        return self.charged_steps if self.grouped is None else self.grouped[1]
 
     @cached_property
     def composed_charges(self) -> tuple[BillLine, ...]:
-        """The charges with the steps that are composed in their place; reasons name mechanisms by them."""
+        """The charges, with the steps that are composed instead of their own; reasons take mechanisms' names from them."""
         if self.grouped is None:
             return self.charges
         return tuple(replace(charge, mechanism=m) for charge, (m, _) in zip(self.charges, self.steps, strict=True))
 
     @cached_property
     def attained(self) -> bool:
-        """Return whether a lower bound on the dominating pairs of the steps is one on the pipeline."""
-        return self.grouped is None and all_attained(self.each)
+        """Return whether a lower bound on the steps' dominating pairs is a lower bound on the pipeline."""
+        return self.grouped is None and all_attained(self.charged_steps)
 
     def row(self, accountant: Accountant, profile: PrivacyProfile | str, share: float = BESIDE) -> AccountRow:
-        """Return the answer of an accountant, its reason with the mechanisms that it is about."""
+        """Return the answer of an accountant. If it has none, its reason names the mechanisms concerned."""
         return with_names(row_of(accountant, profile, self.quantity, self.at, share), self.composed_charges)
 
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
-        """Return the profile, or the reason why this accountant does not add up an adaptive pipeline.
+        """Return the privacy profile, or the reason why this accountant does not apply to an adaptive pipeline.
 
-        An adaptive pipeline is bounded by one filter that no output chooses: rho where delta > 0, else epsilon. Neither the smaller of two
-        filters for each file is a bound, nor a sum that splits delta anew for the steps of each file (1.99 times delta).
+        An adaptive pipeline is bounded by a single privacy filter that is fixed in advance: on rho if delta > 0, else on epsilon. Taking
+        the smaller of two filters per file is no bound, nor is a sum that splits delta anew for each file (it reaches 1.99 times delta).
         """
         if self.adaptive:
             pure = self.quantity == "epsilon" and self.at == 0.0
@@ -136,13 +141,13 @@ class Inquiry:
 
 
 def all_attained(steps: Steps) -> bool:
-    """Return whether some data attain the dominating pair of every step."""
+    """Return whether some pair of datasets attains the dominating pair of every step."""
     return all(mechanism.attained() for mechanism, _ in steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The rows in the order of the panel; the one that is the headline, and its profile."""
+    """The rows in the order of the panel, the row that gives the headline (None if no row does), and the profile behind it."""
 
     rows: tuple[AccountRow, ...]
     winner: AccountRow | None
@@ -150,7 +155,7 @@ class Answers:
 
 
 def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
-    """Run the accountants that may settle the headline; once one has, only the cheap ones of the rest, or none; else all."""
+    """Run the accountants that may settle the headline; if one does, run only cheap ones beside it, otherwise run all."""
     tried: list[AccountRow] = []
     if panel.quick and inquiry.attained:
         for name in SETTLING:
@@ -166,54 +171,62 @@ def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
 
 
 def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried: Sequence[AccountRow]) -> tuple[AccountRow, ...]:
-    """Return a row for each accountant: those already run, the cheap ones, and for the rest the reason why they are not run."""
+    """Return a row for each accountant: of those already run, of the cheap ones, and, for the rest, why they were not run."""
     rows = {row.accountant.name: row for row in tried}
     others = [accountant_named(name) for name in panel.names if name not in rows]
-    profiles = {each.name: inquiry.profile(each, None, GRID_SECONDS) for each in others}
-    able = [each for each in others if not isinstance(profiles[each.name], str)]  # the others have said why not
+    profiles = {accountant.name: inquiry.profile(accountant, None, GRID_SECONDS) for accountant in others}
+    applicable = [accountant for accountant in others if not isinstance(profiles[accountant.name], str)]
+    inapplicable = [accountant for accountant in others if accountant not in applicable]
     parts = len({mechanism for mechanism, _ in inquiry.steps})
-    cheap = list(cheap_accountants(settling.accountant, able, parts))
-    for each in (*cheap, *(other for other in others if other not in able)):
-        rows[each.name] = inquiry.row(each, profiles[each.name])
+    cheap_ones = list(cheap_accountants(settling.accountant, applicable, parts))
+    for accountant in (*cheap_ones, *inapplicable):
+        rows[accountant.name] = inquiry.row(accountant, profiles[accountant.name])
     reason = f"not run: {settling.accountant.name} is certified to within 1e-9 (run with -a all)"
-    rows |= {each.name: AccountRow(each, None, reason, consulted=False) for each in others if each.name not in rows}
+    rows |= {
+        accountant.name: AccountRow(accountant, None, reason, consulted=False)
+        for accountant in others
+        if accountant.name not in rows
+    }
     return tuple(rows[name] for name in panel.names)
 
 
 def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) -> Answers:
-    """Run every accountant once: cheap ones before those that ask each step, and heavy ones last.
+    """Run every accountant once: those that work on the sum first, then those that ask each step, and heavy ones last.
 
-    Nobody runs twice, as the work of the second time would be missing to others.
+    No accountant runs twice: all share one allowance of work, so a second run would leave less for the others.
     """
     accountants = [accountant_named(name) for name in panel.names]
     share = BESIDE if len(accountants) > 1 else 1.0
     seconds = GRID_SECONDS if panel.quick else GRID_SECONDS_NAMED
-    profiles = {each.name: inquiry.profile(each, panel.tolerance, seconds) for each in accountants}
+    profiles = {accountant.name: inquiry.profile(accountant, panel.tolerance, seconds) for accountant in accountants}
     answers = dict(known)
-    for each in sorted(accountants, key=lambda each: (each.heavy, each.stepwise)):
-        if each.name not in answers:
-            answers[each.name] = inquiry.row(each, profiles[each.name], share)
+    for accountant in sorted(accountants, key=lambda accountant: (accountant.heavy, accountant.stepwise)):
+        if accountant.name not in answers:
+            answers[accountant.name] = inquiry.row(accountant, profiles[accountant.name], share)
     rows = [answers[name] for name in panel.names]
-    if panel.quick and not any(map(is_certified, rows)):  # nobody has an interval: give the grid accountant more time
+    if panel.quick and not any(map(is_certified, rows)):  # no accountant has an interval: give the grid accountant more time
         for index, row in enumerate(rows):
             profile = profiles[row.accountant.name]
-            longer = profile if isinstance(profile, str) else profile.tuned(None, GRID_SECONDS_ALONE)
-            if row.bound is None and longer is not profile:
-                rows[index] = inquiry.row(row.accountant, longer, share)
-            profiles[row.accountant.name] = longer
+            longer_profile = profile if isinstance(profile, str) else profile.tuned(None, GRID_SECONDS_ALONE)
+            if row.bound is None and longer_profile is not profile:
+                rows[index] = inquiry.row(row.accountant, longer_profile, share)
+            profiles[row.accountant.name] = longer_profile
     if not inquiry.attained:
         rows = [without_lower(row) for row in rows]
     winner = smallest(rows)
     profile_of_winner = None if winner is None else profiles[winner.accountant.name]
     if winner is not None and panel.with_rows and not inquiry.attained:
-        at_least = _with_lower(winner, inquiry)
-        rows, winner = [at_least if row is winner else row for row in rows], at_least
+        bracketed = _with_lower(winner, inquiry)
+        rows, winner = [bracketed if row is winner else row for row in rows], bracketed
     cross_check(rows)
     return Answers(tuple(rows), winner, profile_of_winner)
 
 
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
-    """Return the row with a lower bound that mechanisms attain which the keys allow; unchanged where an entry has no such mechanism."""
+    """Return the row with a lower bound from mechanisms that the file allows and that attain their pairs.
+
+    The row is returned unchanged if no such mechanism is known for some entry.
+    """
     lower = 0.0
     with suppress(NotRepresentable):
         for steps in _attained_steps(inquiry):
@@ -230,17 +243,17 @@ def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
 
 
 def _attained_steps(inquiry: Inquiry) -> Iterator[Steps]:
-    """Yield steps whose pairs are attained, and that the file allows; none for an adaptive file, or at delta = 0."""
+    """Yield steps that the file allows and that attain their pairs; nothing for an adaptive file, or at delta = 0."""
     if inquiry.adaptive or (inquiry.quantity == "epsilon" and inquiry.at == 0.0):
         return
-    if all_attained(inquiry.each):
+    if all_attained(inquiry.charged_steps):
         yield inquiry.dominated_steps
     else:
         yield from _witnesses(inquiry)
 
 
 def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
-    """Return the lower end of an interval for steps whose pairs are attained; 0 where there is none."""
+    """Return a certified lower bound for steps that attain their pairs; 0 if no accountant has one."""
     for name in BRACKETING:
         accountant = accountant_named(name)
         profile = accountant.profile(steps).tuned(None, GRID_SECONDS_ALONE)
@@ -252,7 +265,7 @@ def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
 
 @limited
 def tightest(steps: Steps, delta: float) -> AccountRow | None:
-    """Return the smallest sound upper bound on epsilon at `delta` for steps fixed in advance, None where there is no finite one."""
+    """Return the smallest sound upper bound on epsilon at `delta` for steps fixed in advance; None if no bound is finite."""
 
     def row(name: str) -> AccountRow:
         accountant = accountant_named(name)
@@ -269,15 +282,15 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
     return smallest(rows)
 
 
-ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # of (order - 1), in the sequence in which they are tried
+ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # factors of (order - 1), tried in this sequence
 ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)
 
 
 def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
-    """Yield mechanisms that the keys allow, each with an attained pair, that lose much; nothing where one entry has none.
+    """Yield costly mechanisms that the file allows and that attain their pairs; nothing if an entry has no such mechanism.
 
-    Any choice gives a true lower bound. The order at which the sum of the Renyi curves is most informative chooses them, then smaller ones,
-    as orders are less informative where there are few steps.
+    Every choice gives a true lower bound. Mechanisms are chosen to lose most at the Renyi order that gives the tightest conversion,
+    and then at smaller orders, which are better for few steps.
     """
     steps = inquiry.dominated_steps
     z = _informative_order(steps, inquiry) - 1.0
@@ -291,7 +304,7 @@ def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
 
 
 def _informative_order(steps: Steps, inquiry: Inquiry) -> float:
-    """Return the order at which the Renyi curve gives the smallest epsilon at a delta, or the smallest delta at an epsilon."""
+    """Return the Renyi order that converts to the smallest epsilon at the given delta, or to the smallest delta at the given epsilon."""
     z = ORDERS - 1.0
     with np.errstate(all="ignore"):
         total = sum((count * np.asarray(mechanism.rdp(ORDERS)) for mechanism, count in steps), np.zeros(len(ORDERS)))

@@ -40,7 +40,7 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class GroupMeaning:
-    """The epsilon of units that change together, at the same delta; inf where none is certified, with the reason."""
+    """The epsilon of units that change together, at the same delta; inf if none is certified, with the reason."""
 
     size: int
     epsilon: float
@@ -52,7 +52,7 @@ class Meaning:
     """A finite guarantee in terms of attacks; every bound errs toward the attacker.
 
     false_negatives: the least rate at each of `alphas`, false positive rates. advantage: the largest true minus false positive rate.
-    pointwise: a privacy loss in nats that is exceeded with probability at most `exception`; inf where none is known.
+    pointwise: a privacy loss in nats that is exceeded with probability at most `exception`; inf if none is known.
     gaussian: mu of the noisiest Gaussian that is no more private at every epsilon of the curve up to `reach`.
     """
 
@@ -71,10 +71,10 @@ class Meaning:
 
 @limited
 def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
-    """Return the account of a pipeline and what it means; no meaning where no finite epsilon is certified.
+    """Return the account of a pipeline and what it means; no meaning if no finite epsilon is certified.
 
     Args:
-        delta: at which epsilon is bounded; as for `account` where None.
+        delta: at which epsilon is bounded; as for `account` if None.
         priors: beliefs before the release that a unit is in the data, in (0, 1).
 
     Raises:
@@ -107,7 +107,7 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
 
 
 def _reach(outcome: Account, delta: float) -> float:
-    """Return an epsilon whose delta is small: the headline's, or the one at SMALL_DELTA where the headline's delta is larger."""
+    """Return an epsilon whose delta is small: the headline's, or the one at SMALL_DELTA if the headline's delta is larger."""
     if delta <= SMALL_DELTA:
         return outcome.upper
     further = account(outcome.pipeline, delta=SMALL_DELTA).upper
@@ -132,9 +132,9 @@ def _log_odds(prior: float) -> float:
 
 
 def _pointwise(curve: ProfileCurve, delta: float, pure: float) -> tuple[float, float]:
-    """Return a privacy loss and the probability that it is exceeded: delta where the profile implies a loss there, else twice delta.
+    """Return a privacy loss and the probability that it is exceeded: delta if the profile implies a loss there, else twice delta.
 
-    `pure`, which is never exceeded, is returned with probability 0 where it is no larger. An (epsilon, delta) pair alone bounds no loss at
+    `pure`, which is never exceeded, is returned with probability 0 if it is no larger. An (epsilon, delta) pair alone bounds no loss at
     probability delta: its delta is an expectation, not a probability.
     """
     probability = delta

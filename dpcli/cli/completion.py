@@ -1,4 +1,4 @@
-"""dpcli completion: completion of names in bash, zsh and fish; where no name fits, the shell completes files."""
+"""dpcli completion: completion of names in bash, zsh and fish; if no name fits, the shell completes files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ complete_accountant, complete_kind = among((*ACCOUNTANTS, "all")), among(PLOTS)
 
 
 def register() -> None:
-    """Replace the shells of Click by ones with the scripts below, which complete files where no name fits."""
+    """Replace the shells of Click by ones with the scripts below, which complete files if no name fits."""
     from click.shell_completion import (
         BashComplete,
         CompletionItem,

@@ -122,7 +122,7 @@ def with_global_options(command: click.Command, root: click.Command) -> None:
 
 def _strict_parser(make: Callable[[click.Context], Any], context: click.Context) -> Any:
     parser = make(context)
-    for option in {id(one): one for one in (*parser._long_opt.values(), *parser._short_opt.values())}.values():
+    for option in {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}.values():
         if option.action == "store":
             option.process = partial(_process_once, context, option.obj, option.dest, option.process)
     return parser
@@ -146,7 +146,7 @@ def hinted(error: click.NoSuchOption) -> click.UsageError:
 def _hint(flag: str, context: click.Context | None) -> str:
     if context is None:
         return ""
-    own = {name for one in context.command.params for name in one.opts}
+    own = {name for parameter in context.command.params for name in parameter.opts}
     suggestion = next((f"did you mean {name} ({meaning})?" for name, meaning in SYNONYMS.get(flag, ()) if name in own), "")
     return suggestion or ADVICE.get((context.command_path.partition(" ")[2], flag), "")
 

@@ -46,7 +46,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process; at once where torch's threads wait for other processes, as they would abort an orderly end."""
+    """End the process; at once if torch's threads wait for other processes, as they would abort an orderly end."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         with suppress(ValueError, AttributeError):  # closed, or none
             try:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 else:
     TextChoice = click.Choice  # generic since click 8.2 only
 
-REPORTED = "reported"  # a note on an error that has been written into the reports
-# What a document may hold, by which its formats are chosen.
+REPORTED = "reported"  # note on an error that the reports hold already
+# Contents of a document, by which the formats that can show it are chosen.
 PICTURES = "pictures"
 EVERYTHING = ("findings", "checks", "total", "records")
 ALL = "all"  # a value of --accountant
-NO_DASH = "expected FORMAT=PATH, found -: standard output has what -f names (./- is a file of that name)"
+DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has what -f names (./- is a file of that name)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ global_options = composed(
 
 
 def _checked_new_path(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
-    """Return the path of --write. Raise InputError, before anything is computed, where it could not be a new file."""
+    """Return the path of --write. Raises InputError, before anything is computed, if no new file can be created there."""
     if path == "-":
         raise InputError("--write: expected a path, found -: standard output has the result (./- is a file of that name)")
     if path is not None and os.path.lexists(path):
@@ -159,9 +159,9 @@ def write_option(what: str) -> Callable[..., Any]:
 
 
 class DocumentFormat(TextChoice):
-    """The formats of a command's documents; those not offered are looked at only for help and complaints.
+    """The choice of output formats that can show a command's documents; modules of other formats are not imported.
 
-    holds, outlives_errors, spares_data: as of `output_options`.
+    holds, outlives_errors, spares_data: as for `output_options`.
     """
 
     def __init__(self, holds: tuple[str, ...], outlives_errors: bool = False, spares_data: bool = False) -> None:
@@ -184,10 +184,15 @@ class DocumentFormat(TextChoice):
 
 
 def output_options(default: str, *holds: str, outlives_errors: bool = False, spares_data: bool = False) -> Callable[..., Any]:
-    """Return -f FORMAT and -o FORMAT=PATH, with the formats for documents that hold some things ("total", ...).
+    """Return the options -f FORMAT and -o FORMAT=PATH.
 
-    outlives_errors: whether a written output stays when the command fails, as it may be the only copy; else the error replaces it.
-    spares_data: whether the command names files that no output may replace (`protect`); an error before that replaces no possible data.
+    Args:
+        default: the default of -f.
+        holds: the contents of the command's documents ("total", ...), which decide the formats on offer.
+        outlives_errors: whether outputs of an earlier run stay if the command fails, as they may be the only copy; otherwise the error
+            replaces them.
+        spares_data: whether the command declares files that no output may replace (`protect`); an error before this declaration does
+            not overwrite files that may be data.
     """
     formats = DocumentFormat(holds, outlives_errors, spares_data)
     return composed(
@@ -206,17 +211,17 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
 
 
 def _checked_outputs(given: tuple[str, ...], formats: DocumentFormat) -> tuple[str, ...]:
-    """Return each output as FORMAT=PATH. Raise InputError for a format that -f would refuse, or one path twice."""
+    """Return each output as FORMAT=PATH. Raises InputError for a format that -f refuses, and for a repeated path."""
     result = tuple(named_output(output, formats) for output in given)
     paths = [output.partition("=")[2] for output in result]
     if "-" in paths:
-        raise InputError(f"--output: {NO_DASH}")
+        raise InputError(f"--output: {DASH_REFUSAL}")
     each_once(paths)
     return result
 
 
 def each_once(paths: Sequence[str]) -> None:
-    """Raise InputError where two outputs are one file, however it is spelled; a device takes several outputs."""
+    """Raises InputError if two outputs are the same file, by real path; devices may take several outputs."""
     places = [os.path.realpath(path) for path in paths]
     for path, place in zip(paths, places, strict=True):
         if places.count(place) > 1 and (os.path.isfile(place) or not os.path.exists(place)):
@@ -224,7 +229,10 @@ def each_once(paths: Sequence[str]) -> None:
 
 
 def named_output(output: str, formats: DocumentFormat) -> str:
-    """Return an output as FORMAT=PATH; the ending of a path alone names its format. Raise InputError for a format not offered."""
+    """Return an output as FORMAT=PATH, with the format taken from the path's ending if none is named.
+
+    Raises InputError for a format that the command does not offer.
+    """
     from dpcli.document.formats.facts import meant_by, renders
 
     name, equals, path = output.partition("=")
@@ -243,7 +251,7 @@ def named_output(output: str, formats: DocumentFormat) -> str:
 
 
 def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares_data: bool = False) -> Callable[..., int]:
-    """Return the command such that, where it ends by an error, its reports hold that error and nothing of an earlier run."""
+    """Return the command, wrapped so that an error is written into its reports, which keep nothing of an earlier run."""
 
     @wraps(function)
     def run(*args: Any, format_: str, outputs: tuple[str, ...], **given: Any) -> int:
@@ -268,7 +276,7 @@ def reporting_errors(function: Callable[..., int], outlives_errors: bool, spares
 
 
 def _require_no_inputs(outputs: Sequence[str]) -> None:
-    """Raise InputError as `write` does, before anything is computed."""
+    """Raises InputError if an output would replace an input, as `write` does, but before anything is computed."""
     for _, path in map(_split, outputs):
         from dpcli.cli.outputs import inputs, require_free, require_no_input
 
@@ -277,7 +285,7 @@ def _require_no_inputs(outputs: Sequence[str]) -> None:
 
 
 def _require_written_alone(outputs: Sequence[str], write: str | None, group_size: int) -> None:
-    """Raise InputError where the file of --write would be an output too, or cannot state the group size."""
+    """Raises InputError if --write and an output name the same file, or if a group size is given, which no file can state."""
     if write is None:
         return
     each_once([write, *(path for _, path in map(_split, outputs))])
@@ -297,17 +305,23 @@ def report_error(
     inputs: Sequence[str] | None = None,
     spares_data: bool = False,
 ) -> None:
-    """Write an error into each report (FORMAT=PATH), and print it in a format that CI systems judge.
+    """Write an error into each report, and print it if the printed format is one that CI systems judge.
 
-    outlives_errors: whether reports that no CI system judges stay as they are. inputs: as of `write`.
-    spares_data: whether files that may be data stay too. Of two reports for one file, the first is written.
+    Args:
+        error: the error.
+        invocation: the command as typed, and its first file.
+        format_: the printed format.
+        outputs: the reports, as FORMAT=PATH; of two reports for one file, the first is written.
+        outlives_errors: whether reports that no CI system judges stay as they are.
+        inputs: as for `write_each`.
+        spares_data: whether existing files that may be data stay as they are.
     """
     from dpcli.cli.outputs import may_be_data
     from dpcli.document.formats.facts import appended, judges
 
     document, places = _error_document(error, *invocation), set()
     for name, path in map(_split, outputs):
-        if name not in FORMATS:  # a picture, which has no words for an error
+        if name not in FORMATS:  # a picture, which cannot show an error
             continue
         stays = outlives_errors or (spares_data and may_be_data(path))
         if (judges(name) or not stays) and (place := os.path.realpath(path)) not in places:
@@ -337,7 +351,7 @@ def _error_document(error: BaseException, words: str, path: str) -> Document:
 
 
 def _error_text(document: Document, name: str) -> str:
-    """Return an error in a format, or as a line of text where the format cannot hold it."""
+    """Return the document of an error in a format, or its headline if the format cannot show it."""
     try:
         return _render(document, name, None)
     except InputError:
@@ -345,7 +359,7 @@ def _error_text(document: Document, name: str) -> str:
 
 
 def _invocation() -> tuple[str, str]:
-    """Return the command as it is typed, and its first file."""
+    """Return the command as the user typed it, and its first file."""
     context = click.get_current_context()
     files = context.params.get("files") or (context.params.get("file") or context.params.get("ledger") or "",)
     return context.command_path, str(files[0])
@@ -392,7 +406,7 @@ accounting_options = composed(
 
 
 def refuse_flags(other: str, **given: object) -> None:
-    """Raise InputError for a flag that is given with something that makes it meaningless."""
+    """Raises InputError for a flag that is given with something that makes it meaningless."""
     for name, value in given.items():
         if value is not None:
             raise InputError(f"--{name.replace('_', '-')} cannot be combined with {other}")
@@ -400,7 +414,7 @@ def refuse_flags(other: str, **given: object) -> None:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Print one line to a terminal's standard error after a second, as some accountants take a while."""
+    """Print a notice on a terminal's standard error if the work takes more than a second."""
     settings: Settings = click.get_current_context().obj
     if settings.quiet or not sys.stderr.isatty():
         yield
@@ -421,42 +435,49 @@ def working() -> Iterator[None]:
 def emit(document: Document, format_: str, outputs: tuple[str, ...]) -> int:
     """Print a document, write its other formats, and return its exit code.
 
-    Alerts, and the reason of an exit code other than 0, go to standard error. Raises InputError where a report for CI would hold no check.
+    Alerts, and the reason of an exit code other than 0, go to standard error. Raises InputError if a report for CI would hold no check.
     """
     from dpcli.document.document import judged, reason
     from dpcli.document.formats.facts import appended, judges
 
     settings: Settings = click.get_current_context().obj
-    why = reason(document) if document.exit_code else ""
-    named = [_split(output) for output in outputs]
-    if any(judges(name) for name in (format_, *(name for name, _ in named))):
+    failure = reason(document) if document.exit_code else ""
+    named_outputs = [_split(output) for output in outputs]
+    if any(judges(name) for name in (format_, *(name for name, _ in named_outputs))):
         document = judged(document, *_invocation())
-    texts = [(path, _pieces(document, name, None), appended(name)) for name, path in named]
-    shown = _pieces(replace(document, notes=()) if settings.quiet else document, format_, settings)
-    for path, text, after in texts:
-        write_each(path, text, after)
-    show_each(shown)
+    texts = [(path, _pieces(document, name, None), appended(name)) for name, path in named_outputs]
+    pieces = _pieces(replace(document, notes=()) if settings.quiet else document, format_, settings)
+    for path, text, is_appended in texts:
+        write_each(path, text, is_appended)
+    show_each(pieces)
     for line in document.alerts:
         complain(line)
-    if why:
-        complain(why)
+    if failure:
+        complain(failure)
     return document.exit_code
 
 
 def write(path: str, text: str | bytes, append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write one piece, as `write_each`."""
+    """Write a text or bytes to a file, as `write_each` does."""
     write_each(path, (text.encode() if isinstance(text, str) else text,), append, inputs)
 
 
 def write_each(path: str, pieces: Iterable[str | bytes], append: bool = False, inputs: Sequence[str] | None = None) -> None:
-    """Write a file, at its end where `append`. Raise InputError where it cannot be written, or must not.
+    """Write pieces to a file, replacing it or, with `append`, adding to its end.
 
-    inputs: texts that may name files which must not be replaced; the command's arguments where None.
+    Args:
+        path: the file.
+        pieces: the content.
+        append: whether to keep the file's content.
+        inputs: texts that may name files that must not be replaced; the command's arguments if None.
+
+    Raises:
+        InputError: the file cannot be written, or is an input.
     """
     from dpcli.cli import outputs as protected
 
     if path == "-":
-        raise InputError(NO_DASH)
+        raise InputError(DASH_REFUSAL)
     protected.require_no_input(path, protected.inputs() if inputs is None else inputs)
     protected.require_free(path)
     try:
@@ -473,7 +494,7 @@ def _split(output: str) -> tuple[str, str]:
 
 
 def _pieces(document: Document, name: str, settings: Settings | None) -> Iterable[str]:
-    """Return the text, or the pieces of a long document, which are made as they are read."""
+    """Return the text of a document in pieces; a long document is rendered piece by piece while it is written."""
     from dpcli.document.formats.facts import streams
 
     stream = streams(name) if document.long else None
@@ -493,13 +514,13 @@ def _layout(name: str, settings: Settings | None) -> dict[str, Any]:
     color = settings is not None and wants_color(settings.color)
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
         return {"width": 110, "color": color}
-    import shutil  # slow to import, and needed by no output to a file
+    import shutil  # slow to import, and not needed to write files
 
     return {"width": max(40, shutil.get_terminal_size((110, 24)).columns), "color": color}
 
 
 def wants_color(choice: str) -> bool:
-    """Return whether to color: by --color, else by NO_COLOR, FORCE_COLOR, TERM=dumb, else whether standard output is a terminal."""
+    """Return whether to use color, by --color, then NO_COLOR and FORCE_COLOR, then whether standard output is a capable terminal."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):

@@ -63,10 +63,10 @@ def may_be_data(path: str) -> bool:
 
 
 def require_free(path: str) -> None:
-    """Raise InputError for a protected file, however it is spelled, and for a file of a ledger or another SQLite database."""
+    """Raises InputError for a protected file, however it is spelled, and for a file of a ledger or another SQLite database."""
     context = click.get_current_context(silent=True)
     protected: tuple[str, ...] = () if context is None else context.meta.get(PROTECTED, ())
-    if any(same_file(path, one) for one in protected):
+    if any(same_file(path, input_path) for input_path in protected):
         raise InputError(f"{path}: expected another path for the output, found one that dpcli keeps")
     if any(is_of_database(name) for name in (path, os.path.realpath(path))):
         raise InputError(f"{path}: expected another path for the output, found a ledger or another database of SQLite")
@@ -101,10 +101,10 @@ def inputs() -> Iterator[str]:
 
 
 def require_no_input(path: str, texts: Iterable[str]) -> None:
-    """Raise InputError if an output would replace an input that a text names, or a file that such an input names."""
+    """Raises InputError if an output would replace an input that a text names, or a file that such an input names."""
     for text in texts:
         files = ledger_files(text)
-        if os.path.exists(files[0]) and any(same_file(path, one) for one in files):
+        if os.path.exists(files[0]) and any(same_file(path, file) for file in files):
             raise InputError(f"{path}: expected another path for the output, found the input file")
         if load(LEFT_BY_RUN)(text, path):
             raise InputError(f"{path}: expected another path for the output, found a file of the run in {text}")
@@ -119,7 +119,7 @@ def ledger_files(ledger: str) -> tuple[str, ...]:
 
 
 def require_writable(paths: Iterable[str]) -> None:
-    """Raise InputError for the first output that could not or must not be written."""
+    """Raises InputError for the first output that could not or must not be written."""
     for path in paths:
         require_no_input(path, inputs())
         require_free(path)
@@ -187,7 +187,7 @@ new_file_option = click.option(
 
 
 def write_new(path: str | None, text: str, data: bytes | None = None, then: str = "") -> None:
-    """Write a text, or other `data`, to a new file, and print that, followed by `then`; print the text where there is no path.
+    """Write a text, or other `data`, to a new file, and print that, followed by `then`; print the text if there is no path.
 
     Raises InputError if the file exists, cannot be written, or is one that SQLite would keep next to a ledger.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
 QUIET_SECONDS = 1.0  # before progress is reported
-FIXED_WIDTH = 100  # columns where the output is no terminal
+FIXED_WIDTH = 100  # columns if the output is no terminal
 
 
 def show(chart: Chart, format_: str | None, outputs: tuple[str, ...]) -> None:
@@ -75,16 +75,16 @@ def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> 
 def progress(what: str = "points") -> Iterator[Callable[[int, int], None]]:
     """Yield a function that reports progress (done, total): one line on a terminal's standard error after a second, erased at the end."""
     start, settings = time.monotonic(), click.get_current_context().obj
-    shown = False
+    reported = False
 
-    def report(done: int, total: int) -> None:
-        nonlocal shown
+    def report(completed: int, total: int) -> None:
+        nonlocal reported
         if time.monotonic() - start > QUIET_SECONDS and sys.stderr.isatty() and not settings.quiet:
-            click.echo(f"\rdpcli: {done:,} of {total:,} {what}", nl=False, err=True)
-            shown = True
+            click.echo(f"\rdpcli: {completed:,} of {total:,} {what}", nl=False, err=True)
+            reported = True
 
     try:
         yield report
     finally:
-        if shown:
+        if reported:
             click.echo("\r" + " " * 40 + "\r", nl=False, err=True)

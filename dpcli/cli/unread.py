@@ -1,4 +1,4 @@
-"""The reports of a command line that Click refused: the error replaces the report of an earlier run."""
+"""Reports for command lines that Click refuses: the error replaces the report of an earlier run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ REPORTS = (click.Option(["-o", "--output", "outputs"], multiple=True), click.Opt
 
 
 class CommandLine(NamedTuple):
-    """A command line as far as it can be read. words: of the command. rest: every argument that is no option with a value."""
+    """A command line, as far as it can be read.
+
+    words: the words that name the command.
+    options: the values of options that take one.
+    rest: all other arguments.
+    """
 
     words: str
     command: click.Command
@@ -27,9 +32,9 @@ class CommandLine(NamedTuple):
 
 
 def report_unread(error: BaseException, group: LazyGroup, name: str, arguments: Sequence[str]) -> None:
-    """Write the error into the reports of a command that was never called; replace no file that may be an input.
+    """Write the error into the reports of a command that was never called, without replacing a file that may be an input.
 
-    Edge cases: of an unknown command, -o and -f count, and reports stay if the line names a command whose reports outlive errors.
+    For an unknown command, -o and -f are read too; existing reports stay if the line names a command with reports that outlive errors.
     """
     if REPORTED in getattr(error, "__notes__", ()):
         return
@@ -41,14 +46,14 @@ def report_unread(error: BaseException, group: LazyGroup, name: str, arguments: 
         outlives_errors, spares_data = not _commands_with_lasting_reports(group).isdisjoint(arguments), False
     else:
         return
-    outputs = [output for one in line.options.get("outputs") or () if (output := _probable_output(one))]
+    outputs = [output for given_output in line.options.get("outputs") or () if (output := _probable_output(given_output))]
     format_ = str(line.options.get("format_"))
     inputs = list(_inputs(line.options, line.rest))
     report_error(error, (line.words, ""), format_ if format_ in FORMATS else "text", outputs, outlives_errors, inputs, spares_data)
 
 
 def _read(words: str, command: click.Command, arguments: Sequence[str]) -> CommandLine:
-    """Read the options of a group and, below it, of the command that the first other word names."""
+    """Read the options of a group and of the command in it that the first other word names."""
     options, rest = _parsed(command, arguments)
     start = next((place for place, word in enumerate(rest) if not word.startswith("-")), len(rest))
     if not isinstance(command, LazyGroup) or start == len(rest):
@@ -66,9 +71,13 @@ def _read(words: str, command: click.Command, arguments: Sequence[str]) -> Comma
 def _parsed(
     command: click.Command, arguments: Sequence[str], more: tuple[click.Option, ...] = ()
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the options that take a value, as Click reads them, and the rest: flags, unknown options and arguments."""
+    """Return the values of options that take one, as Click reads them, and the other arguments, among them flags and unknown options."""
     grouped = isinstance(command, LazyGroup)
-    options = [one for one in command.params if isinstance(one, click.Option) and not one.is_flag and not one.count]
+    options = [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.is_flag and not parameter.count
+    ]
     reader = click.Command(None, params=[*options, *(REPORTS if grouped else more)])
     context = click.Context(reader, resilient_parsing=True, ignore_unknown_options=True, allow_interspersed_args=not grouped)
     values, rest, _ = reader.make_parser(context).parse_args(list(arguments))
@@ -76,7 +85,7 @@ def _parsed(
 
 
 def _formats_of(command: click.Command) -> DocumentFormat | None:
-    return next((one.type for one in command.params if isinstance(one.type, DocumentFormat)), None)
+    return next((parameter.type for parameter in command.params if isinstance(parameter.type, DocumentFormat)), None)
 
 
 def _probable_output(output: str) -> str | None:
@@ -90,7 +99,7 @@ def _probable_output(output: str) -> str | None:
 
 
 def _inputs(options: Mapping[str, Any], rest: Sequence[str]) -> Iterator[str]:
-    """Yield each text that may name an input: what follows an equals sign, or an unknown short option, may be its value."""
+    """Yield each text that may name an input: a whole argument, or a part after an equals sign or an unknown short option."""
     words = list(rest)
     for name, value in options.items():
         if name not in NO_INPUTS:
@@ -101,7 +110,7 @@ def _inputs(options: Mapping[str, Any], rest: Sequence[str]) -> Iterator[str]:
 
 
 def _commands_with_lasting_reports(group: LazyGroup) -> set[str]:
-    """Return the words of all commands whose reports outlive errors."""
+    """Return the words of all commands with reports that outlive errors."""
     words: set[str] = set()
     context = click.Context(group)
     for name in group.list_commands(context):

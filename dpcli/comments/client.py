@@ -58,7 +58,7 @@ def seconds_asked(code: int, after: str | None) -> float | None:
 
 
 def with_retries(ask: Callable[[], T], on_wait: OnWait) -> T:
-    """Call `ask` again after each wait that the server asks for, and report the wait. Raises InputError where waits are too long."""
+    """Call `ask` again after each wait that the server asks for, and report the wait. Raises InputError if waits are too long."""
     left = MOST_WAITING
     while True:
         try:
@@ -94,8 +94,8 @@ class SecretToken:
     def hidden(self, text: str) -> str:
         """Return text without the token, however JSON, Python or an address would write it."""
         escaped = (self.value, json.dumps(self.value)[1:-1], repr(self.value)[1:-1], quote(self.value, safe=""), quote(self.value))
-        for one in sorted(escaped, key=len, reverse=True):
-            text = text.replace(one, "***")
+        for secret in sorted(escaped, key=len, reverse=True):
+            text = text.replace(secret, "***")
         return text
 
 
@@ -103,7 +103,7 @@ class SecretToken:
 class ApiClient:
     """An API at an address. patience: seconds for an answer, from the request to its last byte.
 
-    hint: what to do where the server refuses the token. on_wait: is called before each wait.
+    hint: what to do if the server refuses the token. on_wait: is called before each wait.
     """
 
     root: str
@@ -115,7 +115,7 @@ class ApiClient:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str | int] | None = None
     ) -> Any:
-        """Return the server's answer, None where that is empty.
+        """Return the server's answer, None if that is empty.
 
         path: below the root, or a whole address of the same server. Raises InputError: no answer, an error, no JSON.
         """
@@ -151,7 +151,7 @@ class ApiClient:
             raise InputError(f"{where}: {error}") from None
 
     def _answer(self, where: str, request: urllib.request.Request) -> bytes:
-        """Return the body of an answer. Raises InputError where it is a refusal or too long."""
+        """Return the body of an answer. Raises InputError if it is a refusal or too long."""
         until = time.monotonic() + self.patience
         try:
             with urllib.request.build_opener(_NoRedirects).open(request, timeout=self.patience) as answer:
@@ -181,7 +181,7 @@ class ApiClient:
 
 
 def _within(patience: float, ask: Callable[[], T]) -> T:
-    """Call `ask` in a thread, and raise TimeoutError where it takes longer.
+    """Call `ask` in a thread, and raise TimeoutError if it takes longer.
 
     A socket's timeout covers neither the look-up of a name nor headers that arrive slowly.
     """
@@ -198,7 +198,7 @@ def _within(patience: float, ask: Callable[[], T]) -> T:
 
 
 def _parsed(text: bytes) -> Any:
-    """Parse JSON. Raises InputError where it has more values than an answer may, ValueError and RecursionError where it is none."""
+    """Parse JSON. Raises InputError if it has more values than an answer may, ValueError and RecursionError if it is none."""
     bare = JSON_STRING.sub(b"", text)
     if sum(map(bare.count, (b"[", b"{", b","))) > MOST_VALUES:
         raise InputError(f"expected an answer of at most {MOST_VALUES:,} values, found more")
@@ -206,7 +206,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _body(answer: Any, until: float) -> bytes:
-    """Read the body in pieces. Raises InputError where it is too long, TimeoutError where it takes too long."""
+    """Read the body in pieces. Raises InputError if it is too long, TimeoutError if it takes too long."""
     body = bytearray()
     while piece := answer.read1(1 << 16):
         body += piece

@@ -1,7 +1,8 @@
 """A document as the Markdown of a comment, in which text from files can neither mention people nor make links.
 
-Whatever may come out of a file, a branch or a policy stands in a code span, where GitHub and GitLab know no mention, link, reference,
-emoji, formula or HTML. What would end the span or a cell, and what nobody sees, stands there as an escape. No line begins with it.
+All text that may come from a file, a branch or a policy is put into code spans, in which GitHub and GitLab interpret no mention, link,
+reference, emoji, formula or HTML. Characters that would end the span or a table cell, and invisible ones, are escaped. No line begins
+with such text.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from dpcli.base.values import dataclass
 from dpcli.document.document import Document, Finding, Table, visible
 from dpcli.document.fingerprint import repository_path
 
-LIMIT = 65_536  # characters that GitHub takes; kept in bytes, as of one character there may be four
-LONGEST = 1_000  # characters of one cell
+LIMIT = 65_536  # characters of a comment on GitHub; applied to bytes, of which there are at least as many
+LONGEST_CELL = 1_000  # characters
 NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?(e[+-]?\d+)?|inf)|-|")
 LEVELS = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True)
 class CommentSection:
-    """Rows under a title, the first ones shown where not all fit. head: what a table begins with."""
+    """A title with rows, of which the first ones are shown if not all fit. head: the header rows of a table."""
 
     title: str
     rows: tuple[str, ...]
@@ -28,43 +29,48 @@ class CommentSection:
     folded: bool = False
 
     def text(self, count: int) -> str:
-        """Return the first rows, and how many more there are."""
+        """Return the first rows, and the number of rows left out."""
         rows = "\n".join((*self.head, *self.rows[:count])) if count else ""
-        left = len(self.rows) - count
-        more = f"and {left:,} more" if left else ""
-        body = "\n\n".join(part for part in (rows, more) if part)
+        omitted = len(self.rows) - count
+        remainder = f"and {omitted:,} more" if omitted else ""
+        body = "\n\n".join(part for part in (rows, remainder) if part)
         if self.folded:
             return f"<details><summary>{self.title}</summary>\n\n{body}\n\n</details>"
         return f"### {self.title}\n\n{body}"
 
 
 def comment_text(document: Document, marker: str, limit: int = LIMIT) -> str:
-    """Return the headline, the first table, the findings, and the other tables folded; at most `limit` bytes of UTF-8.
+    """Return the Markdown of a document: its headline, first table, findings and, folded, its other tables.
 
-    Headline, titles and columns are taken as they are: they must be words of dpcli's own. The marker is the first line, which readers do
-    not see. Rows come in the order in which they matter: the last ones are left out, and counted.
+    Headline, titles and columns are not escaped, so they must not contain text from files. If the comment would be longer than `limit`
+    bytes of UTF-8, the last rows are left out and counted; rows must come in the order of their importance.
+
+    marker: the first line, which is invisible to readers.
     """
     top = f"{marker}\n\n**{document.headline}**"
     return fitted(top, _sections(document), limit)
 
 
 def fitted(top: str, sections: list[CommentSection], limit: int) -> str:
-    """Fit text into a limit in bytes: where all of it is too long, a section has half of what is left, and the last one all of it."""
+    """Return the text of sections within a limit in bytes.
+
+    If it is too long as a whole, each section gets half of the remaining room, and the last section all of it.
+    """
     full = [top, *(section.text(len(section.rows)) for section in sections)]
     if sum(map(_size, full)) <= limit:
         return "\n\n".join(full) + "\n"
-    parts, left = [top], limit - _size(top)
+    parts, room = [top], limit - _size(top)
     for place, section in enumerate(sections, 1):
         later = sections[place:]
-        free = left - sum(_size(other.text(0)) for other in later)
+        free = room - sum(_size(other.text(0)) for other in later)
         text = _shortened(section, free // 2 if later else free)
         parts.append(text)
-        left -= _size(text)
+        room -= _size(text)
     return "\n\n".join(parts) + "\n"
 
 
 def _shortened(section: CommentSection, room: int) -> str:
-    """Return as many of the rows as there is room for."""
+    """Return the section's text with as many rows as fit into the room."""
     low, high = 0, len(section.rows)
     while low < high:
         middle = (low + high + 1) // 2
@@ -78,19 +84,19 @@ def _size(text: str) -> int:
 
 
 def code(text: str) -> str:
-    """Return text as a code span on one line, cut where it is too long; nothing where there is none."""
-    shown = visible(text).replace("`", "\\x60").replace("|", "\\x7c")
-    if len(shown) > LONGEST:
-        shown = f"{shown[: LONGEST - 1]}…"
-    return f"`{shown}`" if shown.strip() else ""
+    """Return text as a code span on one line, cut if it is too long; empty for blank text."""
+    escaped_text = visible(text).replace("`", "\\x60").replace("|", "\\x7c")
+    if len(escaped_text) > LONGEST_CELL:
+        escaped_text = f"{escaped_text[: LONGEST_CELL - 1]}…"
+    return f"`{escaped_text}`" if escaped_text.strip() else ""
 
 
 def _sections(document: Document) -> list[CommentSection]:
     tables = [_of_table(table, place > 0) for place, table in enumerate(document.tables)]
     findings = sorted(document.findings, key=lambda finding: LEVELS.index(finding.level))
-    listed = CommentSection("findings", tuple(map(_of_finding, findings)))
+    finding_section = CommentSection("findings", tuple(map(_of_finding, findings)))
     notes = CommentSection("notes", tuple(f"- {code(note)}" for note in document.notes))
-    return [section for section in (*tables[:1], listed, *tables[1:], notes) if section.rows]
+    return [section for section in (*tables[:1], finding_section, *tables[1:], notes) if section.rows]
 
 
 def _of_table(table: Table, is_folded: bool) -> CommentSection:

@@ -35,7 +35,7 @@ _PROJECT = re.compile(r"[0-9]+|[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)+")
 
 @dataclass(frozen=True, slots=True)
 class PostedComment:
-    """A comment on the server. author: None where the account is gone."""
+    """A comment on the server. author: None if the account is gone."""
 
     number: int
     author: str | int | None
@@ -44,7 +44,7 @@ class PostedComment:
 
 @dataclass(frozen=True, slots=True)
 class Forge:
-    """The comments of one pull request; every method raises InputError where the server refuses.
+    """The comments of one pull request; every method raises InputError if the server refuses.
 
     place: the pull request, in words. path: of its comments. items: of single comments. replacing: the HTTP method that changes one.
     writer, identity: the key of the author in a comment, and the author's key that identifies it, whose values are of a `kind`.
@@ -66,11 +66,11 @@ class Forge:
         return self.whoami(self.client)
 
     def comments(self) -> Iterator[PostedComment]:
-        """Yield every comment, up to the first empty page. Raises InputError where there is none."""
+        """Yield every comment, up to the first empty page. Raises InputError if there is none."""
         where = f"GET {self.client.root}{self.path}"
         for page in range(1, MOST_PAGES + 1):
             answer = self.client.call("GET", self.path, query={"per_page": PER_PAGE, "page": page, **self.query})
-            comments = [self._read(each, where) for each in expect(answer, list, "a page of comments", where)]
+            comments = [self._read(item, where) for item in expect(answer, list, "a page of comments", where)]
             if not comments:
                 return
             yield from comments
@@ -97,7 +97,7 @@ class Forge:
 
 
 def expect(value: Any, kind: type[T], what: str, where: str) -> T:
-    """Return a part of an answer. Raises InputError where it is of another kind."""
+    """Return a part of an answer. Raises InputError if it is of another kind."""
     if not isinstance(value, kind) or isinstance(value, bool):
         other = KIND_NAMES.get(type(value), "nothing")
         raise InputError(f"{where}: {what}: expected {KIND_NAMES[kind]} in the server's answer, found {other}")
@@ -215,7 +215,7 @@ def marker(name: str | None) -> str:
 
 
 def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Done:
-    """Give the comment with the marker this text, or write a new one where there is news.
+    """Give the comment with the marker this text, or write a new one if there is news.
 
     Only a comment that the token's owner wrote counts. Of several, which two jobs at once may have written, the oldest stays. Raises
     InputError as the forge does.

@@ -13,7 +13,7 @@ from dpcli.exam.subjects import SEED
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a line for each question; return 0 where no fault was found, 1 where one was, 2 where a name is unknown."""
+    """Print a line for each question; return 0 if no fault was found, 1 if one was, 2 if a name is unknown."""
     parser = argparse.ArgumentParser(
         "python -m dpcli.exam", description="Examine registered mechanisms, accountants, filters, formats."
     )

@@ -1,4 +1,4 @@
-"""Bugs that any accountant could have, planted around it, so that none need be named."""
+"""Mutation testing of accountants: bugs planted around any accountant, and whether the exam detects them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dpcli.base.registry import MECHANISMS
 from dpcli.exam.known import Known, answers, known
 from dpcli.mechanisms.mechanism import Dominated
 
-TEN = 10.0
-LARGE = 0.4  # a delta at which everything is cheap
-LIFT = 1.25
+EPSILON_DIVISOR = 10.0
+LARGE_DELTA = 0.4  # a delta at which every mechanism is cheap
+LOWER_BOUND_FACTOR = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class Planted(PrivacyProfile):
-    """The profile, but for the planted bug."""
+    """A privacy profile with a planted bug; subclasses override what the bug changes."""
 
     inner: PrivacyProfile
 
@@ -38,20 +38,20 @@ class Planted(PrivacyProfile):
 
 
 class TenthOfEpsilon(Planted):
-    """epsilon is a tenth of what it should be."""
+    """A bug that reports a tenth of epsilon."""
 
     __slots__ = ()
 
     def epsilon(self, delta: float) -> Bound:
         bound = self.inner.epsilon(delta)
-        return replace(bound, upper=bound.upper / TEN, lower=bound.lower and bound.lower / TEN)
+        return replace(bound, upper=bound.upper / EPSILON_DIVISOR, lower=bound.lower and bound.lower / EPSILON_DIVISOR)
 
     def delta(self, epsilon: float) -> Bound:
-        return self.inner.delta(TEN * epsilon)
+        return self.inner.delta(EPSILON_DIVISOR * epsilon)
 
 
 class Lifted(Planted):
-    """A lower bound a quarter too large; where there was none, the upper bound."""
+    """A bug that reports lower bounds a quarter too large, or the upper bound if there is no lower one."""
 
     __slots__ = ()
 
@@ -63,21 +63,21 @@ class Lifted(Planted):
 
 
 class DeltaIgnored(Planted):
-    """Whatever delta is asked for, epsilon is that of a large one."""
+    """A bug that reports epsilon at a large delta, whatever delta is asked for."""
 
     __slots__ = ()
 
     def epsilon(self, delta: float) -> Bound:
-        return self.inner.epsilon(max(delta, LARGE))
+        return self.inner.epsilon(max(delta, LARGE_DELTA))
 
     def delta(self, epsilon: float) -> Bound:
         bound = self.inner.delta(epsilon)
-        return Bound(0.0) if bound.upper < LARGE else bound
+        return Bound(0.0) if bound.upper < LARGE_DELTA else bound
 
 
 @dataclass(frozen=True, slots=True)
 class Deltaless(Dominated):
-    """A mechanism whose own delta is forgotten."""
+    """A mechanism that reports no delta of its own, although it has one."""
 
     def approx_dp(self, delta: float) -> float:
         return self.by.approx_dp(max(delta, self.by.delta_floor()))
@@ -90,13 +90,18 @@ class Deltaless(Dominated):
 
 
 def lifted(bound: Bound) -> Bound:
-    lower = bound.upper if bound.lower is None else LIFT * bound.lower
+    lower = bound.upper if bound.lower is None else LOWER_BOUND_FACTOR * bound.lower
     return Bound(max(bound.upper, lower), lower)
 
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """A bug. steps: what the accountant is told of; profile: what is answered; claims: whether it calls itself sound."""
+    """A bug planted around an accountant.
+
+    steps: changes the steps that the accountant is given.
+    profile: changes the profile that it returns.
+    claims: whether the accountant is declared sound although it is not.
+    """
 
     steps: Callable[[Steps], Steps] = lambda steps: steps
     profile: Callable[[PrivacyProfile], PrivacyProfile] = lambda profile: profile
@@ -109,7 +114,7 @@ class Plant:
         return replace(accountant, compose=compose, sound=accountant.sound or self.claims)
 
     def touches(self, accountant: Accountant, steps: Steps) -> bool:
-        """Return whether the bug changes anything."""
+        """Return whether the bug changes the accountant's answer about these steps."""
         answers = isinstance(self.profile(PrivacyProfile()), Planted) or (self.claims and not accountant.sound)
         return answers or self.steps(steps) != steps
 
@@ -140,22 +145,23 @@ SLOW_LAST = tuple(reversed([*MECHANISMS]))
 
 @functools.cache
 def questions() -> tuple[Known, ...]:
-    """Return all questions, those whose lower bounds an enumeration can contradict first: a false bound shows sooner."""
+    """Return all questions; those with lower bounds that an enumeration can contradict come first, so that faults show sooner."""
     return tuple(sorted(chain.from_iterable(map(known, SLOW_LAST)), key=lambda question: not question.tells_most(0)))
 
 
 def seen(plant: Plant, accountant: Accountant) -> bool:
-    """Return whether an answer is false, or no answer promises more than without the bug. Only questions that the bug touches are put.
+    """Return whether the exam detects the bug: an answer is false, or no answer promises more than without the bug.
 
-    Where no data attain a mechanism's bound, an answer may promise more than the bound allows and still be true.
+    Only questions that the bug touches are asked. If no data attain a mechanism's bound, an answer may promise more than the bound
+    allows and still be true, so it does not count.
     """
-    harmless = True
+    is_harmless = True
     for question in questions():
         if plant.touches(accountant, question.steps):
-            planted, true = (list(answers(one, [question])) for one in (plant.planted(accountant), accountant))
+            planted, honest = (list(answers(candidate, [question])) for candidate in (plant.planted(accountant), accountant))
             if any(answer.false for answer in planted):
                 return True
-            tight = all(mechanism.attained() for mechanism, _ in question.steps)
-            more = any(one.promises_more(other) for one, other in zip(planted, true, strict=False))
-            harmless = harmless and not (tight and more)
-    return harmless
+            is_tight = all(mechanism.attained() for mechanism, _ in question.steps)
+            promises_more = any(answer.promises_more(other) for answer, other in zip(planted, honest, strict=False))
+            is_harmless = is_harmless and not (is_tight and promises_more)
+    return is_harmless

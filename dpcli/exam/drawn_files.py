@@ -93,7 +93,9 @@ class Drawing:
         """Let the last entry read the sample of another one, or say that it draws its own."""
         *others, last = entries
         known = [
-            one for one in others if one.get("sampling", {"scheme": "none"})["scheme"] != "none" and one.get("sample") != "own"
+            table
+            for table in others
+            if table.get("sampling", {"scheme": "none"})["scheme"] != "none" and table.get("sample") != "own"
         ]
         if known and self.odds(0.8):
             first = self.random.choice(known)
@@ -105,7 +107,7 @@ class Drawing:
             last["sample"] = "own"
 
     def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
-        """The type's own keys; None where none were found that agree with each other."""
+        """The type's own keys; None if none were found that agree with each other."""
         cls = load(MECHANISMS[kind])
         for _ in range(TRIES):
             keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
@@ -127,7 +129,7 @@ class Drawing:
         return {"scheme": scheme, **keys}
 
     def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
-        """Values for the required keys and for some of the others; None where it must name entries and there are none."""
+        """Values for the required keys and for some of the others; None if it must name entries and there are none."""
         length = self.random.choice([1, 2, 3, 8])
         result: Document = {}
         for name, member in members.items():

@@ -1,4 +1,4 @@
-"""Examine one registered name, whatever it is: each question with how often it was asked and the faults that it found."""
+"""The exam of one registered mechanism type, accountant, filter or format: its questions, their cases and the faults found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.plugin import FILTERS
 from dpcli.mechanisms.mechanism import Mechanism
 
-MOST = 8  # faults of one question that are told
+MOST_FAULTS = 8  # faults reported for one question
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +44,23 @@ class ExamLine:
 def examine(name: str, seed: int) -> Iterator[ExamLine]:
     """Put every question to the mechanism type, accountant, filter or format of this name.
 
-    Raises InputError where nothing has the name.
+    Raises InputError if nothing has the name.
     """
     for names, examiner in EXAMINERS:
         if name in names():
             return examiner(name, str(seed))
-    listed = ", ".join(chain.from_iterable(names() for names, _ in EXAMINERS))
-    raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; there are: {listed}")
+    choices = ", ".join(chain.from_iterable(names() for names, _ in EXAMINERS))
+    raise InputError(f"expected a mechanism type, an accountant, a filter or a format, found {name!r}; there are: {choices}")
 
 
 def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
-    """A mechanism type: enumeration, accountants, coverage, views, laws, planted bugs."""
+    """Examine a mechanism type by enumeration, accountants, coverage, its views, laws and planted bugs."""
     if not references_of(kind):
         yield ExamLine("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
     brackets = (row(*situated) for situated in situations(kind))
     yield exam_line(
-        "lower bound <= enumeration <= upper bound", ((one.label, [str(fault) for fault in one.faults()]) for one in brackets)
+        "lower bound <= enumeration <= upper bound",
+        ((bracket.label, [str(fault) for fault in bracket.faults()]) for bracket in brackets),
     )
     yield exam_line(
         "no accountant's answer is false",
@@ -69,67 +70,77 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
             for name in sound()
         ),
     )
-    yield exam_line("what makes sense is enumerated", [(kind, [str(one) for one in sorted(unexamined(kind))])])
+    yield exam_line("what makes sense is enumerated", [(kind, [str(combination) for combination in sorted(unexamined(kind))])])
     subjects = drawn(kind, seed)
-    mechanisms = [(subject, each) for subject in subjects for each, _ in subject.steps]
-    yield exam_line("no view contradicts another", ((subject.text, list(contradictions(each))) for subject, each in mechanisms))
+    mechanisms = [(subject, mechanism) for subject in subjects for mechanism, _ in subject.steps]
+    yield exam_line(
+        "no view contradicts another", ((subject.text, list(contradictions(mechanism))) for subject, mechanism in mechanisms)
+    )
     yield exam_line("laws of any mechanism hold", ((subject.text, list(lawless(subject.pipeline))) for subject in subjects))
     yield exam_line("planted bugs are seen", ((plant, [plant] if unseen(kind, plant) else []) for plant in PLANTS))
-    claiming = [each for _, each in mechanisms if each.attained() and not each.summed]
+    claiming = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.summed]
     yield exam_line("a view that is a tenth is seen", ((view, contradicted(claiming, view)) for view in VIEWS))
 
 
 def lawless(pipeline: Pipeline) -> Iterator[str]:
-    """Yield what breaks a law of any mechanism."""
+    """Yield each violation of the laws that hold for every mechanism."""
     for law in LAWS:
         with suppress(InputError):
             yield from (f"{law.__name__}: {fault}" for fault in law(pipeline))
 
 
 def contradicted(claiming: Sequence[Mechanism], view: str) -> list[str]:
-    """The view, where a tenth of it in what claims to be exactly its pair contradicts nothing."""
-    answering = [each for each in claiming if has_view(each, view)]
-    tenths = (Tenth(each, view) for each in answering)
+    """Return [view] if a tenth of that view, planted in mechanisms that attain their pairs, contradicts no other view; else []."""
+    answering = [mechanism for mechanism in claiming if has_view(mechanism, view)]
+    tenths = (Tenth(mechanism, view) for mechanism in answering)
     return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []
 
 
 def accountant(name: str, seed: str) -> Iterator[ExamLine]:
-    """An accountant: every enumeration, and planted bugs."""
-    this = load(ACCOUNTANTS[name])
+    """Examine an accountant by every enumeration and by planted bugs."""
+    examined = load(ACCOUNTANTS[name])
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
-    if this.sound:
-        replies = ((question.label, list(answers(this, [question]))) for question in questions)
-        yield exam_line("no answer is false", ((label, [str(one) for one in given if one.false]) for label, given in replies))
-        silent = next(answers(this, questions), None) is None
-        yield exam_line("it has an answer", [(name, ["none to any question"] if silent else [])])
-    bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if this.sound or bug.claims}
-    yield exam_line("planted bugs are seen", ((plant, [] if seen(bug, this) else [plant]) for plant, bug in bugs.items()))
+    if examined.sound:
+        replies = ((question.label, list(answers(examined, [question]))) for question in questions)
+        yield exam_line(
+            "no answer is false", ((label, [str(reply) for reply in answers if reply.false]) for label, answers in replies)
+        )
+        is_silent = next(answers(examined, questions), None) is None
+        yield exam_line("it has an answer", [(name, ["none to any question"] if is_silent else [])])
+    bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}
+    yield exam_line("planted bugs are seen", ((plant, [] if seen(bug, examined) else [plant]) for plant, bug in bugs.items()))
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
-    """A privacy filter: its laws, and planted bugs."""
-    some = (*runs(), *drawn_runs(f"{seed}/{name}"))
+    """Examine a privacy filter by its laws and by planted bugs."""
+    sample_runs = (*runs(), *drawn_runs(f"{seed}/{name}"))
     ledgers = (opened(name, *opening) for opening in OPENINGS)
-    yield exam_line("laws of any filter hold", ((f"{one.epsilon}, {one.delta}", list(broken(one, some))) for one in ledgers))
+    yield exam_line(
+        "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", list(broken(ledger, sample_runs))) for ledger in ledgers)
+    )
     yield exam_line("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
 
 
 def output_format(name: str, seed: str) -> Iterator[ExamLine]:
-    """A format: it shows what it says that it shows, and what it drops is missed."""
+    """Examine an output format: it shows every part that it declares, and the exam notices when a part is dropped."""
     yield exam_line("it says what it shows", [(name, [] if shows(name) else ["nothing"])])
     drawings = [document for document, _ in documents(name, seed)]
-    yield exam_line("nothing is left out", ((one.title, list(left_out(name, render_of(name), one))) for one in drawings))
+    yield exam_line(
+        "nothing is left out", ((document.title, list(left_out(name, render_of(name), document))) for document in drawings)
+    )
     yield exam_line("what is dropped is missed", ((what, [what] if unseen_in_format(name, what, seed) else []) for what in WITHOUT))
 
 
 def exam_line(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> ExamLine:
-    """Count the cases of (label, faults), and keep the first faults with the labels of their cases."""
+    """Return the line of a question: the number of its cases, given as (label, faults), and the first faults with their labels."""
     count = 0
     faults: list[str] = []
     for label, wrong in cases:
         count += 1
         faults += (
-            [f"{label}: {one}" if one != label else one for one in islice(wrong, MOST - len(faults))] if len(faults) < MOST else []
+            [f"{label}: {fault}" if fault != label else fault for fault in islice(wrong, MOST_FAULTS - len(faults))]
+            if len(faults) < MOST_FAULTS
+            else []
         )
     return ExamLine(question, count, tuple(faults))
 

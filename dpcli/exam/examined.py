@@ -33,18 +33,20 @@ def sound() -> tuple[str, ...]:
 @functools.cache
 def meaningful(kind: str) -> frozenset[Combination]:
     """Return the combinations that a file can state without being refused, for every sound accountant."""
-    places = {(one.adjacency, one.scheme) for k in range(SEEDS) for one in drawn(kind, f"{SEED}/{k}" if k else str(SEED))}
+    places = {
+        (subject.adjacency, subject.scheme) for k in range(SEEDS) for subject in drawn(kind, f"{SEED}/{k}" if k else str(SEED))
+    }
     return frozenset(_with(kind, places, sound()))
 
 
 def enumerated(kind: str) -> set[Combination]:
     """By test_accountants: lower <= what an enumeration of the worst release finds <= upper."""
-    return _with(kind, {(one.adjacency, one.scheme) for one in known(kind)}, sound())
+    return _with(kind, {(statement.adjacency, statement.scheme) for statement in known(kind)}, sound())
 
 
 def under_laws(kind: str) -> set[Combination]:
     """By test_laws: count is copies, and whatever must be monotone is."""
-    return _with(kind, {(one.adjacency, one.scheme) for one in drawn(kind, str(SEED))}, UNDER_LAWS)
+    return _with(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
 
 
 def _with(kind: str, places: Iterable[tuple[str, str]], accountants: Iterable[str]) -> set[Combination]:
@@ -60,22 +62,26 @@ def unexamined(kind: str) -> frozenset[Combination]:
 
 
 def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
-    """Lines of the report: a column for each accountant, the letters of those who examine it; - where it gives its reason instead."""
+    """Lines of the report: a column for each accountant, the letters of those who examine it; - if it gives its reason instead."""
     yield " ".join([f"{'type':18} {'adjacency':11} {'sampling':13}", *ACCOUNTANTS])
     for kind in kinds:
         examined = {letter: examiner(kind) for letter, examiner in EXAMINERS.items()}
-        places = {(one.adjacency, one.scheme) for one in meaningful(kind).union(*examined.values())}
+        places = {(combination.adjacency, combination.scheme) for combination in meaningful(kind).union(*examined.values())}
         for adjacency, scheme in sorted(places):
             cells = ((name, _cell(Combination(kind, adjacency, scheme, name), examined)) for name in ACCOUNTANTS)
             yield " ".join([f"{kind:18} {adjacency:11} {scheme:13}", *(f"{cell:{len(name)}}" for name, cell in cells)])
 
 
-def _cell(one: Combination, examined: dict[str, set[Combination]]) -> str:
-    accountant = load(ACCOUNTANTS[one.accountant])
+def _cell(combination: Combination, examined: dict[str, set[Combination]]) -> str:
+    accountant = load(ACCOUNTANTS[combination.accountant])
     if not accountant.sound:
         return "~"
-    letters = "".join(letter for letter, combinations in examined.items() if one in combinations)
-    questions = [question for question in known(one.kind) if (question.adjacency, question.scheme) == (one.adjacency, one.scheme)]
+    letters = "".join(letter for letter, combinations in examined.items() if combination in combinations)
+    questions = [
+        question
+        for question in known(combination.kind)
+        if (question.adjacency, question.scheme) == (combination.adjacency, combination.scheme)
+    ]
     silent = bool(questions) and next(answers(accountant, questions), None) is None
     return "-" if silent else letters or "!"
 

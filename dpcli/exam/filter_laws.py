@@ -1,4 +1,4 @@
-"""Laws of any privacy filter: each yields what breaks it."""
+"""Laws that every privacy filter must keep; each law is a function that yields its violations."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from dpcli.mechanisms.sampling.schemes import Unsampled
 
 OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # epsilon and delta of a ledger
 DESCRIBED = (0.0, 1e-7, 0.03, 0.3)  # delta of a run: none, small, and more than any ledger has
-MOST = 10**5  # charges of one run
+MOST_CHARGES = 10**5  # charges of one run
 ROUNDING = 1e-9
-CERTIFYING = ("exact", "pld", "basic")
-GROWTH = 256
-LARGE = 300.0  # an epsilon above that of any ledger
-SOME = 3  # types of drawn runs
+CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
+STEP_GROWTH = 256  # factor by which the number of steps is raised
+LARGE = 300.0  # above the epsilon of any ledger
+DRAWN_TYPES = 3  # number of mechanism types of which runs are drawn
 
 
 @dataclass(frozen=True, slots=True)
 class ExaminedLedger:
-    """A filter, and the cap that it was opened for."""
+    """A privacy filter with the cap of its ledger."""
 
     the_filter: Filter
     epsilon: float
     delta: float
 
     def cost(self, run: Pipeline, delta: float) -> Amounts | None:
-        """Return the run's cost; None where the filter has no number for it, and refuses it."""
+        """Return the run's cost; None if the filter has no number for it, and refuses it."""
         try:
             return amounts.read(self.the_filter.cost(run, delta).amounts)
         except (CannotCertify, NotRepresentable, InputError):
@@ -54,13 +54,15 @@ class ExaminedLedger:
         return amounts.read(self.the_filter.caps(self.epsilon, self.delta))
 
     def epsilon_of(self, spent: Amounts) -> float:
-        """Epsilon of all that was charged."""
+        """Return the epsilon that the filter reports for the amounts charged."""
         return self.the_filter.epsilon(spent, self.delta)
 
     def granted(self, cost: Amounts) -> int:
-        """Return how often a run of this cost is granted, one after the other."""
+        """Return how many runs of this cost the filter grants in a row."""
         caps = self.caps
-        return bisect.bisect_left(range(1, MOST + 1), True, key=lambda n: amounts.exceeded(times(cost, n), caps) is not None)
+        return bisect.bisect_left(
+            range(1, MOST_CHARGES + 1), True, key=lambda n: amounts.exceeded(times(cost, n), caps) is not None
+        )
 
 
 def times(cost: Amounts, count: int) -> dict[str, Decimal]:
@@ -69,19 +71,20 @@ def times(cost: Amounts, count: int) -> dict[str, Decimal]:
 
 @functools.cache
 def certified(run: Pipeline, count: int, delta: float) -> float:
-    """A lower bound on epsilon of so many runs that were fixed in advance, 0 where none is certified: no filter can have less.
+    """Return a certified lower bound on epsilon of `count` runs fixed in advance, which no filter can undercut; 0 if there is none.
 
-    LARGE where they need more than `delta` at that epsilon: of runs with a delta of their own no accountant may have more to say.
+    Runs with a delta of their own may have no finite epsilon at `delta`. If they need a larger delta even at LARGE, the bound is
+    LARGE.
     """
-    least = account(run, CERTIFYING, delta=delta, runs=count).lower
-    if least is None:
-        needed = account(run, CERTIFYING, epsilon=LARGE, runs=count).lower
-        return LARGE if needed is not None and needed > delta * (1.0 + ROUNDING) else 0.0
-    return least
+    epsilon_bound = account(run, CERTIFYING, delta=delta, runs=count).lower
+    if epsilon_bound is None:
+        delta_bound = account(run, CERTIFYING, epsilon=LARGE, runs=count).lower
+        return LARGE if delta_bound is not None and delta_bound > delta * (1.0 + ROUNDING) else 0.0
+    return epsilon_bound
 
 
 def runs() -> tuple[Pipeline, ...]:
-    """Return a run of each kind of charge that a ledger may see: whatever a type's keys may be, several entries, several steps."""
+    """Return a run for each kind of charge that a ledger may see, with several entries and several steps among them."""
     return (
         pipeline(entry("gaussian", steps=8, noise_multiplier=20.0), delta=None),
         pipeline(entry("gaussian", steps=300, rate=0.01, noise_multiplier=2.0), delta=None),
@@ -95,7 +98,7 @@ def runs() -> tuple[Pipeline, ...]:
 
 def drawn_runs(seed: str) -> Iterator[Pipeline]:
     """Draw unsampled runs of some of the registered types."""
-    for kind in Random(seed).sample(list(MECHANISMS), SOME):
+    for kind in Random(seed).sample(list(MECHANISMS), DRAWN_TYPES):
         for subject in drawn(kind, seed):
             unsampled = all(
                 entry.sampling is None or isinstance(entry.sampling, Unsampled) for entry in subject.pipeline.mechanisms
@@ -105,31 +108,34 @@ def drawn_runs(seed: str) -> Iterator[Pipeline]:
 
 
 def never_cheaper(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """Granted runs stay within the cap, and their stated epsilon is no less than their certified one."""
+    """Granted runs stay within the cap, and their reported epsilon is no less than their certified one."""
     for delta in DESCRIBED:
         cost = ledger.cost(run, delta)
         if cost is not None and (count := ledger.granted(cost)):
-            least = certified(run, count, ledger.delta)
-            if least > ledger.epsilon * (1.0 + ROUNDING):
-                yield f"{count} runs described at {delta} are granted, and have at least {least} instead of {ledger.epsilon}"
-            if least > ledger.epsilon_of(times(cost, count)) * (1.0 + ROUNDING):
-                yield f"{count} runs described at {delta} are told as {ledger.epsilon_of(times(cost, count))}, and have at least {least}"
+            bound = certified(run, count, ledger.delta)
+            reported = ledger.epsilon_of(times(cost, count))
+            if bound > ledger.epsilon * (1.0 + ROUNDING):
+                yield f"{count} runs described at {delta} are granted, and have at least {bound} instead of {ledger.epsilon}"
+            if bound > reported * (1.0 + ROUNDING):
+                yield f"{count} runs described at {delta} are told as {reported}, and have at least {bound}"
 
 
 def counts(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """Many times the steps cost more, of every entry."""
-    for i, one in enumerate(run.mechanisms):
-        more = replace(run, mechanisms=(*run.mechanisms[:i], replace(one, steps=GROWTH * one.steps), *run.mechanisms[i + 1 :]))
+    """Many more steps of any entry never cost less, and cost more if the run costs anything."""
+    for i, mechanism in enumerate(run.mechanisms):
+        more = replace(
+            run, mechanisms=(*run.mechanisms[:i], replace(mechanism, steps=STEP_GROWTH * mechanism.steps), *run.mechanisms[i + 1 :])
+        )
         for delta in DESCRIBED[:2]:
             few, many = ledger.cost(run, delta), ledger.cost(more, delta)
             if few is None or many is None:
                 continue
             if any(many[name] < few[name] for name in few) or (few == many and certified(run, 1, 1e-9) > 0.0):
-                yield f"{GROWTH} times the steps of {one.name}, described at {delta}: {many} after {few}"
+                yield f"{STEP_GROWTH} times the steps of {mechanism.name}, described at {delta}: {many} after {few}"
 
 
 def no_free_delta(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """Yield where a larger delta makes one amount smaller and none larger."""
+    """A larger delta of a run never makes one amount smaller unless it makes another larger."""
     costs = [(delta, cost) for delta in DESCRIBED if (cost := ledger.cost(run, delta)) is not None]
     for (low, before), (high, after) in itertools.pairwise(costs):
         if any(after[name] < before[name] for name in before) and not any(after[name] > before[name] for name in before):
@@ -137,7 +143,7 @@ def no_free_delta(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
 
 
 def a_currency(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """Every amount has a cap, every cap an amount, and the same run costs the same."""
+    """Amounts and caps have the same names, and pricing a run twice gives the same cost."""
     for delta in DESCRIBED:
         cost = ledger.cost(run, delta)
         if cost is not None and not set(cost) == set(ledger.caps) == set(ledger.the_filter.currency):
@@ -147,7 +153,7 @@ def a_currency(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
 
 
 def two_runs(ledger: ExaminedLedger, run: Pipeline) -> Iterator[str]:
-    """Two runs in a row cost no less than the certified epsilon of both, whichever is the first."""
+    """Two different runs cost no less than the certified epsilon of both, in either order."""
     other = pipeline(entry("gaussian", steps=2, noise_multiplier=9.0), delta=None)
     for delta in DESCRIBED[:3]:
         costs = ledger.cost(run, delta), ledger.cost(other, delta)
@@ -185,14 +191,15 @@ def free(ledger: ExaminedLedger) -> Iterator[str]:
 
 
 def room(ledger: ExaminedLedger) -> Iterator[str]:
-    """A pure run of the size for which there is room fits."""
+    """A pure run with the epsilon that the filter says there is room for does fit."""
     name, cap = next((name, ledger.caps[name]) for name in ledger.the_filter.currency)
     for share in (Decimal("0.01"), Decimal("0.3"), Decimal(1)):
-        left = cap * share
-        epsilon = ledger.the_filter.pure_room(float(left) * (1.0 - 1e-15))
+        remaining = cap * share
+        # A float may exceed the decimal that it stands for by 1.1e-16, relative: 1e-15 keeps it below.
+        epsilon = ledger.the_filter.pure_room(float(remaining) * (1.0 - 1e-15))
         cost = ledger.cost(pipeline(entry("pure-dp", epsilon=epsilon), delta=None), 0.0) if epsilon > 0.0 else None
-        if cost is not None and cost[name] > left:
-            yield f"room for a pure {epsilon} in {left} of {name}, which costs {cost[name]}"
+        if cost is not None and cost[name] > remaining:
+            yield f"room for a pure {epsilon} in {remaining} of {name}, which costs {cost[name]}"
 
 
 OF_RUNS = (never_cheaper, counts, no_free_delta, a_currency, two_runs)
@@ -200,7 +207,7 @@ OF_LEDGERS = (spending, free, room)
 
 
 def broken(ledger: ExaminedLedger, some: tuple[Pipeline, ...]) -> Iterator[str]:
-    """Yield what breaks any of the laws."""
+    """Yield each violation of a law, by the ledger alone or by one of the runs."""
     for law in OF_LEDGERS:
         yield from (f"{law.__name__}: {fault}" for fault in law(ledger))
     for run in some:

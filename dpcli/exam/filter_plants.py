@@ -1,4 +1,4 @@
-"""Bugs that any filter could have, planted around it, so that none need be named."""
+"""Mutation testing of privacy filters: bugs planted around any filter, and whether the laws of filters detect them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class PlantedFilter:
-    """The filter, but for the planted bug."""
+    """A privacy filter with a planted bug; subclasses override what the bug changes."""
 
     inner: Filter
 
@@ -41,7 +41,7 @@ def scaled(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
 
 
 class Cheap(PlantedFilter):
-    """A run costs a tenth."""
+    """A bug that charges a tenth of every cost."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
@@ -49,7 +49,7 @@ class Cheap(PlantedFilter):
 
 
 class FirstCheap(PlantedFilter):
-    """The first amount of a run is a tenth."""
+    """A bug that charges a tenth of a run's first amount."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
@@ -58,7 +58,7 @@ class FirstCheap(PlantedFilter):
 
 
 class OthersForgotten(PlantedFilter):
-    """Every amount but the first is nothing."""
+    """A bug that charges only a run's first amount."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost = self.inner.cost(pipeline, delta)
@@ -66,21 +66,21 @@ class OthersForgotten(PlantedFilter):
 
 
 class CountIgnored(PlantedFilter):
-    """Every entry is charged as one step."""
+    """A bug that charges every entry as one step."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         return self.inner.cost(replace(pipeline, mechanisms=tuple(replace(e, steps=1) for e in pipeline.mechanisms)), delta)
 
 
 class FirstEntry(PlantedFilter):
-    """The first entry of a run is charged, and no other."""
+    """A bug that charges only the first entry of a run."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         return self.inner.cost(replace(pipeline, mechanisms=pipeline.mechanisms[:1]), delta)
 
 
 class DeltaForgotten(PlantedFilter):
-    """Amounts that grow with delta are not charged."""
+    """A bug that does not charge amounts that grow with delta."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
         cost, less = self.inner.cost(pipeline, delta).amounts, self.inner.cost(pipeline, delta / 2.0).amounts
@@ -88,7 +88,7 @@ class DeltaForgotten(PlantedFilter):
 
 
 class DeltaOfTheLedgerIgnored(PlantedFilter):
-    """The caps and the stated epsilon are those at a large delta."""
+    """A bug that opens caps, and reports epsilon, at a large delta."""
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
         return self.inner.caps(epsilon, max(delta, LARGE))
@@ -98,7 +98,7 @@ class DeltaOfTheLedgerIgnored(PlantedFilter):
 
 
 class Generous(PlantedFilter):
-    """Caps are ten times what they should be."""
+    """A bug that makes caps ten times too large."""
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
         return scaled(self.inner.caps(epsilon, delta), TEN)

@@ -1,4 +1,4 @@
-"""Questions to accountants whose answers an enumeration knows, and what is false of an accountant's own."""
+"""Questions to accountants whose true answers an enumeration provides, and the comparison with an accountant's replies."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.work import LEAST
 
 POINTS = (*EPSILONS, BEYOND)
-SECONDS = 0.1  # that a grid may take for one answer
-SURELY = 1.0 - 1e-6  # of a delta: a smaller one than that of the enumeration, whatever was rounded
+SECONDS = 0.1  # time of the grid accountant for one answer
+SURELY_BELOW = 1.0 - 1e-6  # factor that makes a delta smaller than the enumerated one whatever the rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Steps whose worst release an enumeration finds. points: positions in POINTS."""
+    """Steps for which an enumeration finds the worst release. points: the positions in POINTS to ask at."""
 
     reference: Reference
     scheme: str
@@ -44,13 +44,14 @@ class Known:
 
     @property
     def deltas(self) -> tuple[float, ...]:
-        """At each of POINTS, at most a share `loss` of the reference less than they should be."""
+        """The enumerated delta at each of POINTS; it is too small by at most the share `loss` of the reference."""
         return worst(self.reference, self.situation)
 
     def tells_most(self, i: int) -> bool:
         """Return whether no data do worse than the enumeration at POINTS[i].
 
-        So it is where lower bounds on the pairs are lower bounds on the steps; at the last point cells may lose more than they should.
+        This holds if lower bounds on the pairs are lower bounds on the steps, except at the last point, at which discretisation may
+        lose too much.
         """
         attained = all(mechanism.attained() for mechanism, _ in self.steps)
         return attained and self.reference.loss < 1.0 and i < len(EPSILONS)
@@ -58,7 +59,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A bound, or None where the answer cannot be one, and what the enumeration knows: the upper end is at least, the lower at most."""
+    """An accountant's bound with the limits that the enumeration sets to it.
+
+    bound: None if the answer is not a valid bound.
+    least_upper, most_lower: the upper bound must be at least the first, and the lower bound at most the second.
+    """
 
     label: str
     bound: Bound | None
@@ -73,16 +78,16 @@ class Reply:
         return not self.bound.upper >= self.least_upper or (self.bound.lower or 0.0) > self.most_lower
 
     def promises_more(self, honest: Reply) -> bool:
-        """A smaller upper bound, or a larger lower bound that is not attained."""
+        """Return whether the upper bound is smaller than the honest one, or the lower bound larger where the enumeration limits it."""
         if self.bound is None or honest.bound is None:
             return self.bound is None
-        lifted = (self.bound.lower or 0.0) > (honest.bound.lower or 0.0) * (1.0 + ROUNDING) and self.most_lower < math.inf
-        return lifted or self.bound.upper < honest.bound.upper * (1.0 - ROUNDING)
+        is_lifted = (self.bound.lower or 0.0) > (honest.bound.lower or 0.0) * (1.0 + ROUNDING) and self.most_lower < math.inf
+        return is_lifted or self.bound.upper < honest.bound.upper * (1.0 - ROUNDING)
 
 
 @functools.cache
 def known(kind: str) -> tuple[Known, ...]:
-    """Every situation of a mechanism type's references that makes sense."""
+    """Return a question for every meaningful situation of a mechanism type's references."""
     result = []
     for reference, scheme, situation in situations(kind):
         with suppress(InputError):
@@ -100,7 +105,7 @@ def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
 
 
 def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Reply]:
-    """Yield the accountant's replies, where it has any."""
+    """Yield the accountant's replies, if it has any."""
     searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta  # for delta, over and over
     for question in questions:
         profile = accountant.profile(question.steps).tuned(None, SECONDS)
@@ -115,8 +120,8 @@ def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Repl
 
 
 def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
-    """At a delta that is surely smaller than the one at POINTS[i], and at one that is surely larger."""
-    epsilon, smaller = POINTS[i], question.deltas[i] * SURELY - ROUNDING
+    """Yield the replies at a delta that is surely smaller than the enumerated one at POINTS[i], and at one that is surely larger."""
+    epsilon, smaller = POINTS[i], question.deltas[i] * SURELY_BELOW - ROUNDING
     if smaller <= 0.0:
         return
     bound = checked(profile.epsilon(smaller))
@@ -129,6 +134,6 @@ def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Repl
 
 def _delta(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
     exact = question.deltas[i]
-    least = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
-    most = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.tells_most(i) else math.inf
-    yield Reply(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least, most)
+    least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
+    most_lower = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.tells_most(i) else math.inf
+    yield Reply(f"{question.label}: delta at {POINTS[i]}", checked(profile.delta(POINTS[i])), least_upper, most_lower)

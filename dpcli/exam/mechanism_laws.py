@@ -1,4 +1,4 @@
-"""Laws of any mechanism, as questions to `account`: each yields what breaks it."""
+"""Laws that every mechanism must keep, checked through `account`; each law is a function that yields its violations."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from dpcli.analysis.account import account
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch
 
-ACCOUNTANTS = ("basic", "rdp", "zcdp")  # one currency each: quick, and sums in every one of them
-ROUNDING = 1e-9  # relative, and as epsilon
+ACCOUNTANTS = ("basic", "rdp", "zcdp")  # fast accountants that add up in different currencies
+ROUNDING = 1e-9  # relative error of epsilon, and absolute error
 DELTA = 1e-6
 
 
 def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
-    """Return each accountant's epsilon, inf where it has none."""
+    """Return each accountant's epsilon, inf if it has none."""
     return _upper(pipeline, group, delta, vars(accounting)["resolve"])
 
 
 @functools.lru_cache(256)
 def _upper(pipeline: Pipeline, group: int, delta: float, resolve: object) -> dict[str, float]:
-    """PricedOnce, since laws ask the same; but not beyond a bug that is planted in `resolve`."""
+    """Cached, since several laws ask for the same bounds; `resolve` is part of the key, so a planted bug gets its own answers."""
     return {row.accountant.name: row.upper for row in account(pipeline, ACCOUNTANTS, delta=delta, group_size=group).rows}
 
 
 def below(low: dict[str, float], high: dict[str, float]) -> list[str]:
-    """The accountants that say something of the first, and not that it is at most the second."""
+    """Return the accountants with a finite bound in `low` that is not at most their bound in `high`."""
     return [name for name in low if low[name] < math.inf and not low[name] <= high[name] * (1.0 + ROUNDING) + ROUNDING]
 
 
 def copies(pipeline: Pipeline) -> Iterator[str]:
-    """An entry of n steps costs as much as n entries of one, where steps are all there is to count."""
+    """An entry of n steps costs as much as n entries of one step, if it counts steps and not passes."""
     *parts, entry = pipeline.mechanisms
     if entry.epochs is not None or isinstance(entry.sampling, OncePerEpoch | BallsInBins):  # which count passes
         return
     several = tuple(replace(entry, name=f"it {i}", steps=1) for i in range(entry.steps))
-    together, apart = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *several)))
-    for name in {*below(together, apart), *below(apart, together)}:
-        yield f"{name}: {entry.steps} steps cost {together[name]}, as entries of their own {apart[name]}"
+    joint, separate = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *several)))
+    for name in {*below(joint, separate), *below(separate, joint)}:
+        yield f"{name}: {entry.steps} steps cost {joint[name]}, as entries of their own {separate[name]}"
 
 
 def steps(pipeline: Pipeline) -> Iterator[str]:
@@ -53,12 +53,12 @@ def steps(pipeline: Pipeline) -> Iterator[str]:
 
 
 def groups(pipeline: Pipeline) -> Iterator[str]:
-    """Protecting two units at once never costs less than one."""
+    """Protecting two units at once never costs less than protecting one."""
     yield from (f"{name}: two units cost less than one" for name in below(upper(pipeline), upper(pipeline, group=2)))
 
 
 def deltas(pipeline: Pipeline) -> Iterator[str]:
-    """A smaller delta never has a smaller epsilon."""
+    """Epsilon at a smaller delta is never smaller."""
     bounds = upper(pipeline), upper(pipeline, delta=DELTA / 100.0)
     yield from (f"{name}: epsilon rises with delta" for name in below(*bounds))
 

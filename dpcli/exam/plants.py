@@ -1,4 +1,4 @@
-"""Bugs that any mechanism could have, planted where a pipeline is resolved, so that no mechanism need be named."""
+"""Mutation testing of mechanisms: bugs planted where a pipeline is resolved, so that they apply to every mechanism type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Resolve = Callable[..., tuple[BillLine, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A loss with every number multiplied by `share`."""
+    """A privacy loss multiplied by `share`."""
 
     inner: PrivacyLoss
     share: float
@@ -45,7 +45,7 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Scaled(Mechanism):
-    """Every number is `share` of what it should be."""
+    """A mechanism that reports `share` of its true cost in every representation."""
 
     inner: Mechanism
     share: float
@@ -74,21 +74,25 @@ class Scaled(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Claiming(Dominated):
-    """A mechanism with the same numbers, and the claim that they are attained."""
+    """A mechanism that claims, without proof, that its bounds are attained."""
 
     def attained(self) -> bool:
         return True
 
 
 def epsilon_over_ten(resolve: Resolve) -> Resolve:
+    """Return a bug that reports a tenth of every cost."""
     return lambda *group: tuple(replace(charge, mechanism=Scaled(charge.mechanism, 0.1)) for charge in resolve(*group))
 
 
 def count_ignored(resolve: Resolve) -> Resolve:
+    """Return a bug that charges every entry once, however many steps it runs."""
     return lambda *group: tuple(replace(charge, count=1) for charge in resolve(*group))
 
 
 def adjacency_ignored(resolve: Resolve) -> Resolve:
+    """Return a bug that resolves every file under add-remove."""
+
     def planted(pipeline: Pipeline, *group: int) -> tuple[BillLine, ...]:
         return resolve(replace(pipeline, privacy=replace(pipeline.privacy, adjacency=Adjacency.ADD_REMOVE)), *group)
 
@@ -96,6 +100,7 @@ def adjacency_ignored(resolve: Resolve) -> Resolve:
 
 
 def lower_bound_claimed(resolve: Resolve) -> Resolve:
+    """Return a bug that presents lower bounds of the dominating pair as lower bounds of the mechanism."""
     return lambda *group: tuple(replace(charge, mechanism=Claiming(charge.mechanism)) for charge in resolve(*group))
 
 
@@ -109,7 +114,7 @@ PLANTS: dict[str, Callable[[Resolve], Resolve]] = {
 
 @contextmanager
 def planted_as(bug: Resolve) -> Iterator[None]:
-    """Resolve pipelines by `bug` wherever `account` does."""
+    """Replace `resolve` by the planted bug wherever `account` calls it."""
     with mock.patch.object(accounting, "resolve", bug):
         yield
 
@@ -118,7 +123,7 @@ Claims = tuple[Bound, ...]
 
 
 def claims(reference: Reference, scheme: str, situation: Situation) -> Claims | None:
-    """Return the claimed bounds; None where the statement makes no sense."""
+    """Return the claimed bounds; None if the statement makes no sense."""
     with suppress(InputError):
         return claimed(reference, scheme, situation)
     return None
@@ -127,8 +132,8 @@ def claims(reference: Reference, scheme: str, situation: Situation) -> Claims | 
 honest = functools.cache(claims)
 
 
-def changed(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
-    """Return whether the bug changes the statement's charges; where it does not, no accountant need answer."""
+def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
+    """Return whether the bug changes the charges of a statement. If not, no accountant needs to be asked."""
     with suppress(InputError):
         pipeline = parsed(reference, scheme, situation)
         with suppress(InputError):
@@ -138,40 +143,44 @@ def changed(bug: Resolve, reference: Reference, scheme: str, situation: Situatio
 
 
 def promises_more(planted: Bound, honest: Bound) -> bool:
-    """An upper bound that is smaller; a lower bound that the enumeration reaches is none that is false."""
+    """Return whether the planted upper bound is smaller. A larger lower bound is no fault by itself: it may be true."""
     return planted.upper < honest.upper - 1e-12
 
 
 def says_more(planted: Bound, honest: Bound) -> bool:
-    """On either side: else it is as true as what is claimed without the bug, which other tests compare with the enumeration."""
+    """Return whether the planted bound is tighter than the honest one on either side.
+
+    If not, it is true whenever the honest bound is, and other tests compare the honest bound with the enumeration.
+    """
     return planted.upper < honest.upper or (planted.lower is not None and (honest.lower is None or planted.lower > honest.lower))
 
 
-def compared(kind: str, bug: Resolve) -> Iterator[tuple[bool, bool]]:
-    """For each situation whether the planted claim is false, and whether it promises more than the honest one."""
+def outcomes(kind: str, bug: Resolve) -> Iterator[tuple[bool, bool]]:
+    """Yield, for each situation that the bug affects, whether its claim is false and whether it promises more than the honest one."""
     for situated in situations(kind):
-        if changed(bug, *situated) and (planted := claims(*situated)) is not None:
+        if affects(bug, *situated) and (planted := claims(*situated)) is not None:
             with planted_as(resolve):
-                true = honest(*situated)
-            if true is None:
+                honest_bounds = honest(*situated)
+            if honest_bounds is None:
                 yield bool(row(*situated).faults()), False
-            elif any(map(says_more, planted, true)):
-                yield bool(row(*situated).faults()), any(map(promises_more, planted, true))
+            elif any(map(says_more, planted, honest_bounds)):
+                yield bool(row(*situated).faults()), any(map(promises_more, planted, honest_bounds))
 
 
-def uncounted(subject: Subject) -> bool:
-    with suppress(InputError):  # under the planted adjacency it makes no sense
+def breaks_step_count(subject: Subject) -> bool:
+    """Return whether n steps cost other than n entries of one step each."""
+    with suppress(InputError):  # the planted adjacency may make the file invalid
         return any(True for _ in copies(subject.pipeline))
     return False
 
 
 def unseen(kind: str, plant: str) -> bool:
-    """Return whether a planted bug promises more than is true, and no false bracket and no uncounted steps show it."""
+    """Return whether the exam misses a planted bug that promises too much: no bracket is false and no steps go uncounted."""
     bug = PLANTS[plant](resolve)
-    more = False
+    promises_too_much = False
     with planted_as(bug):
-        for false, promised in compared(kind, bug):
-            if false:
+        for is_false, is_tighter in outcomes(kind, bug):
+            if is_false:
                 return False
-            more = more or promised
-        return more and not any(map(uncounted, drawn(kind, "0")))
+            promises_too_much = promises_too_much or is_tighter
+        return promises_too_much and not any(map(breaks_step_count, drawn(kind, "0")))

@@ -42,7 +42,7 @@ class Subject:
 
 @functools.cache
 def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
-    """For each scheme and adjacency a pipeline of the type, where there is one that is not refused."""
+    """For each scheme and adjacency a pipeline of the type, if there is one that is not refused."""
     return tuple(_drawn(kind, seed))
 
 

@@ -1,4 +1,4 @@
-"""Laws between the views of one mechanism whose dominating pair is attained, and therefore exact."""
+"""Laws between the views of a mechanism that attains its dominating pair, so that its views are exact."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import allowance
 
-Z = np.array([0.05, 0.5, 1.0, 4.0])
+Z = np.array([0.05, 0.5, 1.0, 4.0])  # arguments of the CGF, Renyi order minus 1
 DELTAS = (1e-6, 1e-2)
-CELLS = 2000
+CELLS = 2000  # cells of the losses in an integral of the tails
 ROUNDING = 1e-8
-LARGEST = 600.0  # losses beyond which e^loss is no number
-WORK = 3e6
+LARGEST_LOSS = 600.0  # e^loss is finite up to this
+WORK = 3e6  # work allowed for one law
 
 
 def scale_of(loss: PrivacyLoss) -> float:
-    """About how far losses go: where P(L > a) is at most e^-40 by the CGF's own bound."""
+    """Return a range of the losses: the a with P(L > a) at most e^-40 by the Chernoff bound of the CGF."""
     with np.errstate(all="ignore"):
         reach = np.min((loss.cgf(Z) + 40.0) / Z)
-    return float(min(max(reach, 1e-6), LARGEST))
+    return float(min(max(reach, 1e-6), LARGEST_LOSS))
 
 
 def from_tails(loss: PrivacyLoss, z: float) -> float:
-    """log E[e^{z L}] under P from below: every loss is moved down to the edge of its cell; losses beyond all cells are left out."""
+    """Return a lower bound on log E[e^{z L}] under P.
+
+    Every loss is moved down to the edge of its cell, and losses beyond all cells are left out.
+    """
     reach = scale_of(loss)
     edges = np.linspace(-reach, reach, CELLS + 1)
     above = np.exp(loss.tails(edges).p_above)
@@ -54,7 +57,7 @@ def epsilon_covers_tails(mechanism: Mechanism) -> Iterator[str]:
     for share in DELTAS:
         delta = share + 2.0 * mechanism.delta_floor()
         epsilon = mechanism.approx_dp(delta) if delta < 1.0 else math.inf
-        if not epsilon < LARGEST:
+        if not epsilon < LARGEST_LOSS:
             continue
         for loss in mechanism.losses():
             tails = loss.tails(np.array([epsilon]))
@@ -73,7 +76,7 @@ def rho_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
 
 
 def rdp_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
-    """The Renyi curve is that of the losses, or above it."""
+    """The Renyi curve is no less than what an integral of the tails gives."""
     curve = mechanism.rdp(Z + 1.0)
     for loss in mechanism.losses():
         if np.any(from_tails_curve(loss) > Z * curve * (1.0 + ROUNDING) + ROUNDING):
@@ -85,7 +88,7 @@ def from_tails_curve(loss: PrivacyLoss) -> Array:
 
 
 def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
-    """A Gaussian of mu has the epsilon of a Gaussian."""
+    """A mechanism that is mu-GDP has the epsilon of a Gaussian mechanism with that mu."""
     mu = mechanism.gdp()
     for delta in DELTAS:
         lower = gaussian_epsilon(mu, delta)[0]
@@ -98,7 +101,7 @@ WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)  # of a pa
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:
-    """Yield what one view says against another; nothing where there is only one, or the pair is not claimed to be attained."""
+    """Yield each contradiction between two views; nothing if there is one view only, or if the pair is not claimed to be attained."""
     if not mechanism.attained():
         return
     for law in (*BETWEEN, *(() if mechanism.summed else WITH_TAILS)):
@@ -108,7 +111,7 @@ def contradictions(mechanism: Mechanism) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class ScaledCgf:
-    """A loss whose CGF is a tenth."""
+    """A privacy loss that reports a tenth of its CGF."""
 
     inner: PrivacyLoss
 
@@ -121,7 +124,7 @@ class ScaledCgf:
 
 @dataclass(frozen=True, slots=True)
 class Tenth(Dominated):
-    """A mechanism with one view a tenth of what it should be. view: its name, losses for the CGF."""
+    """A mechanism with a planted bug: one view is a tenth of its true value. view: the name of the view; "losses" for the CGF."""
 
     view: str
 

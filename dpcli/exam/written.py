@@ -1,4 +1,4 @@
-"""Documents whose every word can be traced, and each with one item left out."""
+"""Random documents with traceable words, and the same documents with one item left out, to test output formats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JUDGED = {"checks", "failures", "findings"}  # of which a format that is judged 
 
 @dataclass
 class DrawnDocument:
-    """Words that occur nowhere else, with characters around them that mean something to some format."""
+    """A generator of documents: every word is unique, and next to characters with a meaning in some format."""
 
     random: Random
     words: int = field(default=0)
@@ -37,13 +37,13 @@ class DrawnDocument:
         return tuple(self.text() for _ in range(self.random.randint(1, most)))
 
     def number(self) -> float | int:
-        """Draw a number of any size, as unlike any other as a word is."""
+        """Draw a number of any size that occurs nowhere else in the document."""
         self.words += 1
         size = self.random.randint(-12, 12)
         return self.random.randint(10**15, 10**16) if size == 0 else self.random.uniform(1.0, 9.0) * 10.0**size
 
     def finding(self, waived: float = 0.3) -> Finding:
-        """waived: how likely."""
+        """Draw a finding. waived: the probability that it is suppressed."""
         waiver = Suppression(self.text(), self.random.random() < 0.5) if self.random.random() < waived else None
         rule, path = (f"zq{name}{self.words}qz" for name in ("rule", "path"))
         line = self.random.choice([0, 1, 7])
@@ -87,12 +87,12 @@ class DrawnDocument:
 
 
 def words(value: Any) -> set[str]:
-    """Every marked word in a part of a document."""
+    """Return every marked word in a part of a document."""
     return set(re.findall(r"zq\w+?qz", repr(value)))
 
 
 def numbers(value: Any) -> set[float]:
-    """Every number in a part of a document."""
+    """Return every number in a part of a document."""
     if isinstance(value, Sheet):
         value = value.rows
     if isinstance(value, Mapping):
@@ -103,7 +103,7 @@ def numbers(value: Any) -> set[float]:
 
 
 def must_show(document: Document, part: str) -> set[str]:
-    """Return what a format that shows a part must not leave out: names of checks that passed, names and messages of the others."""
+    """Return the words that a format must show if it shows a part; of checks that passed, only the names."""
     if part == "checks":
         return words(
             [check.name if check.passed and not check.waived else (check.name, check.message) for check in document.checks]
@@ -111,7 +111,7 @@ def must_show(document: Document, part: str) -> set[str]:
     if part == "failures":
         return words([check.message for check in document.checks if not check.passed and not check.waived])
     if part == "findings":
-        return words([(one.path, one.rule, one.message) for one in document.findings])
+        return words([(finding.path, finding.rule, finding.message) for finding in document.findings])
     return words(getattr(document, part))
 
 
@@ -170,7 +170,7 @@ WITHOUT: dict[str, Callable[[Document], Document]] = {
     "the total": lambda d: replace(d, total="0"),
 }
 
-# What a part's items would be if nothing were wrong with them: each must look different from what it is.
+# By part: the same item without its fault. A format must render it differently from the faulty item.
 MILDER: dict[str, Callable[[Any], Any]] = {
     "checks": lambda check: replace(check, passed=True, waived=False, error=False),
     "findings": lambda finding: finding if finding.suppression else replace(finding, level="note"),
@@ -180,27 +180,27 @@ Render = Callable[[Document], str]
 
 
 def rendering(name: str, render: Callable[..., str]) -> Render:
-    """The format on a screen that is wide enough."""
+    """Return the format's rendering, on a wide screen if it is for a screen."""
     return (lambda document: render(document, width=WIDTH)) if for_screen(name) else render
 
 
 def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
-    """Yield what the format leaves out of the parts that it shows, understates, or must not show."""
-    shown = render(document)
+    """Yield each fault of a format: words or numbers that it omits, faults that it understates, and control characters."""
+    text = render(document)
     for part in shows(name):
-        missing = {word for word in must_show(document, part) if word not in shown}
-        if missing:
-            yield f"{part}: {sorted(missing)}"
-        wrong = numbers(getattr(document, part, None)) - {float(each) for each in NUMBER.findall(shown)}
+        missing_words = {word for word in must_show(document, part) if word not in text}
+        if missing_words:
+            yield f"{part}: {sorted(missing_words)}"
+        wrong = numbers(getattr(document, part, None)) - {float(number) for number in NUMBER.findall(text)}
         if part in EXACT and wrong:
             yield f"{part}: {sorted(wrong)}"
     for part, milder in MILDER.items():
-        for k, one in enumerate(getattr(document, part) if part in shows(name) else ()):
-            mild = milder(one)
+        for k, item in enumerate(getattr(document, part) if part in shows(name) else ()):
+            mild = milder(item)
             instead: dict[str, Any] = {part: _with(getattr(document, part), k, mild)}
-            if mild != one and render(replace(document, **instead)) == shown:
-                yield f"{part}: {one} is shown as {mild}"
-    if acting := {character for character in shown if not character.isprintable()} - {"\n", "\r"}:
+            if mild != item and render(replace(document, **instead)) == text:
+                yield f"{part}: {item} is shown as {mild}"
+    if acting := {character for character in text if not character.isprintable()} - {"\n", "\r"}:
         yield f"characters that nobody sees, or that a terminal acts on: {sorted(acting)}"
     if judges(name) and not JUDGED & set(shows(name)):
         yield "whatever failed, though it is judged"
@@ -208,7 +208,7 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
 
 @functools.cache
 def documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
-    """Draw documents, each with what the format makes of it."""
+    """Draw documents, each with its rendering."""
     drawn = [DrawnDocument(Random(f"{seed}/{name}/{k}")).document() for k in range(DOCUMENTS)]
     return tuple((document, render_of(name)(document)) for document in drawn)
 
@@ -218,9 +218,9 @@ def render_of(name: str) -> Render:
 
 
 def unseen(name: str, what: str, seed: str) -> bool:
-    """Return whether something that the format shows may be dropped before it is rendered, and is missed by nobody."""
+    """Return whether the exam misses that something is dropped before rendering, although it changes the format's output."""
     render, dropped = render_of(name), WITHOUT[what]
-    changed = [document for document, shown in documents(name, seed) if render(dropped(document)) != shown]
-    return bool(changed) and not any(
-        next(left_out(name, lambda d: render(dropped(d)), document), None) is not None for document in changed
+    affected = [document for document, text in documents(name, seed) if render(dropped(document)) != text]
+    return bool(affected) and not any(
+        next(left_out(name, lambda d: render(dropped(d)), document), None) is not None for document in affected
     )

@@ -15,7 +15,7 @@ from dpcli.file.toml.limits import MAX_BYTES, MAX_DEPTH
 from dpcli.file.toml.shown import escaped, shown
 from dpcli.file.toml.write import commented
 
-COLUMN = 40  # where comments begin
+COMMENT_COLUMN = 40  # column at which comments begin
 # What a file says in place of a key that nobody has stated.
 MISSING = {
     "unit": '# unit = "example"  # who is protected: NOT STATED. Any other unit needs max_contributions',
@@ -33,7 +33,7 @@ _SINGLE = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asserted:
-    """[privacy], as far as it is stated; None where a key is not."""
+    """The keys of [privacy] that the user states; None for a key that is not stated."""
 
     adjacency: str | None = None
     unit: str | None = None
@@ -53,13 +53,21 @@ def file_of(
     place: str,
     laid_out: Callable[[str], Iterable[str]] | None = None,
 ) -> str:
-    """Return the text of a pipeline file of these tables, which its reader accepts. laid_out: splits a line that is too long.
+    """Return the text of a pipeline file, checked by the reader of such files.
 
-    Its comments are a heading, those on keys, and the unstated keys of [privacy]. Raises InputError where it is larger than a file may be,
-    InvalidFile where the reader refuses it.
+    Args:
+        tables: the content.
+        heading: lines of comment at the top.
+        comments: by key, a comment beside it; keys of [privacy] that are missing get one too.
+        place: the name of the file in messages.
+        laid_out: splits a line that is too long.
+
+    Raises:
+        InputError: the text is larger than a pipeline file may be.
+        InvalidFile: the reader refuses it.
     """
     lines = [f"# {line}" for line in heading]
-    written = list(commented(tables, comments, COLUMN))
+    written = list(commented(tables, comments, COMMENT_COLUMN))
     _require_room(sum(len(line) + 1 for line in written), place)
     for line in written:
         lines += laid_out(line) if laid_out else (line,)
@@ -80,17 +88,17 @@ def _require_room(size: int, place: str) -> None:
 
 
 def read_text(text: str, place: str) -> Pipeline:
-    """Parse such a text as every file is read. Raises InvalidFile where the reader refuses it."""
+    """Parse the text of a pipeline file. Raises InvalidFile if the reader refuses it."""
     return parse(text.encode(), place)
 
 
 class NotJson(InputError):
-    """Data that are no JSON at all."""
+    """An error for data that are not JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignTable:
-    """A table of another library. name: what messages call it. fields: as they were written."""
+    """A table from another library's record. name: the table's name in messages. fields: its values as they were written."""
 
     name: str
     fields: Mapping[str, Any]
@@ -98,14 +106,14 @@ class ForeignTable:
     def require_fields(
         self, needed: Collection[str], optional: Collection[str] = (), ignored: Collection[str] | None = None, hint: str = ""
     ) -> None:
-        """Raise InputError where a field is missing, or has no known meaning.
+        """Raises InputError if a field is missing, or has no known meaning.
 
-        ignored: what --ignore names; None where there is no such flag. hint: advice about an unknown field.
+        ignored: what --ignore names; None if there is no such flag. hint: advice about an unknown field.
         """
-        missing = [field for field in needed if field not in self.fields]
+        missing_fields = [field for field in needed if field not in self.fields]
         strange = [field for field in self.fields if field not in (*needed, *optional, *(ignored or ()))]
-        if missing:
-            raise self.refused(f"expected {', '.join(needed)}, found no {missing[0]}")
+        if missing_fields:
+            raise self.refused(f"expected {', '.join(needed)}, found no {missing_fields[0]}")
         if strange:
             raise self.refused(
                 f"expected {', '.join((*needed, *optional)) or 'no field'}, found {escaped(strange[0][:80])} too"
@@ -113,35 +121,35 @@ class ForeignTable:
             )
 
     def number(self, field: str) -> float:
-        """Return a finite number. Raises InputError where it is none."""
+        """Return the field as a finite number. Raises InputError for any other value."""
         value = self.fields[field]
         if type(value) not in (int, float) or not abs(value) < 1e300:
             raise self.refused(f"expected {field} to be a finite number, found {in_words(value)}")
         return float(value)
 
     def count(self, field: str) -> int:
-        """Return a whole number >= 1. Raises InputError where it is none."""
+        """Return the field as a whole number >= 1. Raises InputError for any other value."""
         value = self.fields[field]
         if type(value) is not int or not 1 <= value <= 10**18:
             raise self.refused(f"expected {field} to be a whole number from 1 to 10^18, found {in_words(value)}")
         return value
 
     def boolean(self, field: str) -> bool:
-        """Return true or false. Raises InputError where it is neither."""
+        """Return the field as a boolean. Raises InputError for any other value."""
         value = self.fields[field]
         if type(value) is not bool:
             raise self.refused(f"expected {field} to be true or false, found {in_words(value)}")
         return value
 
     def table(self, field: str, name: str | None = None) -> ForeignTable:
-        """Return the table inside. Raises InputError where it is none."""
+        """Return the field as a table. Raises InputError for any other value."""
         value = self.fields[field]
         if not isinstance(value, dict):
             raise self.refused(f"expected {field} to be a table, found {in_words(value)}")
         return ForeignTable(name or field, value)
 
     def has(self, field: str) -> bool:
-        """Return whether the field has a value, and not null."""
+        """Return whether the field is present and not null."""
         return self.fields.get(field) is not None
 
     def refused(self, why: str) -> InputError:
@@ -156,7 +164,7 @@ def in_words(value: Any) -> str:
 
 
 def read_fields(data: bytes, name: str) -> ForeignTable:
-    """Return the table that JSON states. Raises InputError where it states none, or states a field twice."""
+    """Parse JSON that holds one table. Raises InputError for anything else, and for a repeated field."""
     document = read_json(data, name)
     if not isinstance(document, dict):
         raise InputError(f"{name}: expected a table of JSON, found {shown(document)}")
@@ -164,7 +172,7 @@ def read_fields(data: bytes, name: str) -> ForeignTable:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Return the value that JSON states. Raises InputError where it is none, or states a field twice."""
+    """Parse JSON. Raises NotJson for other data, InputError for a repeated field."""
     try:
         return json.loads(data, object_pairs_hook=lambda pairs: _unique_fields(pairs, name))
     except (ValueError, RecursionError):
@@ -181,7 +189,7 @@ def _unique_fields(pairs: Iterable[tuple[str, Any]], name: str) -> dict[str, Any
 
 
 def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> dict[str, Any]:
-    """Return [privacy] of the file and of flags. Raises InputError where they contradict each other."""
+    """Return the keys of [privacy] from the file and from flags. Raises InputError if they contradict each other."""
     for key, value in asserted.table.items():
         if known.get(key, value) != value:
             raise InputError(
@@ -191,14 +199,14 @@ def with_asserted(known: Mapping[str, Any], asserted: Asserted, name: str) -> di
 
 
 def dp_entry(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
-    """Return the keys of an entry that is (epsilon, delta)-DP for the unit: of pure epsilon, where delta is 0."""
+    """Return the keys of an entry that is (epsilon, delta)-DP for the unit; of type pure-dp if delta is 0."""
     if delta == 0.0:
         return {"type": "pure-dp", "epsilon": epsilon, "stated_for": "unit"}
     return {"type": "approx-dp", "epsilon": epsilon, "delta": delta, "stated_for": "unit"}
 
 
 def zcdp_entry(rho: float, delta: float, where: ForeignTable) -> dict[str, Any]:
-    """Return the keys of an entry that is rho-zCDP for the unit. Raises InputError for rho-zCDP that holds but for a delta."""
+    """Return the keys of an entry that is rho-zCDP for the unit. Raises InputError for approximate zCDP, with a delta > 0."""
     if delta != 0.0:
         raise where.refused(f"expected zCDP without a delta, found delta = {delta:g}: no mechanism of a file says that it may fail")
     return {"type": "zcdp", "rho": rho, "stated_for": "unit"}
@@ -207,10 +215,16 @@ def zcdp_entry(rho: float, delta: float, where: ForeignTable) -> dict[str, Any]:
 def carried_tables(
     carried: Mapping[str, Any], asserted: Asserted, exported: Callable[[Pipeline], Any], content: Any
 ) -> dict[str, Any]:
-    """Return the tables of the file to write: those that the file carries, and what is asserted where they are silent.
+    """Return the tables that dpcli export wrote into a file, completed by the keys of [privacy] that the user states.
 
-    exported: makes of a pipeline the content that the file should have. content: what it has. Raises InputError where the two differ,
-    before or after what is asserted, or the tables are not these two or contradict what is asserted.
+    Args:
+        carried: the tables in the file.
+        asserted: keys of [privacy] that the user states.
+        exported: returns the content that a file for a pipeline must have.
+        content: the content that the file has.
+
+    Raises:
+        InputError: the tables are not the expected ones, the content does not match them, or they contradict `asserted`.
     """
     plain = json_copy(carried, PART)
     ForeignTable(PART, plain).require_fields(TABLES)
@@ -231,24 +245,24 @@ def _require_same(tables: Mapping[str, Any], exported: Callable[[Pipeline], Any]
 
 
 def json_copy(value: Any, name: str) -> Any:
-    """Return the value as JSON has it, tuples as lists, bounded, as what is shared is copied.
+    """Return a copy of the value as JSON would have it, with tuples as lists.
 
-    Raises InputError where something in it is no value of JSON, it is deeper than MAX_DEPTH, as what holds itself is, or has more than
-    MOST_VALUES values.
+    Shared parts are copied, so depth and size are bounded. Raises InputError if a part is no JSON value, if it is deeper than MAX_DEPTH,
+    as a table inside itself is, or if there are more than MOST_VALUES values.
     """
-    left = MOST_VALUES
+    remaining = MOST_VALUES
 
     def copied(value: Any, depth: int) -> Any:
-        nonlocal left
-        left -= 1
-        if depth > MAX_DEPTH or left < 0:
+        nonlocal remaining
+        remaining -= 1
+        if depth > MAX_DEPTH or remaining < 0:
             raise InputError(f"{name}: expected tables at most {MAX_DEPTH} deep, of at most {MOST_VALUES:,} values, found more")
         if type(value) in _SINGLE:
             return value
         if isinstance(value, list | tuple):
-            return [copied(each, depth + 1) for each in value]
+            return [copied(item, depth + 1) for item in value]
         if isinstance(value, dict) and all(type(key) is str for key in value):
-            return {key: copied(each, depth + 1) for key, each in value.items()}
+            return {key: copied(item, depth + 1) for key, item in value.items()}
         raise InputError(f"{name}: expected tables of numbers, texts and lists, found a value of type {type(value).__name__}")
 
     return copied(value, 0)

@@ -38,7 +38,7 @@ def file_of_accountant(data: bytes, asserted: Asserted, ignored: Collection[str]
     """Return the text of the pipeline file of opendp.prelude.serialize(context.accountant): an entry for each loss, or one for a filter.
 
     ignored: arguments that say nothing about privacy. Raises InputError for another measurement, or what a file cannot say; InvalidFile
-    where its reader refuses the values. Nothing of the data is run.
+    if its reader refuses the values. Nothing of the data is run.
     """
     name, call = _called(read_fields(data, place), ignored)
     if name not in COMPOSITIONS:

@@ -39,11 +39,11 @@ SAMPLING = {"sampling_rate": "rate", "batch_size": "batch_size"}  # by columns, 
 def merged_stages(rows: Iterable[Stage]) -> list[dict[str, Number]]:
     """Join neighbouring rows that differ in their steps alone."""
     parted = (({name: value for name, value in row.items() if name != "steps"}, int(row["steps"])) for row in rows)
-    return [{**each, "steps": sum(steps for _, steps in run)} for each, run in groupby(parted, key=lambda pair: pair[0])]
+    return [{**stage, "steps": sum(steps for _, steps in run)} for stage, run in groupby(parted, key=lambda pair: pair[0])]
 
 
 def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, Any]:
-    """Return the entry of Gaussian noise of all stages, in their order; a number in place of a list where all are the same.
+    """Return the entry of Gaussian noise of all stages, in their order; a number in place of a list if all are the same.
 
     stages: merged; all with noise_multiplier, steps, and the same keys of sampling. Raises InputError for none, or more than a file may
     have.
@@ -65,8 +65,8 @@ def wrapped(line: str) -> list[str]:
     """Return a line with a long list of numbers as several lines."""
     if not line.startswith(LIST_KEYS) or len(line) <= WIDTH:
         return [line]
-    kept = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", NO_BREAK_SPACE), line)
-    parts = textwrap.wrap(kept, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    unbreakable = re.sub(r"(?:^|\])[^\[]*", lambda outside: outside.group().replace(" ", NO_BREAK_SPACE), line)
+    parts = textwrap.wrap(unbreakable, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return [part.replace(NO_BREAK_SPACE, " ") for part in parts]
 
 
@@ -101,7 +101,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
 
     Every batch is a Poisson sample of its own: of shuffled batches a record may be in two of a stage that begins within a pass. ignored:
     columns that say nothing about privacy; any other might say how often a row counts. Raises InputError for what is no such csv, or
-    states no adjacency; InvalidFile where the reader refuses the values.
+    states no adjacency; InvalidFile if the reader refuses the values.
     """
     if asserted.adjacency is None:
         raise InputError(f"{place}: a schedule does not state its adjacency: give --adjacency add-remove, or another")

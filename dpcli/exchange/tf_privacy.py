@@ -1,4 +1,4 @@
-"""The flags of compute_dp_sgd_privacy, of tensorflow-privacy 0.9, as a pipeline file."""
+"""Import from tensorflow-privacy 0.9: the flags of compute_dp_sgd_privacy as a pipeline file."""
 
 from __future__ import annotations
 
@@ -13,38 +13,48 @@ from dpcli.file.toml.shown import escaped
 
 PROGRAM = re.compile(r"(?:.*[./])?compute_dp_sgd_privacy(?:\.py)?")
 FLAG = re.compile(r"--?([A-Za-z]\w*)(?:=(.*))?", re.DOTALL)
-TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+TRUTH_VALUES = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 def _truth(text: str) -> bool:
-    return TRUTHS[text.lower()]
+    return TRUTH_VALUES[text.lower()]
 
 
-NEEDED: dict[str, Callable[[str], Any]] = {"N": int, "batch_size": int, "noise_multiplier": float, "epochs": float}
-OPTIONAL: dict[str, Callable[[str], Any]] = {
+REQUIRED_FLAGS: dict[str, Callable[[str], Any]] = {"N": int, "batch_size": int, "noise_multiplier": float, "epochs": float}
+OPTIONAL_FLAGS: dict[str, Callable[[str], Any]] = {
     "delta": float,
     "used_microbatching": _truth,
     "max_examples_per_user": int,
     "accountant_type": {"RDP": "RDP", "PLD": "PLD"}.__getitem__,
 }
-SWITCH = "used_microbatching"  # it has no value where it stands alone
-DELTA = 1e-6
+MICROBATCHING = "used_microbatching"  # the one flag that may stand without a value
+DEFAULT_DELTA = 1e-6  # of compute_dp_sgd_privacy itself
 COMMENTS = {"adjacency": "the one that compute_dp_sgd_privacy counts with"}
-UNSTATED = {"delta": "the program's own, as no flag states one"}
-HALVED = {"noise_multiplier": "half of the flag's: in microbatches of several a record moves twice the clip norm"}
+COMMENTS_IF_DEFAULT_DELTA = {"delta": "the program's own, as no flag states one"}
+COMMENTS_IF_HALVED = {"noise_multiplier": "half of the flag's: in microbatches of several a record moves twice the clip norm"}
 
 
 def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file of flags as a shell or a flagfile has them; what stands before them is the program.
+    """Return the text of the pipeline file that corresponds to a command line or a flagfile.
 
-    Its adjacency, where no other is stated, is add-remove, as the program says of its number. used_microbatching, which is true where it is
-    not stated, halves the noise multiplier as the program does. sampling: how batches were drawn. ignored: flags that say nothing about
-    privacy. Raises InputError for flags that are missing, unknown or repeated; InvalidFile where the reader refuses the values.
+    Unless another adjacency is asserted, it is add-remove, which is what the program reports for. As in the program,
+    used_microbatching is true by default and halves the noise multiplier.
+
+    Args:
+        data: the flags, with or without the name of the program before them.
+        asserted: keys of [privacy] that the user states.
+        sampling: the scheme by which batches were drawn.
+        ignored: flags that do not concern privacy.
+        place: the name of the input in messages.
+
+    Raises:
+        InputError: a flag is missing, unknown or repeated.
+        InvalidFile: the reader of pipeline files refuses the values.
     """
     flags = _flags(data, ignored, place)
-    flags.require_fields(NEEDED, OPTIONAL, ignored)
-    halved = flags.fields.get(SWITCH, True)
-    delta = DELTA if asserted.delta is None else asserted.delta
+    flags.require_fields(REQUIRED_FLAGS, OPTIONAL_FLAGS, ignored)
+    halved = flags.fields.get(MICROBATCHING, True)
+    delta = DEFAULT_DELTA if asserted.delta is None else asserted.delta
     if flags.has("delta"):
         delta = flags.number("delta")
     known = {
@@ -62,48 +72,50 @@ def file_of_flags(data: bytes, asserted: Asserted, sampling: str, ignored: Colle
         "sampling": {"scheme": sampling, "batch_size": flags.count("batch_size")},
     }
     privacy = {**with_asserted(known, asserted, place), "releases": "all-checkpoints"}
-    stated = flags.has("delta") or asserted.delta is not None
-    comments = {**COMMENTS, **(HALVED if halved else {}), **({} if stated else UNSTATED)}
+    has_delta = flags.has("delta") or asserted.delta is not None
+    comments = {**COMMENTS, **(COMMENTS_IF_HALVED if halved else {}), **({} if has_delta else COMMENTS_IF_DEFAULT_DELTA)}
     heading = (f"From flags of compute_dp_sgd_privacy: {escaped(place)}.",)
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, comments, place)
 
 
 def _flags(data: bytes, ignored: Collection[str], place: str) -> ForeignTable:
-    """Return the flags by name with their values, without those that are ignored."""
+    """Return the values of the flags by name, without the flags that are ignored."""
     fields: dict[str, Any] = {}
-    for name, text in _pairs(_words(data, place), place):
-        negated = name == f"no{SWITCH}"
-        name, text = (SWITCH, "false") if negated and text is None else (name, text)
+    for name, text in _pairs(_arguments(data, place), place):
+        negated = name == f"no{MICROBATCHING}"
+        name, text = (MICROBATCHING, "false") if negated and text is None else (name, text)
         if name in ignored:
             continue
         if name in fields:
             raise InputError(f"{place}: expected --{name} once, found it twice")
         try:
-            fields[name] = {**NEEDED, **OPTIONAL}.get(name, str)("true" if text is None and name == SWITCH else text or "")
+            read = {**REQUIRED_FLAGS, **OPTIONAL_FLAGS}.get(name, str)
+            fields[name] = read("true" if text is None and name == MICROBATCHING else text or "")
         except (ValueError, KeyError):
             raise InputError(f"{place}: expected a value of --{name}, found {escaped((text or 'nothing')[:40])}") from None
     return ForeignTable(place, fields)
 
 
-def _words(data: bytes, place: str) -> Sequence[str]:
-    """Return the words from the first flag on."""
+def _arguments(data: bytes, place: str) -> Sequence[str]:
+    """Return the arguments of the program: everything after its name, or all words if its name is missing."""
     try:
         lines = data.decode("utf-8-sig").splitlines()
-        words = shlex.split("\n".join(line for line in lines if not line.lstrip().startswith(("#", "//"))).replace("\\\n", " "))
+        command = "\n".join(line for line in lines if not line.lstrip().startswith(("#", "//")))
+        arguments = shlex.split(command.replace("\\\n", " "))
     except ValueError:
         raise InputError(f"{place}: not flags in UTF-8, with their quotes closed") from None
-    programs = [index for index, word in enumerate(words) if PROGRAM.fullmatch(word)]
-    return words[programs[0] + 1 :] if programs else words
+    programs = [index for index, argument in enumerate(arguments) if PROGRAM.fullmatch(argument)]
+    return arguments[programs[0] + 1 :] if programs else arguments
 
 
-def _pairs(words: Sequence[str], place: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each flag and its value: behind an equals sign, or in the next word where that is no flag."""
-    rest = list(words)[::-1]
-    while rest:
-        word = rest.pop()
-        match = FLAG.fullmatch(word)
+def _pairs(arguments: Sequence[str], place: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each flag with its value, which follows an equals sign or is the next argument; None if the flag has no value."""
+    stack = list(arguments)[::-1]
+    while stack:
+        argument = stack.pop()
+        match = FLAG.fullmatch(argument)
         if not match:
-            raise InputError(f"{place}: expected flags --name=value of compute_dp_sgd_privacy, found {escaped(word[:40])}")
+            raise InputError(f"{place}: expected flags --name=value of compute_dp_sgd_privacy, found {escaped(argument[:40])}")
         name, value = match.groups()
-        apart = value is None and rest and not FLAG.fullmatch(rest[-1]) and not name.endswith(SWITCH)
-        yield name, rest.pop() if apart else value
+        is_separate = value is None and stack and not FLAG.fullmatch(stack[-1]) and not name.endswith(MICROBATCHING)
+        yield name, stack.pop() if is_separate else value

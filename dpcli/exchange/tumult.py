@@ -1,4 +1,4 @@
-"""The budget of a Session of Tumult Analytics 0.21 as one stated guarantee in a pipeline file, and back."""
+"""Import from and export to Tumult Analytics 0.21: the budget of a Session as a stated guarantee in a pipeline file."""
 
 from __future__ import annotations
 
@@ -39,10 +39,19 @@ BUDGET_OF = {"pure-dp": "PureDPBudget", "approx-dp": "ApproxDPBudget", "zcdp": "
 
 
 def file_of_session(data: bytes, asserted: Asserted, ignored: Collection[str], place: str) -> str:
-    """Return the text of the pipeline file of a Session: its privacy budget and protected changes as JSON, by names of classes and fields.
+    """Return the text of the pipeline file for a Session, given as JSON with its privacy budget and protected changes.
 
-    A session protects what a unit changes in all of its tables at once: so the rows of all are added up. ignored: fields that say nothing
-    about privacy. Raises InputError for what a file cannot say, InvalidFile where its reader refuses the values.
+    A Session protects the changes of one unit in all of its tables at once, so the rows of all tables are added up.
+
+    Args:
+        data: the JSON, with the names of Tumult's classes and fields.
+        asserted: keys of [privacy] that the user states.
+        ignored: fields that do not concern privacy.
+        place: the name of the input in messages.
+
+    Raises:
+        InputError: the Session has something that no pipeline file can state.
+        InvalidFile: the reader of pipeline files refuses the values.
     """
     session = read_fields(data, place)
     session.require_fields(("privacy_budget", "protected_changes"), (), ignored)
@@ -83,8 +92,8 @@ def _change(change: ForeignTable, ignored: Collection[str]) -> ProtectedChange:
     name, change = _typed(change, {**CHANGES, **REFUSED})
     if name in REFUSED:
         raise change.refused(REFUSED[name])
-    needed, optional, kind = CHANGES[name]
-    change.require_fields(needed, optional, ignored)
+    required, optional, kind = CHANGES[name]
+    change.require_fields(required, optional, ignored)
     rows = change.count("max_rows") if "max_rows" in change.fields else 1
     if "max_rows" in optional and rows != 1:
         raise change.refused(f"expected max_rows of 1, found {rows}")

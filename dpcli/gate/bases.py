@@ -1,4 +1,4 @@
-"""Files at the base, from a git revision or the JSON of an earlier gate, and the changes of their terms that weaken them."""
+"""The base of a comparison: files at a git revision or in the JSON of an earlier gate, and changes that weaken their terms."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from dpcli.ledger.blocks.block_kinds import BlockKind
 
 WINDOW = "privacy.window"
-TABLES_OF_GATE = ("waiver", "horizon")  # compared each as a whole
+TABLES_OF_GATE = ("waiver", "horizon")  # compared as whole tables, not key by key
 MOST_HASH_PARTS = 10**6
-WIDEST = 2000  # blocks in a window of a ledger
+WIDEST = 2000  # blocks of a ledger
 
 Capped = Callable[[str, Pipeline], Pipeline]
 
@@ -47,12 +47,12 @@ class Unpriced:
 
 
 def waiver_data(waiver: Waiver) -> dict[str, Any]:
-    """Return a waiver as JSON holds it: two are equal where all of this is."""
+    """Return a waiver as JSON; two waivers are equal if their JSON is."""
     return {**asdict(waiver), "expires": waiver.expires.isoformat()}
 
 
 def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
-    """Return what a later gate needs of this one, as `bases_from` reads it. capped: the pipeline with the caps that held."""
+    """Return the part of a gate's JSON that a later gate compares with, for `bases_from`. capped: the pipeline with the caps in force."""
     return {
         "statement": statement_of(capped),
         "terms": terms_of(pipeline),
@@ -63,28 +63,30 @@ def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
 
 
 def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
-    """Return what each change costs, made alone to the base; nothing where only the base's figures are at hand."""
+    """Return the cost of each change, made alone to the base; nothing if only figures of the base are available, not its text."""
     if base.account is None or base.data is None:
         return ()
     return priced_changes(base.data, data, base.account)
 
 
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Unpriced | None]:
-    """Return each file as it stands at the git revision `ref`; None where nothing became it. Raises InputError for a bad `ref`."""
+    """Return each file's version at the git revision `ref`; None for a new file. Raises InputError for a bad `ref`."""
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
-    return {path: None if past is None else _at_ref(ref, path, past, cap) for path, past in files_at(ref, paths).items()}
+    return {
+        path: None if past_file is None else _at_ref(ref, path, past_file, cap) for path, past_file in files_at(ref, paths).items()
+    }
 
 
-def _at_ref(ref: str, path: str, past: PastFile, cap: Capped) -> Base | Unpriced:
+def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unpriced:
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
-    name = past.renamed or path
+    name = past_file.renamed or path
     try:
-        if past.data.startswith(LFS_POINTER):
+        if past_file.data.startswith(LFS_POINTER):
             raise InputError("it is a Git LFS pointer: keep pipelines out of Git LFS")
-        own = parse(past.data, f"{ref}:{name}")
+        own = parse(past_file.data, f"{ref}:{name}")
         pipeline = cap(path, own)
         result = headline(pipeline, delta=pipeline.budget.delta if pipeline.budget else None)
     except InvalidFile as error:
@@ -100,17 +102,19 @@ def _at_ref(ref: str, path: str, past: PastFile, cap: Capped) -> Base | Unpriced
         horizon_data(own.gate.horizon),
         tuple(map(waiver_data, own.gate.waiver)),
         result,
-        past.data,
-        past.renamed,
+        past_file.data,
+        past_file.renamed,
     )
 
 
 def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
-    """Return each file as an earlier `dpcli gate -f json` judged it; None where that had no such file.
+    """Return each file's base from the JSON of an earlier `dpcli gate -f json`; None if the file is not in it.
 
-    Files are the same where their paths lead to the same place; a relative path counts from the working directory and from the root of the
-    repository around it. Everything is checked, since a pass may hang on it. Raises InputError for no such JSON, and for a file that could
-    not be accounted then, or stands there twice.
+    Two paths name the same file if they lead to the same place; a relative path may count from the working directory or from the root of
+    the repository around it. Everything read is checked, since a verdict depends on it.
+
+    Raises:
+        InputError: the JSON does not exist or is not of this form, or a file in it had no account or differs between two entries.
     """
     if not os.path.isfile(baseline):
         raise InputError(f"--baseline {baseline}: no such file")
@@ -126,7 +130,7 @@ def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
 
 
 def _places(path: str) -> Iterator[str]:
-    """Yield where a path of the baseline may lead."""
+    """Yield the real paths that a path of the baseline may mean."""
     current = os.getcwd()
     yield from {os.path.realpath(os.path.join(folder, path)) for folder in (current, work_tree(current) or current)}
 
@@ -143,7 +147,7 @@ def _base_of_file(what: str, place: str, entries: Sequence[tuple[str, Base | Non
 
 
 def _from_json(entry: Mapping[str, Any]) -> Base | None:
-    """Return the figures of one file, None where it had none."""
+    """Return the base of one file from its JSON; None if the file had no account."""
     if entry["result"] is None:
         return None
     stated, epsilon = entry["base_form"], entry["result"]["epsilon_upper"]
@@ -160,7 +164,7 @@ def _from_json(entry: Mapping[str, Any]) -> Base | None:
 
 
 def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return terms whose numbers can be compared."""
+    """Return the terms with their numbers checked, so that they can be compared."""
     terms = dict(stated)
     for key, rule in (("budget.epsilon", POSITIVE), ("gate.max_increase", NON_NEGATIVE), ("budget.warn_at", POSITIVE)):
         terms[key] = _optional(terms[key], rule)
@@ -188,9 +192,12 @@ def _number(stated: Any, rule: Constraint) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A changed key in words, `budget.warn_at 0.8 -> 1.0`, whether the change weakens the file, and where the file states the key.
+    """A changed key of a file.
 
-    replaced_by: of a cap that was raised, the cap that holds in its place, so that nothing is weaker: `the policy's 3.0`.
+    words: the change in words, such as `budget.warn_at 0.8 -> 1.0`.
+    weaker: whether the change weakens the file.
+    key: the place of the key in the file.
+    replaced_by: for a raised cap, the cap that holds instead, such as `the policy's 3.0`, so that nothing is weaker.
     """
 
     words: str
@@ -200,7 +207,7 @@ class Changed:
 
 
 def terms_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return every key of [privacy], [budget] and [gate] by its dotted name, as JSON has it; None where it is absent."""
+    """Return the JSON value of every key of [privacy], [budget] and [gate] by its dotted name; None for an absent key."""
     return {name: _plain(_stated(pipeline, name)) for name in _keys()}
 
 
@@ -218,17 +225,21 @@ def _stated(pipeline: Pipeline, name: str) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return ", ".join(value)  # JSON has no tuples, and a list that was read again would be another value
+        return ", ".join(value)  # JSON would turn a tuple into a list, which is not equal to it
     return value.value if isinstance(value, enum.Enum) else value
 
 
 def changed_terms(
     terms: Mapping[str, Any], statement: Mapping[str, Any], own: Pipeline, capped: Pipeline, replaced: Mapping[str, str]
 ) -> Iterator[Changed]:
-    """Yield what is different now.
+    """Yield each changed key of the statement and of the terms.
 
-    terms, statement: of the file as it was, the second under the caps that hold. own, capped: the file as it is, with its own caps and
-    with those that hold. replaced: the keys of the file's earlier caps that another cap implies, and which: raising them weakens nothing.
+    Args:
+        terms: the terms of the earlier version.
+        statement: the statement of the earlier version, under the caps in force.
+        own: the current file with its own caps.
+        capped: the current file with the caps in force.
+        replaced: by key, the cap that implies the file's earlier cap; raising such a cap weakens nothing.
     """
     now = statement_of(capped)
     differing = {key for key, value in now.items() if statement.get(key) != value}
@@ -251,13 +262,13 @@ def changed_terms(
 
 
 def promised_delta(terms: Mapping[str, Any]) -> float | None:
-    """Return the delta at which a file held its own cap on epsilon."""
+    """Return the delta at which a file with these terms holds its own cap on epsilon."""
     at: float | None = terms.get("budget.delta")
     return terms.get("privacy.delta") if at is None else at
 
 
 def _loosens(terms: Mapping[str, Any], own: Pipeline) -> bool:
-    """Return whether a file had a cap on epsilon, and now holds it to a larger delta, or to none."""
+    """Return whether a file had a cap on epsilon, and now holds it at a larger delta or at no stated one."""
     old, new = promised_delta(terms), promised_delta(terms_of(own))
     return terms.get("budget.epsilon") is not None and old is not None and (new is None or new > old)
 
@@ -268,7 +279,7 @@ def _place(key: str, own: Pipeline) -> Path:
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:
-    """Return whether a change may weaken the file; a limit that became smaller does not, nor a key that was not stated before."""
+    """Return whether a change may weaken the file. A smaller limit does not, nor does a key that was not stated before."""
     if member.safer is None:
         return True
     if member.safer == "stated":
@@ -277,15 +288,18 @@ def _weaker(member: Member, old: Any, new: Any) -> bool:
 
 
 def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
-    """Return runs and cap."""
+    """Return the number of runs and the cap of a horizon."""
     return None if horizon is None else (horizon.count, horizon.epsilon)
 
 
 def horizon_change(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
-    """Yield a changed horizon; fewer runs, a higher cap or none at all weaken the file where none from outside holds in its place."""
+    """Yield a changed horizon.
+
+    Fewer runs, a higher cap or a removed horizon weaken the file, unless a horizon from outside implies the earlier one.
+    """
     if old != new:
-        now = [one for one in (new, *map(horizon_data, outside)) if one is not None]
-        implied = old is None or any(runs >= old[0] and epsilon <= old[1] for runs, epsilon in now)
+        horizons = [horizon for horizon in (new, *map(horizon_data, outside)) if horizon is not None]
+        implied = old is None or any(runs >= old[0] and epsilon <= old[1] for runs, epsilon in horizons)
         yield Changed(f"gate.horizon {_runs(old)} -> {_runs(new)}", not implied, ("gate", "horizon"))
 
 
@@ -294,7 +308,7 @@ def _runs(horizon: tuple[int, float] | None) -> str:
 
 
 def value_in_words(value: Any) -> str:
-    """Return a value as a sentence has it: TOML's words, `none` for nothing."""
+    """Return a value as it appears in messages: as in TOML, and `none` for an absent one."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -303,10 +317,10 @@ def value_in_words(value: Any) -> str:
 
 
 def keeps_its_width(old: str | None, new: str | None) -> bool:
-    """Return whether two windows, each as its texts with commas between, have the same kind and number of ordered blocks.
+    """Return whether two windows, each a comma-separated list, have equally many blocks of the same ordered kind.
 
-    Such a window may move: each block is held to a cap of its own. Blocks without an order hold other people, and a narrower window
-    charges fewer blocks by the word of the file alone.
+    Such a window may move, since each block has a cap of its own. Blocks without an order hold different people, and nothing but the
+    file itself supports a narrower window, which charges fewer blocks.
     """
     if old is None or new is None:
         return False
@@ -315,7 +329,7 @@ def keeps_its_width(old: str | None, new: str | None) -> bool:
 
 
 def _width(kind: BlockKind, stated: Sequence[str]) -> int:
-    """Return how many blocks of a kind are stated, 0 where they are none, or more than one window holds."""
+    """Return the number of blocks in a window; 0 if they are not of this kind, or if they are too many for one window."""
     ranks: set[int] = set()
     for text in stated:
         first, dots, last = text.partition("..")

@@ -25,7 +25,7 @@ LISTED = 8  # values of a list that a message shows
 
 def culprits(changes: Sequence[Priced]) -> list[Priced]:
     """Return the changes that cost something, the dearest first."""
-    return [one for one in changes if one.increase > 0.0][:MOST]
+    return [change for change in changes if change.increase > 0.0][:MOST]
 
 
 def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
@@ -36,27 +36,27 @@ def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> 
 
 def dearest_changes(changes: Sequence[Priced]) -> str:
     """Return `; steps 5000 -> 20000 in train costs +0.8123 alone` for the dearest changes."""
-    return "".join(f"; {edits_in_words(one)} costs +{up(one.increase)} alone" for one in culprits(changes))
+    return "".join(f"; {edits_in_words(change)} costs +{up(change.increase)} alone" for change in culprits(changes))
 
 
-def edits_in_words(one: Priced) -> str:
+def edits_in_words(change: Priced) -> str:
     """Return one change in words."""
-    return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in one.change.edits)
+    return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in change.change.edits)
 
 
 def _value(value: object) -> str:
     if isinstance(value, dict) and "scheme" in value:
         return shown(value["scheme"])
-    if isinstance(value, list) and len(value) <= LISTED and all(type(each) in (int, float) for each in value):
+    if isinstance(value, list) and len(value) <= LISTED and all(type(item) in (int, float) for item in value):
         from dpcli.file.toml.write import value_text
 
         return value_text(value)
     return "none" if value is None else shown(value)
 
 
-def path_of(one: Priced, pipeline: Pipeline) -> Path:
-    """Return the first key that the change leaves in the file; "mechanism" alone where it takes one out."""
-    edit = next((edit for edit in one.change.edits if edit.new is not None), one.change.edits[0])
+def path_of(change: Priced, pipeline: Pipeline) -> Path:
+    """Return the first key that the change leaves in the file; "mechanism" alone if it takes one out."""
+    edit = next((edit for edit in change.change.edits if edit.new is not None), change.change.edits[0])
     if edit.path[0] == "query":
         own = (i for i, entry in enumerate(pipeline.mechanisms) if f"{entry.name}.".startswith(f"{edit.path[1]}."))
         first = next(own, None)
@@ -76,7 +76,7 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
     """
     from dpcli.file.pipeline.series import written_name
 
-    blamed = [one.change.edits[0].path[1] for one in culprits(changes) if one.change.edits[0].path[0] == "mechanism"]
+    blamed = [change.change.edits[0].path[1] for change in culprits(changes) if change.change.edits[0].path[0] == "mechanism"]
     own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]  # queries state no noise
     single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]
     single.sort(key=lambda charge: (not {charge.name, written_name(charge.name)} & {*blamed}, -charge.count))
@@ -106,8 +106,8 @@ def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -
 
 
 def _least(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> tuple[str, list[float]] | None:
-    """Return the key, and the value that meets each target; None where the entry has no such key or one target cannot be met."""
-    from dpcli.analysis.calibrate import calibrate, parameter_key  # only where a file is refused
+    """Return the key, and the value that meets each target; None if the entry has no such key or one target cannot be met."""
+    from dpcli.analysis.calibrate import calibrate, parameter_key  # only if a file is refused
 
     key = parameter_key(entry, solve)
     if key is None:

@@ -1,4 +1,4 @@
-"""Caps from several places, of which the smallest holds; limits on a rise; caps on files together. Nothing here needs numpy."""
+"""Caps from flags, policy and file, of which the smallest holds; limits on a rise; caps on sums of files. Does not import numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.file.pipeline.model import Budget
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import quoted
 
-ALLOWED = "allow_statement_change"  # the one that is no number: the smallest of several is false
+ALLOWED = "allow_statement_change"  # the only key without a number: of several values, false wins
 KEYS = tuple(field.name for field in fields(Caps))
 
 
@@ -33,7 +33,7 @@ POLICY = CapSource("the policy's", "the policy")
 
 
 def flag(name: str) -> CapSource:
-    """Return the source of a cap of the command line."""
+    """Return the source of a cap from the command line."""
     return CapSource(name, name)
 
 
@@ -52,29 +52,30 @@ class StatedCap:
 
 @dataclass(frozen=True, slots=True)
 class BindingCap:
-    """A cap that holds, and the looser ones of others that it implies. alone: whether nobody else states one."""
+    """A cap that holds, with the looser caps that it implies. alone: whether it is the only cap stated."""
 
     cap: StatedCap
     looser: tuple[StatedCap, ...]
     alone: bool
 
     def words(self) -> str:
-        """Return ` (the file's budget; the policy allows 3.0)`; nothing where one alone states it, or all state the same."""
+        """Return ` (the file's budget; the policy allows 3.0)`; empty if there is only one cap, or all caps are equal."""
         others = [
-            f"{one.source.who} allows {one.value!r}" + ("" if one.delta == self.cap.delta else f" at delta = {one.delta!r}")
-            for one in self.looser
-            if (one.value, one.delta) != (self.cap.value, self.cap.delta)
+            f"{looser_cap.source.who} allows {looser_cap.value!r}"
+            + ("" if looser_cap.delta == self.cap.delta else f" at delta = {looser_cap.delta!r}")
+            for looser_cap in self.looser
+            if (looser_cap.value, looser_cap.delta) != (self.cap.value, self.cap.delta)
         ]
         return f" ({'; '.join([self.cap.source.whose, *others])})" if others or not (self.alone or self.looser) else ""
 
 
 def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
-    """Return the caps that no other one implies, by their deltas."""
+    """Return the caps that no other cap implies, in the order of their deltas."""
     ordered = sorted(stated, key=lambda cap: (cap.delta or 0.0, cap.value))
     binding: list[StatedCap] = []
     looser: dict[int, list[StatedCap]] = {}
     for cap in ordered:
-        by = next((k for k, one in enumerate(binding) if one.is_within(cap.value, cap.delta)), None)
+        by = next((k for k, binding_cap in enumerate(binding) if binding_cap.is_within(cap.value, cap.delta)), None)
         if by is None:
             binding.append(cap)
         else:
@@ -84,24 +85,24 @@ def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The caps from outside of a file: those of flags, and those of the policy for it."""
+    """The caps from outside of a file: the flags' and the policy's."""
 
     flags: Caps
     policy: Caps
 
     @property
     def tightest(self) -> Caps:
-        """The smaller of each; a flag that allows a change of the statement allows it whatever the policy says."""
+        """The smaller value of each cap. A flag that allows statement changes overrides the policy."""
         allowed = self.policy.allow_statement_change if self.flags.allow_statement_change is None else True
         return replace(tightest((self.flags, self.policy)), allow_statement_change=allowed)
 
     @property
     def deltas(self) -> dict[str, float | None]:
-        """Every delta of these caps, by the name that a message calls it."""
+        """Every delta of these caps, by its name in messages."""
         return {"--delta": self.flags.delta, "the policy's delta": self.policy.delta}
 
     def stated(self, key: str, name: str) -> Iterator[StatedCap]:
-        """Yield the caps of one key. name: of its flag."""
+        """Yield the caps stated for one key. name: the key's flag."""
         for caps, source in ((self.flags, flag(name)), (self.policy, POLICY)):
             value = getattr(caps, key)
             if value is not None:
@@ -114,13 +115,13 @@ def with_defaults(first: Caps, second: Caps) -> Caps:
 
 
 def tightest(caps: Sequence[Caps]) -> Caps:
-    """Return each cap at its smallest, so that the order in which caps are written means nothing."""
-    stated = {key: [value for one in caps if (value := getattr(one, key)) is not None] for key in KEYS}
+    """Return the smallest value of each cap; the order of the caps does not matter."""
+    stated = {key: [value for level in caps if (value := getattr(level, key)) is not None] for key in KEYS}
     return Caps(**{key: min(values, default=None) for key, values in stated.items()})
 
 
 def loosened(old: Caps, new: Caps) -> Iterator[str]:
-    """Yield each cap that is larger than it was, or gone, warning levels too: `epsilon 1 -> 3`."""
+    """Yield each cap or warning level that was raised or removed, as `epsilon 1 -> 3`."""
     for key in KEYS:
         was, now = getattr(old, key), getattr(new, key)
         if key != ALLOWED and was is not None and (now is None or now > was):
@@ -131,7 +132,9 @@ def loosened(old: Caps, new: Caps) -> Iterator[str]:
 class RiseLimits:
     """A limit on the rise of epsilon in nats, and one in percent of the base's epsilon; both hold.
 
-    kind: the key without its unit. whose: the source of the limit in nats, where there are several.
+    kind: the key without its unit.
+    nats, percent: the limits, None if not stated.
+    whose: the source of the limit in nats, in words; empty if there is only one.
     """
 
     kind: str
@@ -140,16 +143,16 @@ class RiseLimits:
     whose: str = ""
 
     def allowed(self, base: float) -> float | None:
-        """Return the smaller of both, in nats; None where there is none. In percent of an epsilon of 0, nothing is allowed."""
+        """Return the smaller limit in nats; None if no limit is stated. A percentage of a zero epsilon allows no rise."""
         return min((limit for limit, _ in self._limits(base)), default=None)
 
     def passed_by(self, change: float, base: float) -> bool:
-        """Return whether a change is larger than what is allowed."""
+        """Return whether a change exceeds the smaller limit."""
         limit = self.allowed(base)
         return limit is not None and not change <= limit
 
     def words(self, base: float) -> str:
-        """Return the smaller of both, as it was stated."""
+        """Return the smaller limit in words, in the unit in which it was stated."""
         return min(self._limits(base))[1]
 
     def stated(self) -> list[str]:
@@ -165,7 +168,10 @@ class RiseLimits:
 
 
 def max_rise(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
-    """Return the rise above which a file fails: in nats the smallest of flags, policy, file and base; in percent from outside alone."""
+    """Return the rise above which a file fails.
+
+    The limit in nats is the smallest of flags, policy, file and base; a limit in percent comes from flags and policy only.
+    """
     files = [
         StatedCap(limit, source) for limit, source in ((own, FILE), (base if base != own else None, BASE)) if limit is not None
     ]
@@ -181,7 +187,7 @@ def warn_rise(outside: Outside) -> RiseLimits:
 
 
 def level_problems(caps: Caps) -> Iterator[Problem]:
-    """Yield each warning level at which the limit has stopped the file already."""
+    """Yield each warning level that is not below its limit, so that the warning could never appear."""
     for key, warn, block in (
         ("increase", caps.warn_increase, caps.max_increase),
         ("increase_percent", caps.warn_increase_percent, caps.max_increase_percent),
@@ -192,7 +198,7 @@ def level_problems(caps: Caps) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class SharedCaps:
-    """The most that all files of some datasets may spend together, whoever is in them."""
+    """Caps on the sum over all files of some datasets."""
 
     datasets: Annotated[
         tuple[str, ...], Key("names of datasets, as files state them in [privacy]; the files of all of them add up")
@@ -212,7 +218,7 @@ class SharedCaps:
 
     @property
     def words(self) -> str:
-        """`dataset clicks`; all of several."""
+        """The datasets in words, such as `dataset clicks` or `datasets clicks, views`."""
         return f"dataset{'s' if len(self.datasets) > 1 else ''} {', '.join(self.datasets)}"
 
     def problems(self) -> Iterator[Problem]:
@@ -225,7 +231,7 @@ class SharedCaps:
 
 
 def name_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
-    """Yield names that no file can state, and names that stand twice."""
+    """Yield names that no file can state, and repeated names."""
     from dpcli.file.pipeline.datasets import dataset_problems
 
     counted = Counter(names)

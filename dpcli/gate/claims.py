@@ -1,4 +1,4 @@
-"""Changes that no noise backs: claims about data or program, costs that mechanisms state themselves, and other data to read."""
+"""Changes that no noise supports: claims about data or program, costs that mechanisms state themselves, and other input data."""
 
 from __future__ import annotations
 
@@ -21,49 +21,50 @@ from dpcli.gate.blame import edits_in_words, path_of
 from dpcli.gate.verdicts import Condition, Judged, JudgedSum, Standing
 
 PRICED = 2  # evidence of a charge that a theorem prices
-ROUNDING = 1e-3  # nats by which two accounts of one thing may differ
+ROUNDING = 1e-3  # nats by which two accounts of the same pipeline may differ
 RESTS = {0: "costs nothing by its own word", 1: "states its own cost", 2: "is priced by its noise"}
 RESTED = {0: "cost nothing by its own word", 1: "stated its own cost", 2: "was priced by its noise"}
-PRIVATE = frozenset({"data", "votes", "path", "url"})  # of the keys that say what is read, those of what is not declared public
-INSIDE = frozenset({"table"})  # of the keys that say what is read, that within a place and not a place
+PRIVATE = frozenset({"data", "votes", "path", "url"})  # keys that name private input, as opposed to data declared public
+INSIDE = frozenset({"table"})  # keys that name a part of an input rather than its place
 UNNAMED = "and the file names no dataset (privacy.dataset), by which what is released of them is added up"
 
 
 def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]:
-    """Warn of each change that makes a file cheaper by what it says of data and program, which no accountant can check.
+    """Warn of each change by which a file claims something about data or program that no accountant can check.
 
-    A number that raises epsilon is none. Two changes that do nothing alone may do much together; so may a word or a table that raises
-    epsilon alone: entries on disjoint parts are each a little dearer alone, and all of them cost what one does.
+    A number that raises epsilon gets no warning. Other changes do even if they lower nothing alone, since they may do so together: for
+    example, each of several entries on disjoint parts is a little dearer alone, but all of them together cost as much as one.
     """
     from dpcli.file.pipeline.series import by_name  # only against a base
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
     gone = frozenset(
         str(edit.path[0])
-        for one in changes
-        for edit in one.change.edits
+        for change in changes
+        for edit in change.change.edits
         if edit.path[0] in LISTS and len(edit.path) == 2 and edit.new is None
     )
-    for one in changes:
-        cheap = one.epsilon is not None and one.increase <= ROUNDING
-        uncounted = {edit.path[-1] for edit in one.change.edits} in ({"steps"}, {"epochs"})  # not one of them in place of the other
+    for change in changes:
+        is_cheap = change.epsilon is not None and change.increase <= ROUNDING
+        # A replaced count, steps by epochs or the reverse, has both keys.
+        loses_count = {edit.path[-1] for edit in change.change.edits} in ({"steps"}, {"epochs"})
         stated = [
             edit
-            for edit in one.change.edits
-            if _is_claim(edit, entries) or _comes_in(edit, entries, gone, cheap) or (uncounted and edit.new is None)
+            for edit in change.change.edits
+            if _is_claim(edit, entries) or _comes_in(edit, entries, gone, is_cheap) or (loses_count and edit.new is None)
         ]
-        if not stated or (one.increase > ROUNDING and all(map(_is_number, stated))):
+        if not stated or (change.increase > ROUNDING and all(map(_is_number, stated))):
             continue
-        sign = "+" if one.increase > 0.0 else ""
-        effect = "cannot be priced alone" if one.epsilon is None else f"changes epsilon by {sign}{up(one.increase)} alone"
-        text = f"{edits_in_words(one)}: {effect}, by what the file says of its data or program, and not by noise"
-        yield Condition("claim", "warn", text, path_of(one, pipeline))
+        sign = "+" if change.increase > 0.0 else ""
+        effect = "cannot be priced alone" if change.epsilon is None else f"changes epsilon by {sign}{up(change.increase)} alone"
+        text = f"{edits_in_words(change)}: {effect}, by what the file says of its data or program, and not by noise"
+        yield Condition("claim", "warn", text, path_of(change, pipeline))
 
 
 def _claims_of_section(edit: Edit) -> bool:
-    """Return whether a key of [source], of a query or of a section states what data or program are; the rest is done as it says.
+    """Return whether an edit of [source], of a query or of a section changes a claim about data or program, not an instruction.
 
-    So does a section that comes or goes with such a key.
+    Adding or removing a section with such a claim counts too.
     """
     members = members_of(load({**RELEASED, **SECTIONS}[str(edit.path[0])]))
     if len(edit.path) == 1 and edit.path[0] in SECTIONS:
@@ -73,15 +74,19 @@ def _claims_of_section(edit: Edit) -> bool:
 
 
 def _is_number(edit: Edit) -> bool:
-    values = (each for value in (edit.old, edit.new) for each in (value if isinstance(value, list) else [value]))
+    values = (value_part for value in (edit.old, edit.new) for value_part in (value if isinstance(value, list) else [value]))
     return all(isinstance(value, int | float | None) for value in values)
 
 
 def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], is_cheap: bool) -> bool:
-    """Return whether an entry is new that costs nothing by its own word, or, where another one is gone, less by what it says.
+    """Return whether an edit adds an entry whose low cost rests on a claim.
 
-    gone: whether the change takes mechanisms or queries away, whose place it may take: dpcli release sees to the bounds of a query, and
-    of an entry somebody states them. is_cheap: whether it costs next to nothing.
+    Args:
+        edit: a change of one key or entry.
+        entries: the current entries by name.
+        gone: "mechanism" or "query" if the change removes such tables, whose place the entry may take. dpcli release enforces the bounds
+            of a query; the bounds of an entry are only stated.
+        is_cheap: whether the change costs next to nothing.
     """
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
         return False
@@ -97,7 +102,7 @@ def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], i
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
-    """Return whether the key states what data or program are; every number of a stated guarantee is such a key."""
+    """Return whether the key states a claim about data or program; every number of a stated guarantee is such a claim."""
     if edit.path[0] in RELEASED or edit.path[0] in SECTIONS:
         return _claims_of_section(edit)
     if edit.path[0] != "mechanism" or len(edit.path) < 3 or edit.path[1] not in entries:
@@ -115,7 +120,7 @@ def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
 
 
 def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
-    """Return every entry by name; one that names others is worth the weakest of them."""
+    """Return the type and the evidence of every entry by name. An entry that refers to others has the weakest evidence of them."""
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     return {name: (entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
 
@@ -126,9 +131,9 @@ def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> int:
 
 
 def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator[Condition]:
-    """Fail each entry whose cost rested on noise and now rests on somebody's word, and each new one that may stand for one that is gone.
+    """Fail each entry whose cost rested on noise and is now only stated, and each new entry that may replace a removed one so.
 
-    before: the standings of the file as it was. An entry that is gone and has no such successor is a warning.
+    An entry that was removed gives a warning. before: the standings of the earlier version.
     """
     from dpcli.file.pipeline.series import counterparts  # only against a base
 
@@ -160,11 +165,11 @@ def _restated(message: str, key: Path) -> Condition:
 def other_data_warnings(
     changes: Sequence[Priced], pipeline: Pipeline, path: str = "", was: str | None = None
 ) -> Iterator[Condition]:
-    """Warn of each key by which other data are read than at the base, whatever epsilon does: they may be other people's.
+    """Warn of each key by which the file reads other data than at the base, whatever epsilon does: they may be other people's.
 
-    path, was: of the file now and at the base. One place in another spelling is the same data.
+    Two spellings of one place are the same data. path, was: the file's current path, and its path at the base.
     """
-    edits = [edit for one in changes for edit in one.change.edits]
+    edits = [edit for change in changes for edit in change.change.edits]
     renamed = any(edit.path == ("privacy", "dataset") for edit in edits)
     name = pipeline.privacy.dataset
     meant = "" if renamed else f", {UNNAMED if name is None else f'under the dataset {shown(name)} as before'}"
@@ -177,11 +182,11 @@ def other_data_warnings(
 
 
 def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
-    """Warn of each key that is as it was and leads elsewhere, since the file was moved from `was` to `path`.
+    """Warn of each unchanged key that leads to other data because the file was moved from `was` to `path`.
 
-    Where the old place is empty and the new one is not, the data were moved along.
+    If nothing is left at the old place, and data are at the new one, the data were moved along with the file.
     """
-    edited = {edit.path[:2] for one in changes for edit in one.change.edits}
+    edited = {edit.path[:2] for change in changes for edit in change.change.edits}
     for name in (*SECTIONS, "source"):
         table = tables.get(name)
         if not isinstance(table, dict):
@@ -201,7 +206,7 @@ def _one_place(was: str, old: Any, path: str, new: Any) -> bool:
 
 
 def _edited_sources(edit: Edit) -> Iterator[tuple[Path, Any, Any]]:
-    """Yield place, old and new value of each key that says what is read; of one that is gone nothing is read."""
+    """Yield the place and the old and new value of each changed key that names input data; a removed key reads nothing."""
     table = str(edit.path[0])
     if table not in SECTIONS and table != "source":
         return
@@ -220,7 +225,7 @@ def _members(table: str) -> Members:
 
 
 def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
-    """Return the private data that the tables of a file at `path` have commands read; a file of data by where it is."""
+    """Return the private data that commands read by the tables of a file at `path`; a data file is named by its real path."""
     return frozenset(
         f"{place_of(path, value)}#{table.get('table', '')}" if "://" in value else place_of(path, value)
         for name in (*SECTIONS, "source")
@@ -231,7 +236,7 @@ def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
 
 
 def place_of(path: str, value: str) -> str:
-    """Return where the data are that a file at `path` names so, whatever the spelling: links are followed."""
+    """Return the place of the data that a file at `path` names by `value`; links are followed, so that spelling does not matter."""
     if "://" in value or not set("./:") & set(value):
         return without_passwords(value)  # an address, or data that dpcli itself has
     file, colon, function = (value, "", "") if "/" in value else value.partition(":")
@@ -239,7 +244,7 @@ def place_of(path: str, value: str) -> str:
 
 
 def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Warn of each source that files read under different datasets, of which at least one has a name: nothing adds them up."""
+    """Warn of each source that files read under different datasets, one of them named, since nothing adds up their cost."""
     readers: dict[str, list[Judged]] = {}
     for file in files:
         for source in file.sources:

@@ -51,7 +51,7 @@ def _judged_as(path: str, name: str, text: str, verdict: Verdict = "warn") -> Ju
 def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
     """Warn of each pipeline of the base that is deleted, and fail each that was moved to a file that is not judged.
 
-    paths: of the files that are judged; where there are none, the repository around the working directory is under review.
+    paths: of the files that are judged; if there are none, the repository around the working directory is under review.
     renamed: their names at the base. Raises InputError as `dpcli.git.past_files.files_at` does.
     """
     judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
@@ -119,9 +119,9 @@ def _verdicts_of_removed(
 
 
 def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
-    """Warn of pipelines that differ from the revision and are not judged. Raises InputError where git cannot say what differs.
+    """Warn of pipelines that differ from the revision and are not judged. Raises InputError if git cannot say what differs.
 
-    paths: of the files that are judged; where there are none, the repository around the working directory is under review. known: real
+    paths: of the files that are judged; if there are none, the repository around the working directory is under review. known: real
     paths of others that already have a verdict.
     """
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
@@ -129,29 +129,29 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
     places = {file.real_path: file for file in touched_files(ref, paths)}
     for place in known & places.keys():
         del places[place]
-    files = _changed([*other_pipelines(around), *pipelines_of_other_endings(places, paths)], places) if places else []
+    files = _changed_paths([*other_pipelines(around), *pipelines_of_other_endings(places, paths)], places) if places else []
     if files:
-        which = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
+        subject = "a pipeline that differs" if len(files) == 1 else f"{len(files)} pipelines that differ"
         was = "was" if len(files) == 1 else "were"
-        text = f"{first_names(map(escaped_path, files))}: {which} from {ref} and {was} not given to the gate"
+        text = f"{first_names(map(escaped_path, files))}: {subject} from {ref} and {was} not given to the gate"
         yield _judged_as(files[0], "missed", text)
 
 
-def _changed(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
+def _changed_paths(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
     """Return those files whose content changed, and not their mode alone."""
     by_tree: dict[tuple[str, str], list[tuple[OtherFile, str]]] = {}
-    changed = {}
+    places_by_tree = {}
     for file in files:
-        if (one := places.get(os.path.realpath(file.path))) is not None:
-            folder, tree, name = one
-            changed[file.path] = file.data
+        if (touched := places.get(os.path.realpath(file.path))) is not None:
+            folder, tree, name = touched
+            places_by_tree[file.path] = file.data
             if tree is not None:
                 by_tree.setdefault((folder, tree), []).append((file, name))
-    for (folder, tree), each in by_tree.items():
-        for (file, _), was in zip(each, contents_at(folder, [f"{tree}:{name}" for _, name in each]), strict=True):
+    for (folder, tree), places_there in by_tree.items():
+        for (file, _), was in zip(places_there, contents_at(folder, [f"{tree}:{name}" for _, name in places_there]), strict=True):
             if was == file.data:
-                del changed[file.path]
-    return list(changed)
+                del places_by_tree[file.path]
+    return list(places_by_tree)
 
 
 def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
@@ -169,7 +169,7 @@ def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
     """Warn of each workflow file of the repositories of these files that differs from the revision and calls dpcli, or did there.
 
-    Raises InputError where git cannot say what differs.
+    Raises InputError if git cannot say what differs.
     """
     for (top, folder), tree in reviewed_commits(ref, paths).items():
         if tree is None or top != folder:  # no forge runs the workflows of a repository inside

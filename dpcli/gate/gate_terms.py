@@ -31,7 +31,7 @@ class LedgerRoom:
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
     def read(self, path: str) -> bytes:
-        """Return the bytes that the ledger was asked about; of the file where it was not."""
+        """Return the bytes that the ledger was asked about; of the file if it was not."""
         return self.contents[path] if path in self.contents else read_bytes(path)
 
 
@@ -58,7 +58,11 @@ class GateTerms:
     @property
     def planned(self) -> Horizon | None:
         """The horizon with the most runs that flags or the policy state."""
-        return max((one for one in (self.horizon, self.policy.horizon) if one is not None), key=lambda one: one.count, default=None)
+        return max(
+            (horizon for horizon in (self.horizon, self.policy.horizon) if horizon is not None),
+            key=lambda horizon: horizon.count,
+            default=None,
+        )
 
 
 def checked_terms(
@@ -150,12 +154,17 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
     except (LedgerError, InputError) as error:
         return (_refused(error),) * len(runs)
     return tuple(
-        _refused(one)
-        if isinstance(one, Exception)
+        _refused(answer)
+        if isinstance(answer, Exception)
         else Condition(
-            "ledger", "pass" if one.fits else "fail", one.message, ("mechanism",), shares=(one.share, one.left), delta=one.delta
+            "ledger",
+            "pass" if answer.fits else "fail",
+            answer.message,
+            ("mechanism",),
+            shares=(answer.share, answer.left),
+            delta=answer.delta,
         )
-        for one in answers
+        for answer in answers
     )
 
 

@@ -1,4 +1,4 @@
-"""The gate: each file against its conditions and the base, then waivers, then the sums over datasets."""
+"""The gate: it judges each file by its conditions and against the base, applies waivers, and judges the sums over datasets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ Bases = Mapping[str, Base | Unpriced | None]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file that can be read. own: its pipeline as written. pipeline: with the caps in force. outside: the caps of flags and policy."""
+    """A file that was read as a pipeline.
+
+    own: the pipeline as written.
+    pipeline: the pipeline with the caps in force.
+    outside: the caps of flags and policy.
+    diagnostics: the lint findings in the file.
+    """
 
     path: str
     data: bytes
@@ -50,10 +56,13 @@ class Opened:
 
 
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
-    """Judge each file, or every pipeline that differs from the revision where none is named; and pipelines that the revision alone has.
+    """Judge files, and pipelines that were removed since the base.
 
-    A folder stands for all pipelines in it; without any it is no pass, unless the base had some that are gone. A fault of a file is its
-    verdict. Raises InputError without paths and revision, and for a policy, a revision or a baseline that cannot be read.
+    If no file is named, every pipeline that differs from the base revision is judged. A folder stands for all pipelines in it; an empty
+    folder does not pass, unless the base had pipelines there. A faulty file gets a verdict and does not stop the gate.
+
+    Raises:
+        InputError: neither files nor a revision are given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
     given = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
@@ -65,7 +74,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     if ref is not None:
         from dpcli.gate.repository import datasets_of, touched_members
 
-        shared = [name for one in policy.together for name in one.datasets]
+        shared = [name for caps in policy.together for name in caps.datasets]
         paths += touched_members(ref, given, [*shared, *(datasets_of(paths) if terms.together is not None else ())])
     with cached_answers():
         bases = _bases(paths, terms)
@@ -80,7 +89,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
 
 
 def _touched_pipelines(ref: str | None) -> Sequence[str]:
-    """Return every pipeline that differs from the revision. Raises InputError without one."""
+    """Return every pipeline that differs from the revision. Raises InputError if no revision is given."""
     if ref is None:
         raise InputError("expected FILES, or --base-ref to judge every pipeline that differs from it")
     from dpcli.gate.repository import touched_pipelines
@@ -91,20 +100,20 @@ def _touched_pipelines(ref: str | None) -> Sequence[str]:
 def _judged_unseen(
     ref: str, paths: Sequence[str], folders: Sequence[str], files: list[Judged], terms: GateTerms, bases: Bases
 ) -> list[Judged]:
-    """Return the verdicts on what is not among the files: removed pipelines, missed ones, changed workflows.
+    """Return the verdicts on removed pipelines, on pipelines that were not given to the gate, and on changed workflows.
 
-    A folder without a pipeline is judged as a file, and added to the files, unless the base had some that are gone.
+    A folder without a pipeline is judged as a file and added to `files`, unless the base had pipelines in it.
     """
     from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
 
     removed = list(removed_pipelines(ref, paths, (base.renamed for base in bases.values() if isinstance(base, Base))))
-    files += [_judged(path, terms, {}) for path in folders if not any(below(one.path, path) for one in removed)]
-    judged, known = [file.path for file in files], frozenset(os.path.realpath(one.path) for one in removed)
+    files += [_judged(path, terms, {}) for path in folders if not any(below(removed_file.path, path) for removed_file in removed)]
+    judged, known = [file.path for file in files], frozenset(os.path.realpath(removed_file.path) for removed_file in removed)
     return [*removed, *missed_pipelines(ref, judged, known), *changed_workflows(ref, judged)]
 
 
 def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
-    """Return the sums over datasets; none is computed where neither a cap nor a file names a dataset."""
+    """Return the sums over datasets; none is computed if neither a cap nor a file names a dataset."""
     if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
         return ()
     from dpcli.gate.totals import capped_sums, caps_of, placed_at_changes, uncapped_sums, with_joined_files
@@ -112,7 +121,7 @@ def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
     caps = (*terms.policy.together, *caps_of(terms.together, files))
     sums = (
         *capped_sums(caps, files, terms.planned, lambda path, own: _outside(path, own, terms), terms.base_ref),
-        *uncapped_sums(files, {name for one in caps for name in one.datasets}, terms.planned),
+        *uncapped_sums(files, {name for shared in caps for name in shared.datasets}, terms.planned),
         *shared_source_warnings(files),
     )
     if terms.base_ref is None and terms.baseline is None:
@@ -140,9 +149,11 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         diagnostics = judge(pipeline, data, _deltas(path, pipeline, outside, terms))
         _require_waivable(pipeline, data)
         requirements.require_cap(pipeline, outside)
-        opened = Opened(path, data, pipeline, with_caps_in_force(pipeline, outside), outside, diagnostics)
-        assert opened.pipeline.budget is not None
-        result = _unchanged(opened.pipeline, _base(bases, path)) or headline(opened.pipeline, delta=opened.pipeline.budget.delta)
+        opened_file = Opened(path, data, pipeline, with_caps_in_force(pipeline, outside), outside, diagnostics)
+        assert opened_file.pipeline.budget is not None
+        result = _unchanged(opened_file.pipeline, _base(bases, path)) or headline(
+            opened_file.pipeline, delta=opened_file.pipeline.budget.delta
+        )
     except InvalidFile as error:
         unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
         return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
@@ -153,18 +164,18 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
         # A file as a whole has no line, and whoever shows it names the file.
         unread = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
         return Judged(path, None, rules or (unread,), diagnostics)
-    return _judged_account(opened, result, terms, bases)
+    return _judged_account(opened_file, result, terms, bases)
 
 
 def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
-    """Return the deltas outside of the file at which it is judged: those of caps that hold, and the ledger's."""
+    """Return the deltas from outside of the file at which it is judged, by name: of caps in force, and of the ledger."""
     caps, answer = caps_in_force(pipeline, outside), terms.room.conditions.get(path)
     decisive = {name: delta for name, delta in outside.deltas.items() if caps.judges(delta)}
     return {**decisive, "the ledger's delta": None if answer is None else answer.delta}
 
 
 def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
-    """Return the account of the base where the file still says all that it said there, caps included."""
+    """Return the account of the base if the file and its caps are unchanged; else None."""
     if base is None or base.account is None:
         return None
     was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
@@ -172,7 +183,7 @@ def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
 
 
 def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
-    """Raise InvalidFile for waivers of what cannot be waived."""
+    """Raises InvalidFile for waivers of rules that cannot be waived."""
     findings = Findings()
     check_waivers(pipeline, findings)
     if findings.items:
@@ -181,69 +192,71 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
         refuse(findings, tables, text, path)
 
 
-def _judged_account(opened: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
-    opened = replace(opened, diagnostics=(*opened.diagnostics, *large_epsilon(result, opened.diagnostics)))
-    tables = toml_document(opened.data, opened.path)[1]
-    base = _base(bases, opened.path)
+def _judged_account(opened_file: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
+    opened_file = replace(opened_file, diagnostics=(*opened_file.diagnostics, *large_epsilon(result, opened_file.diagnostics)))
+    tables = toml_document(opened_file.data, opened_file.path)[1]
+    base = _base(bases, opened_file.path)
     now = None if base is None else requirements.epsilon_now(result, base)
-    changes = () if base is None else costs_of(base, opened.data)
-    unwaived = list(_conditions(opened, result, terms))
+    changes = () if base is None else costs_of(base, opened_file.data)
+    unwaived = list(_conditions(opened_file, result, terms))
     if bases is not None:
-        was = _path_at_base(opened.path, base)
+        was = _path_at_base(opened_file.path, base)
         unwaived += [
-            *_base_conditions(opened, result, base or bases.get(opened.path), now, terms),
-            *claim_warnings(changes, opened.pipeline),
-            *other_data_warnings(changes, opened.pipeline, opened.path, was),
+            *_base_conditions(opened_file, result, base or bases.get(opened_file.path), now, terms),
+            *claim_warnings(changes, opened_file.pipeline),
+            *other_data_warnings(changes, opened_file.pipeline, opened_file.path, was),
         ]
-        if was != opened.path:
-            unwaived += moved_data_warnings(changes, tables, opened.path, os.path.relpath(was))
-    unwaived = [_with_blame(condition, changes, opened.pipeline) for condition in unwaived]
-    after = apply_waivers(unwaived, opened.path, opened.pipeline, terms.policy, base, terms.as_of, opened.data)
-    placed = _with_places(_with_remedy(after.conditions, result, changes), opened)
-    read = sources(opened.path, tables)
-    return Judged(opened.path, result, placed, opened.diagnostics, base, now, changes, after.granting, opened.own, read)
+        if was != opened_file.path:
+            unwaived += moved_data_warnings(changes, tables, opened_file.path, os.path.relpath(was))
+    unwaived = [_with_blame(condition, changes, opened_file.pipeline) for condition in unwaived]
+    after = apply_waivers(unwaived, opened_file.path, opened_file.pipeline, terms.policy, base, terms.as_of, opened_file.data)
+    placed = _with_places(_with_remedy(after.conditions, result, changes), opened_file)
+    read = sources(opened_file.path, tables)
+    return Judged(
+        opened_file.path, result, placed, opened_file.diagnostics, base, now, changes, after.granting, opened_file.own, read
+    )
 
 
-def _conditions(opened: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
+def _conditions(opened_file: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
     """Yield what a file must satisfy whatever it was before."""
-    yield from requirements.link_condition(opened.path, terms.base_ref is not None)
-    yield from requirements.cap_conditions(result, caps_in_force(opened.own, opened.outside))
-    yield from requirements.delta_condition(opened.own, opened.outside)
-    yield from requirements.finding_conditions(opened.diagnostics, opened.pipeline)
-    yield from requirements.required_conditions(terms.policy, opened.pipeline)
-    for horizon in requirements.binding_horizons(terms.horizon, terms.policy.horizon, opened.own.gate.horizon):
+    yield from requirements.link_condition(opened_file.path, terms.base_ref is not None)
+    yield from requirements.cap_conditions(result, caps_in_force(opened_file.own, opened_file.outside))
+    yield from requirements.delta_condition(opened_file.own, opened_file.outside)
+    yield from requirements.finding_conditions(opened_file.diagnostics, opened_file.pipeline)
+    yield from requirements.required_conditions(terms.policy, opened_file.pipeline)
+    for horizon in requirements.binding_horizons(terms.horizon, terms.policy.horizon, opened_file.own.gate.horizon):
         yield requirements.horizon_condition(result, horizon)
-    if opened.path in terms.room.conditions:
-        yield terms.room.conditions[opened.path]
+    if opened_file.path in terms.room.conditions:
+        yield terms.room.conditions[opened_file.path]
 
 
 def _base(bases: Bases | None, path: str) -> Base | None:
-    """Return what a file is compared with; None where that has no epsilon."""
+    """Return what a file is compared with; None if that has no epsilon."""
     base = bases.get(path) if bases else None
     return base if isinstance(base, Base) else None
 
 
 def _base_conditions(
-    opened: Opened, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
+    opened_file: Opened, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
     """Yield what a file must satisfy against the base."""
     if base is None or isinstance(base, Unpriced) or now is None:
-        yield requirements.new_file(result, opened.outside, "" if base is None or isinstance(base, Base) else base.reason)
+        yield requirements.new_file(result, opened_file.outside, "" if base is None or isinstance(base, Base) else base.reason)
         return
     horizons = requirements.binding_horizons(terms.horizon, terms.policy.horizon)
     yield from requirements.statement_conditions(
-        result, opened.own, base, opened.outside, horizons, _loosened_by_move(opened, base, terms)
+        result, opened_file.own, base, opened_file.outside, horizons, _loosened_by_move(opened_file, base, terms)
     )
-    yield from restatements(base.standings, opened.own)
-    yield requirements.increase_condition(result, base, now, opened.outside)
+    yield from restatements(base.standings, opened_file.own)
+    yield requirements.increase_condition(result, base, now, opened_file.outside)
 
 
-def _loosened_by_move(opened: Opened, base: Base, terms: GateTerms) -> list[str]:
+def _loosened_by_move(opened_file: Opened, base: Base, terms: GateTerms) -> list[str]:
     """Return the caps of the policy that held for the file as it was, under its name then, and are looser or gone now."""
     if base.account is None:
         return []
-    was = _outside(_path_at_base(opened.path, base), base.account.pipeline, terms)
-    return [f"the policy's {words}" for words in loosened(was.tightest, opened.outside.tightest)]
+    was = _outside(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
+    return [f"the policy's {words}" for words in loosened(was.tightest, opened_file.outside.tightest)]
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
@@ -266,8 +279,8 @@ def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence
     return tuple(replace(c, message=c.message + words) if failing and c is failing[0] else c for c in judged)
 
 
-def _with_places(judged: Sequence[Condition], opened: Opened) -> tuple[Condition, ...]:
+def _with_places(judged: Sequence[Condition], opened_file: Opened) -> tuple[Condition, ...]:
     """Set line and column of what each is about; a rule's finding has them already."""
-    stated = [opened.pipeline.stated_at(c.key) for c in judged]
-    places = located(opened.data.decode().replace("\r\n", "\n"), stated)
+    stated = [opened_file.pipeline.stated_at(c.key) for c in judged]
+    places = located(opened_file.data.decode().replace("\r\n", "\n"), stated)
     return tuple(c if c.name.startswith("DP") else replace(c, place=places[key]) for c, key in zip(judged, stated, strict=True))

@@ -1,17 +1,17 @@
 """The policy file: what a privacy team holds every pipeline to, from outside the pipelines.
 
     format = 1
-    epsilon = 3.0                          # a file's own budget holds where it is smaller
+    epsilon = 3.0                          # a file's own budget holds if it is smaller
     max_increase = 0.25
     max_increase_percent = 10.0            # of the base's epsilon; both hold
     warn_increase_percent = 5.0            # above which a rise is a warning
     require_unit = ["user"]
     forbid_sampling = ["shuffle", "cyclic"]
     waivers = "files"                      # waivers that a pipeline file writes for itself count too
-    waiver_author = "another"              # but only where, by git blame, their approver did not write them
+    waiver_author = "another"              # but only if, by git blame, their approver did not write them
     horizon = { every = "week", years = 1, epsilon = 12.0 }
 
-    [[rule]]                               # in place of the caps above, where it matches; of several the smallest cap holds
+    [[rule]]                               # in place of the caps above, if it matches; of several the smallest cap holds
     files = "ads/*.toml"                   # from the root of the repository; ** spans folders
     epsilon = 1.0
 
@@ -65,7 +65,7 @@ POLICY_CHANGE = "policy-change"
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule(Caps):
-    """Caps for the files that it matches, in place of the policy's general ones; where several match, the smallest of each cap."""
+    """Caps for the files that it matches, in place of the policy's general ones; if several match, the smallest of each cap."""
 
     files: Annotated[str | None, Key("pattern of paths from the root of the repository; ** spans folders")] = None
     unit: Annotated[str | None, Key("only pipelines with this unit")] = None
@@ -131,7 +131,7 @@ class Policy(Caps):
 
     @property
     def takes_from_files(self) -> bool:
-        """True where waivers in pipeline files count: whoever raises a number could write one in the same change."""
+        """True if waivers in pipeline files count: whoever raises a number could write one in the same change."""
         return self.waivers == "files" or (self.waivers is None and self.waiver_author == "another")
 
     def problems(self) -> Iterator[Problem]:
@@ -153,7 +153,7 @@ class Policy(Caps):
         """Return the caps for one file: those of the rules that match, else the general ones; of several names, the smallest."""
         names = names_of(path, self.path) if self.rule else ("",)  # which only rules ask for
         caps = [with_defaults(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
-        return replace(tightest(caps), allow_statement_change=all(one.allow_statement_change for one in caps))
+        return replace(tightest(caps), allow_statement_change=all(level.allow_statement_change for level in caps))
 
 
 NO_POLICY = Policy(waivers="files")
@@ -163,7 +163,7 @@ KEYS: Members = {"format": TOP["format"], **members_of(Policy)}
 
 
 def scheme_of(entry: Entry) -> str:
-    """Return the word in the file; "none" where every step sees all records."""
+    """Return the word in the file; "none" if every step sees all records."""
     return "none" if entry.sampling is None else entry.sampling.scheme
 
 
@@ -182,7 +182,7 @@ def unwaivable(waiver: Waiver) -> Iterator[Problem]:
 def read_policy(source: str) -> Policy:
     """Return the policy in a file, on standard input ("-"), or at REVISION:PATH, where no change under review can touch it.
 
-    Raises InputError where there is no such file, InvalidFile with every problem at its place.
+    Raises InputError if there is no such file, InvalidFile with every problem at its place.
     """
     return read_policy_bytes(read_source(source, "a policy file"), source)
 
@@ -220,30 +220,30 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
     """Return the policy that applies, and warnings about a change of it.
 
     A policy file of a repository is compared with itself at the base: nobody loosens what he is judged by in the change that is judged.
-    One on standard input, at REVISION:PATH or outside of every repository is the caller's own choice. Raises InputError where the base's
+    One on standard input, at REVISION:PATH or outside of every repository is the caller's own choice. Raises InputError if the base's
     policy cannot be read by this version, or git knows no such base.
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, tuple(_changed_elsewhere(policy.path, ref))
-    past = files_at(ref, [policy.path])[policy.path]
-    if past is None:
-        return policy, (_changed(f"new in this change: {ref} has no such policy, so it applies as written"),)
-    if past.data == read_bytes(policy.path, "a policy file"):
+    past_file = files_at(ref, [policy.path])[policy.path]
+    if past_file is None:
+        return policy, (_change_warning(f"new in this change: {ref} has no such policy, so it applies as written"),)
+    if past_file.data == read_bytes(policy.path, "a policy file"):
         return policy, ()
-    name = past.renamed or policy.path
-    earlier = replace(read_policy_bytes(past.data, f"{ref}:{name}"), path=policy.path)
-    return earlier, (_changed(f"the policy changed: its version at {ref} applies (--policy REVISION:PATH chooses another)"),)
+    name = past_file.renamed or policy.path
+    earlier = replace(read_policy_bytes(past_file.data, f"{ref}:{name}"), path=policy.path)
+    return earlier, (_change_warning(f"the policy changed: its version at {ref} applies (--policy REVISION:PATH chooses another)"),)
 
 
 def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
-    """Warn where the policy is at REVISION:PATH and the change under review has another one there."""
+    """Warn if the policy is at REVISION:PATH and the change under review has another one there."""
     revision, colon, name = path.partition(":")
     current = work_tree(os.path.realpath(os.getcwd()))
     if ref is None or current is None or not colon or os.path.lexists(path):
         return
     inside = os.path.relpath(os.path.realpath(name), current) if name.startswith("./") else name
     if inside in touched_paths(current, commit_of(current, ref)):
-        yield _changed(f"{escaped_path(name)} changed: its version at {revision} applies")
+        yield _change_warning(f"{escaped_path(name)} changed: its version at {revision} applies")
 
 
 def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:
@@ -262,9 +262,9 @@ def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> I
 
 def empty_sums(caps: Sequence[SharedCaps], together: Sequence[JudgedSum]) -> Iterator[Condition]:
     """Warn of each table of caps on files together that no file of the repository is in."""
-    for index, (one, judged) in enumerate(zip(caps, together, strict=False)):
+    for index, (shared, judged) in enumerate(zip(caps, together, strict=False)):
         if judged.account is None and judged.verdict == "pass":
-            yield _warning(f"together[{index + 1}] ({one.words}): no file of the repository names it: nothing is held to it")
+            yield _warning(f"together[{index + 1}] ({shared.words}): no file of the repository names it: nothing is held to it")
 
 
 def _matches_elsewhere(pattern: str, policy: str) -> bool:
@@ -283,7 +283,7 @@ def _warning(text: str) -> Condition:
     return Condition("policy", "warn", text, ())
 
 
-def _changed(text: str) -> Condition:
+def _change_warning(text: str) -> Condition:
     return Condition(POLICY_CHANGE, "warn", text, ())
 
 
@@ -292,7 +292,7 @@ def matches(pattern: str, path: str, policy: str = "") -> bool:
 
     The pattern counts from the root of the repository that holds both the policy and the file, so that a repository inside it (a
     submodule, a clone left behind) gets no patterns of its own; else of the one around the working directory, else of the file's own;
-    from the working directory where there is none. "*" and "?" stay within one folder, "**" spans folders. Standard input matches no
+    from the working directory if there is none. "*" and "?" stay within one folder, "**" spans folders. Standard input matches no
     pattern but "**".
     """
     return any(name_matches(pattern, path, name) for name in names_of(path, policy))
@@ -301,7 +301,7 @@ def matches(pattern: str, path: str, policy: str = "") -> bool:
 def names_of(path: str, policy: str = "") -> tuple[str, ...]:
     """Return a path from that root: without the links among its folders, as spelled, and without any link.
 
-    More than one only where links are in it: what holds for a file then is what holds for each of its names.
+    More than one only if links are in it: what holds for a file then is what holds for each of its names.
     """
     if path == "-":
         return (path,)
@@ -313,7 +313,7 @@ def names_of(path: str, policy: str = "") -> tuple[str, ...]:
 
 
 def _under(root: str, spelled: str) -> str | None:
-    """Return the spelled path where it comes through the root, however the folders above the root are spelled."""
+    """Return the spelled path if it comes through the root, however the folders above the root are spelled."""
     above = spelled
     while above != (above := os.path.dirname(above)):
         if os.path.realpath(above) == root:

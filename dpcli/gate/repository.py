@@ -24,7 +24,7 @@ _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTI
 
 
 class TouchedFile(NamedTuple):
-    """A file of a repository. folder: of the repository. tree: its commit at the revision, None where it had none. name: path in it."""
+    """A file of a repository. folder: of the repository. tree: its commit at the revision, None if it had none. name: path in it."""
 
     folder: str
     tree: str | None
@@ -76,8 +76,8 @@ def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
 def reviewed_commits(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str | None]:
     """Return the commits to look through, by the repository under review and the folder that each is checked out in: also those inside.
 
-    None for a repository inside that was not there. paths: of the files that are judged; where there are none, the repository around the
-    working directory is under review. Raises InputError where git knows no such commit, or lacks one that a repository inside is linked to.
+    None for a repository inside that was not there. paths: of the files that are judged; if there are none, the repository around the
+    working directory is under review. Raises InputError if git knows no such commit, or lacks one that a repository inside is linked to.
     """
     tops = list(dict.fromkeys(top for top, _ in map(review_of, paths))) or [top_of(os.getcwd())]
     commits: dict[tuple[str, str], str | None] = {(top, top): commit_of(top, ref) for top in tops}
@@ -90,7 +90,7 @@ def reviewed_commits(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], st
 def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
     """Yield each other pipeline (*.toml) in the repositories of these files, in order; none for files outside of repositories.
 
-    What git ignores is no part of a repository; the files of submodules are. Raises InputError where git cannot list the files.
+    What git ignores is no part of a repository; the files of submodules are. Raises InputError if git cannot list the files.
     """
     known = {os.path.realpath(path) for path in paths}
     for top in tops_of(paths):
@@ -134,17 +134,17 @@ def touched_files(ref: str, paths: Sequence[str]) -> Iterator[TouchedFile]:
 def touched_pipelines(ref: str) -> list[str]:
     """Return the pipelines that git knows and that differ from the revision by the work tree's doing, each by every name that it has.
 
-    They are looked for in the repository around the working directory and in those inside it. A file that is no TOML counts where it was
+    They are looked for in the repository around the working directory and in those inside it. A file that is no TOML counts if it was
     a pipeline at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What
-    git does not know is in no change; `dpcli.gate.coverage` warns of it. Raises InputError where git does not know the revision.
+    git does not know is in no change; `dpcli.gate.coverage` warns of it. Raises InputError if git does not know the revision.
     """
     top = top_of(os.getcwd())
     names = sorted(map(os.fsdecode, listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
     places = {file.real_path: file for file in touched_files(ref, ())}
     spelled = {os.path.join(file.folder, file.name) for file in places.values()}
     paths = [os.path.join(top, name) for name in names if toml_name(name)]
-    changed = [path for path in paths if (path in spelled or os.path.realpath(path) in places) and os.path.isfile(path)]
-    pipelines = [path for path in map(os.path.relpath, changed) if _is_pipeline(ref, path)]
+    changed_files = [path for path in paths if (path in spelled or os.path.realpath(path) in places) and os.path.isfile(path)]
+    pipelines = [path for path in map(os.path.relpath, changed_files) if _is_pipeline(ref, path)]
     return [*pipelines, *(file.path for file in pipelines_of_other_endings(places, ()))]
 
 
@@ -162,16 +162,16 @@ def _is_pipeline(ref: str, path: str) -> bool:
 def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:
     """Yield files that the change touches, that were not given, and that name one of these datasets or did at the revision.
 
-    What is added up under a cap is compared with what it was, whichever files are given. Raises InputError where git cannot say.
+    What is added up under a cap is compared with what it was, whichever files are given. Raises InputError if git cannot say.
     """
-    wanted, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
-    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if wanted else ():
+    wanted_keys, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
+    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if wanted_keys else ():
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
         was = contents_at(folder, [f"{tree}:{name}"])[0] if tree is not None else None
         named = {looks(dataset_of(_tables(data))) for data in (was, content_of(place))} - {""}
-        if named & wanted and _can_be_compared(was):
+        if named & wanted_keys and _can_be_compared(was):
             yield os.path.relpath(place)
 
 
@@ -189,14 +189,14 @@ def datasets_of(paths: Iterable[str]) -> Iterator[str]:
 
 
 def dataset_of(tables: Mapping[str, Any]) -> str:
-    """Return the dataset that a file names, however little else of it can be read; "" where it names none."""
+    """Return the dataset that a file names, however little else of it can be read; "" if it names none."""
     privacy = tables.get("privacy")
     name = privacy.get("dataset") if isinstance(privacy, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def content_of(place: str) -> bytes | None:
-    """Return the bytes of a file, None where it cannot be read."""
+    """Return the bytes of a file, None if it cannot be read."""
     try:
         return read_bytes(place)
     except InputError:

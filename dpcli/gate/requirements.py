@@ -1,4 +1,4 @@
-"""The conditions that a file must meet: its caps, its horizon, lint rules, the policy, and, against a base, its statement and its rise."""
+"""The conditions that a file must meet: caps, horizon, lint rules, policy, and, against a base, its statement and its rise."""
 
 from __future__ import annotations
 
@@ -31,22 +31,27 @@ PLANNED = "a schedule fixed in advance; runs decided on after looking at results
 
 @dataclass(frozen=True, slots=True)
 class CapsInForce:
-    """The caps that hold for a file. epsilon: by their deltas, several where none implies another. delta: the smallest stated."""
+    """The caps that hold for a file.
+
+    epsilon: the caps on epsilon in the order of their deltas; several if none implies another.
+    rho: the caps on rho.
+    delta: the smallest delta stated.
+    """
 
     epsilon: tuple[BindingCap, ...]
     rho: tuple[BindingCap, ...]
     delta: float | None
 
     def judges(self, delta: float | None) -> bool:
-        """Return whether a cap holds at this delta; without a cap on epsilon, whether epsilon is printed at it."""
-        return delta in ({one.cap.delta for one in self.epsilon} or {self.delta})
+        """Return whether a cap on epsilon holds at this delta; if there is none, whether epsilon is reported at this delta."""
+        return delta in ({level.cap.delta for level in self.epsilon} or {self.delta})
 
 
 def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
-    """Return the caps that hold for a file with its own caps.
+    """Return the caps in force for a file: its own, the flags' and the policy's.
 
-    A cap on epsilon holds at the delta that is stated with it, else at the smallest of all. A delta that is stated without an epsilon is
-    one for every cap: no cap holds at a larger one.
+    A cap on epsilon holds at the delta stated with it, else at the smallest delta stated. A delta stated without an epsilon limits every
+    cap: no cap holds at a larger delta.
     """
     budget = own.budget or Budget()
     promised = budget.delta if budget.delta is not None else own.privacy.delta
@@ -68,7 +73,7 @@ def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
 
 
 def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
-    """Return the pipeline with the caps that hold: on epsilon the one at the smallest delta; unchanged where there is none."""
+    """Return the pipeline with the caps in force, of those on epsilon the cap at the smallest delta; unchanged if there is none."""
     caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
         return own
@@ -80,37 +85,38 @@ def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
 
 
 def require_cap(own: Pipeline, outside: Outside) -> None:
-    """Raise InputError where no cap holds."""
+    """Raises InputError if no cap holds."""
     caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
         raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
 
 
 def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator[Condition]:
-    """Compare what the pipeline spends with its caps, of which there is at least one; what no accountant bounds is unknown.
+    """Yield the conditions that compare the spending of a pipeline with its caps, of which there is at least one.
 
-    No waiver speaks of rho. caps: where they may come from several places, which is then said.
+    The verdict is "unknown" if no accountant bounds the spending. No waiver covers a cap on rho. caps: the caps in force with their
+    sources, which messages then name; None if all caps are the file's own.
     """
     assert result.budget is not None
     epsilon, rho = result.budget.epsilon, result.budget.rho
-    near = f", above the {warning_level(result.pipeline)}"
+    warning = f", above the {warning_level(result.pipeline)}"
     if epsilon is None and math.isinf(result.upper):
         yield _uncertified(result.delta)
-    words = [one.words() for one in caps.epsilon] if caps is not None else []
+    sources = [cap.words() for cap in caps.epsilon] if caps is not None else []
     if epsilon is not None:
-        yield _epsilon_condition(epsilon, words[0] if words else "", near)
-    for one, source in zip(caps.epsilon[1:] if caps is not None else (), words[1:], strict=True):
-        yield _epsilon_condition(_spent(result.pipeline, one.cap), source, near)
+        yield _epsilon_condition(epsilon, sources[0] if sources else "", warning)
+    for cap, source in zip(caps.epsilon[1:] if caps is not None else (), sources[1:], strict=True):
+        yield _epsilon_condition(_spent(result.pipeline, cap.cap), source, warning)
     if rho is not None:
         source = caps.rho[0].words() if caps is not None and caps.rho else ""
-        text = f"{rho.words()}{source}{near if rho.verdict == 'warn' else ''}"
+        text = f"{rho.words()}{source}{warning if rho.verdict == 'warn' else ''}"
         yield Condition("rho", rho.verdict, text, ("budget", "rho"))
 
 
-def _epsilon_condition(cap: EpsilonVerdict, source: str, near: str) -> Condition:
+def _epsilon_condition(cap: EpsilonVerdict, source: str, warning: str) -> Condition:
     if math.isinf(cap.spent):
         return _uncertified(cap.delta)
-    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{source}{near if cap.verdict == 'warn' else ''}"
+    text = f"epsilon {up(cap.spent)} at delta = {cap.delta!r}, cap {cap.cap!r}{source}{warning if cap.verdict == 'warn' else ''}"
     return Condition("budget", cap.verdict, text, measured=cap.spent, target=Target(cap.cap, cap.delta))
 
 
@@ -119,7 +125,7 @@ def _uncertified(delta: float) -> Condition:
 
 
 def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
-    """Return what the pipeline spends against a further cap, at the delta of that."""
+    """Return the verdict on a further cap, at the delta of that cap."""
     assert pipeline.budget is not None
     budget = Budget(cap.value, cap.delta, pipeline.budget.warn_at)
     judged = headline(replace(pipeline, budget=budget), delta=cap.delta).budget
@@ -128,7 +134,7 @@ def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
 
 
 def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
-    """Fail a file that holds its epsilon to a larger delta than the one that it promises."""
+    """Fail a file that caps its epsilon at a larger delta than the one in [privacy]."""
     promised, at = own.privacy.delta, own.budget.delta if own.budget else None
     if outside.tightest.delta is None and promised is not None and at is not None and at > promised:
         text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {at!r}"
@@ -136,10 +142,10 @@ def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
 
 
 def horizon_condition(result: Account, horizon: Horizon) -> Condition:
-    """Compare all runs of the horizon together with its cap, at the delta of the budget.
+    """Compare the composition of all runs of the horizon with its cap, at the delta of the budget.
 
-    Each charge counts as many times over: this is the composition of the runs by the sound accountants, and not a multiple of one run's
-    epsilon. Runs that are chosen by what an earlier one showed are not covered: they need a filter.
+    The sound accountants compose the runs; the total is not a multiple of one run's epsilon. Runs chosen from the results of earlier
+    ones are not covered: they need a privacy filter.
     """
     try:
         total = _total(result, horizon.count)
@@ -157,7 +163,7 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
 
 
 def runs_that_fit(result: Account, horizon: Horizon) -> int:
-    """Return the most runs, below the horizon's, whose composition is within the cap while one more is not; by bisection."""
+    """Return, by bisection, the largest number of runs below the horizon's whose composition is within its cap."""
     good, bad = 0, horizon.count
     while bad - good > 1:
         # By ratio while the ends are far apart: a count may have eighteen digits.
@@ -171,34 +177,34 @@ def _total(result: Account, runs: int) -> float:
 
 
 def runs_of(pipeline: Pipeline, horizon: Horizon | None) -> int:
-    """Return how often a file counts: by its own horizon or one from outside, whichever plans more runs."""
-    return max((one.count for one in (horizon, pipeline.gate.horizon) if one is not None), default=1)
+    """Return the number of runs planned for a file: by its own horizon or by the one from outside, whichever plans more."""
+    return max((planned.count for planned in (horizon, pipeline.gate.horizon) if planned is not None), default=1)
 
 
 def binding_horizons(*stated: Horizon | None) -> tuple[Horizon, ...]:
-    """Return the horizons that no other one, with as many runs within as little, implies."""
-    ordered = sorted((one for one in stated if one is not None), key=lambda one: (-one.count, one.epsilon))
-    return tuple(one for k, one in enumerate(ordered) if all(one.epsilon < other.epsilon for other in ordered[:k]))
+    """Return the horizons that bind; a horizon with at least as many runs within at most the same epsilon implies another."""
+    ordered = sorted((horizon for horizon in stated if horizon is not None), key=lambda horizon: (-horizon.count, horizon.epsilon))
+    return tuple(horizon for k, horizon in enumerate(ordered) if all(horizon.epsilon < other.epsilon for other in ordered[:k]))
 
 
 def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) -> Iterator[Condition]:
-    """Turn findings of lint into conditions: an error fails the file, a warning is passed on."""
+    """Turn lint findings into conditions: an error fails the file, a warning stays a warning."""
     prefixes = [f'mechanism["{escaped(entry.name)}"]' for entry in pipeline.mechanisms]
-    for one in diagnostics:
+    for diagnostic in diagnostics:
         about = [
             entry.name
             for entry, prefix in zip(pipeline.mechanisms, prefixes, strict=True)
-            if one.key == prefix or one.key.startswith(prefix + ".")
+            if diagnostic.key == prefix or diagnostic.key.startswith(prefix + ".")
         ]
-        # Names are cut in messages: where two look the same, a waiver for one of them must not reach the other.
+        # Names are cut in messages: if two look the same, a waiver for one of them must not reach the other.
         mechanism = about[0] if len(about) == 1 else None
-        message = f"{one.key}: {one.message}" if one.key else one.message
-        verdict: Verdict = "fail" if one.severity == "error" else "warn"
-        yield Condition(one.rule, verdict, message, (), (one.line, one.column), mechanism)
+        message = f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message
+        verdict: Verdict = "fail" if diagnostic.severity == "error" else "warn"
+        yield Condition(diagnostic.rule, verdict, message, (), (diagnostic.line, diagnostic.column), mechanism)
 
 
 def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Condition]:
-    """Fail a file that does not state what the policy requires, or samples as the policy forbids."""
+    """Fail a file that lacks a value that the policy requires, or uses a sampling scheme that it forbids."""
     privacy = pipeline.privacy
     stated = (
         ("unit", privacy.unit, policy.require_unit),
@@ -207,9 +213,9 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
     )
     for key, value, allowed in stated:
         if allowed and value not in allowed:
-            wanted = " or ".join(str(getattr(item, "value", item)) for item in allowed)
+            expected = " or ".join(str(getattr(item, "value", item)) for item in allowed)
             own = "none" if value is None else getattr(value, "value", value)
-            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {wanted}, found {own}", ("privacy", key))
+            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {expected}, found {own}", ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
@@ -217,9 +223,9 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
 
 
 def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
-    """Fail a file inside of a work tree that is read from outside of it, where changes are compared; else warn.
+    """Report a file in a work tree that links to a place outside it: an error if changes are compared, else a warning.
 
-    No change under review shows what such a link leads to.
+    A change under review does not show the content behind such a link.
     """
     spelled = os.path.abspath(path)
     real, current = os.path.realpath(spelled), work_tree(os.path.realpath(os.getcwd()))
@@ -232,46 +238,52 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
 
 
 def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
-    """Warn of a file without an earlier version where the rise is limited, as all of its epsilon may be one.
+    """Warn of a file without an earlier version if a limit on the rise exists, since the limit cannot be applied to it.
 
-    unpriced: why the version at the base cannot be read, where there is one.
+    unpriced: the reason why the version at the base cannot be read; empty if there is no such version.
     """
     before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
     limits = max_rise(outside, result.pipeline.gate.max_increase).stated()
     if not limits:
         return Condition("increase", "warn" if unpriced else "pass", before)
-    were = "was" if len(limits) == 1 else "were"
-    return Condition("increase", "warn", f"{before}, so {' and '.join(limits)} {were} not applied")
+    verb = "was" if len(limits) == 1 else "were"
+    return Condition("increase", "warn", f"{before}, so {' and '.join(limits)} {verb} not applied")
 
 
 def epsilon_now(result: Account, base: Base) -> float:
-    """Return epsilon at the base's delta."""
+    """Return the current epsilon at the base's delta."""
     return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 
 
 def statement_conditions(
     result: Account, own: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], escaped: Sequence[str]
 ) -> Iterator[Condition]:
-    """Fail a file that states something else than at the base, or holds itself to less; and list what else it changed.
+    """Fail a file that changes its statement or loosens its own terms, and list its other changes.
 
-    own: the file with its own caps. horizons: from outside. escaped: what the policy held the file to as it was, and no longer does.
+    Args:
+        result: the account of the current file, under the caps in force.
+        own: the current file with its own caps.
+        base: the earlier version.
+        outside: the caps of flags and policy.
+        horizons: the horizons from outside.
+        escaped: policy caps that held for the earlier version and no longer hold, in words.
     """
     terms = changed_terms(base.terms, base.statement, own, result.pipeline, _replaced_caps(base.terms, own, outside))
-    changed = [*terms, *horizon_change(base.horizon, horizon_data(own.gate.horizon), horizons)]
-    weaker = [one for one in changed if one.weaker]
-    words = "; ".join([*(one.words for one in weaker), *escaped])
-    other = [one for one in changed if not one.weaker and not one.replaced_by]
+    changes = [*terms, *horizon_change(base.horizon, horizon_data(own.gate.horizon), horizons)]
+    weaker = [change for change in changes if change.weaker]
+    words = "; ".join([*(change.words for change in weaker), *escaped])
+    other = [change for change in changes if not change.weaker and not change.replaced_by]
     if words:
         allowed = outside.tightest.allow_statement_change
         verdict: Verdict = "pass" if allowed else "fail"
         note = "(allowed)" if allowed else "(--allow-statement-change lets it pass)"
-        yield Condition("statement", verdict, f"{words} {note}", _first(weaker))
-    for one in changed:
-        if not one.weaker and one.replaced_by:
-            yield Condition("terms", "pass", f"{one.words}; {one.replaced_by} holds", one.key)
+        yield Condition("statement", verdict, f"{words} {note}", _first_path(weaker))
+    for change in changes:
+        if not change.weaker and change.replaced_by:
+            yield Condition("terms", "pass", f"{change.words}; {change.replaced_by} holds", change.key)
     if other:
-        text = "; ".join(one.words for one in other)
-        yield Condition("terms", "pass", f"{text} (weakens no cap that holds)", _first(other))
+        text = "; ".join(change.words for change in other)
+        yield Condition("terms", "pass", f"{text} (weakens no cap that holds)", _first_path(other))
 
 
 def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:
@@ -282,17 +294,17 @@ def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) ->
     caps, delta = caps_in_force(own, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
     keys = {"budget.epsilon": caps.epsilon, "budget.rho": caps.rho, "gate.max_increase": rises}
-    replaced = {}
+    replaced_by = {}
     for key, binding in keys.items():
         old = terms.get(key)
-        by = next((one.cap for one in binding if old is not None and one.cap.is_within(old, delta)), None)
+        by = next((level.cap for level in binding if old is not None and level.cap.is_within(old, delta)), None)
         if by is not None:
-            replaced[key] = f"{by.source.whose} {by.value!r}"
-    return replaced
+            replaced_by[key] = f"{by.source.whose} {by.value!r}"
+    return replaced_by
 
 
-def _first(changed: Sequence[Changed]) -> Path:
-    """Return the first key that changed; where only the policy did, the file's statement."""
+def _first_path(changed: Sequence[Changed]) -> Path:
+    """Return the first key that changed; if only the policy did, the file's statement."""
     return changed[0].key if changed else ("privacy",)
 
 

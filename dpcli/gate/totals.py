@@ -1,4 +1,4 @@
-"""Sums over all pipelines of a dataset, against their caps and against the sums at the base."""
+"""Sums over all pipelines of a dataset, judged by their caps and compared with the sums at the base."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REMEDY = "--max-together, or [[together]] in a policy, caps the sum"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A pipeline that is in sums, and whether the gate judges it by itself too."""
+    """A pipeline in a sum. judged: whether the gate also judges it by itself."""
 
     path: str
     pipeline: Pipeline
@@ -43,8 +43,8 @@ class Counted:
 
 
 def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...]:
-    """Return the cap of a flag on each dataset that the files name. Raises InputError where they name none."""
-    if cap is None or all(file.own is None for file in files):  # what cannot be read says so itself
+    """Return --max-together as a cap on each dataset that the files name. Raises InputError if they name no dataset."""
+    if cap is None or all(file.own is None for file in files):  # unreadable files are reported elsewhere
         return ()
     names = dict.fromkeys(file.own.privacy.dataset for file in files if file.own is not None)
     caps = tuple(SharedCaps((name,), cap) for name in names if name is not None)
@@ -60,32 +60,37 @@ def capped_sums(
     outside: Callable[[str, Pipeline], Outside],
     ref: str | None = None,
 ) -> tuple[JudgedSum, ...]:
-    """Return a sum for each table of caps: of the files judged, and of all other pipelines of their repositories that name the datasets.
+    """Return a sum for each table of caps, over judged files and over all other pipelines of their repositories in the datasets.
 
-    Each file counts once, or as often as its horizon plans. What cannot be read or added up is never a pass.
+    Each file counts once, or as often as its horizon plans. A sum that cannot be computed never passes.
 
-    horizon: of flags or policy. outside: the caps of flags and policy for a file. ref: the revision to compare with.
+    Args:
+        caps: the caps on sums.
+        files: the judged files.
+        horizon: the horizon of flags or policy.
+        outside: returns the caps of flags and policy for a file.
+        ref: the revision to compare with, if there is one.
     """
     if not caps or not files:
         return ()
     unread = [file.path for file in files if file.own is None]
     if unread:
-        return tuple(_unknown(one, f"no sum, as {first_names(unread)} cannot be judged", unread[0]) for one in caps)
+        return tuple(_unknown(shared, f"no sum, as {first_names(unread)} cannot be judged", unread[0]) for shared in caps)
     judged = list(_judged(files))
     paths = [file.path for file in files]
     try:
         others, hidden = list(other_pipelines(paths)), sorted(missing_from_checkout(paths))
     except InputError as error:
-        return tuple(_refused(one, error, files[0].path) for one in caps)
+        return tuple(_refused(shared, error, files[0].path) for shared in caps)
     if hidden:
         text = f"no sum, as {first_names(hidden)} is not checked out (git submodule update --init; submodules: recursive in CI)"
-        return tuple(_unknown(one, text, files[0].path) for one in caps)
-    sums = ((one, _total(one, judged, others, horizon, outside, files[0].path)) for one in caps)
-    return tuple(total if ref is None else _compared(one, total, horizon, ref) for one, total in sums)
+        return tuple(_unknown(shared, text, files[0].path) for shared in caps)
+    sums = ((shared, _total(shared, judged, others, horizon, outside, files[0].path)) for shared in caps)
+    return tuple(total if ref is None else _compared(shared, total, horizon, ref) for shared, total in sums)
 
 
 def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
-    """Yield each file once: one that was given twice, or is a link to another, is one file."""
+    """Yield each file once, even if it was given twice or through a link."""
     places: set[str] = set()
     for file in files:
         place = os.path.realpath(file.path)
@@ -95,10 +100,15 @@ def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
 
 
 def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[OtherFile]) -> Iterator[Counted]:
-    """Yield the files that name one of the datasets. Raises InputError for one that cannot be read, or has a name that looks like one."""
+    """Yield the files that name one of the datasets.
+
+    Raises InputError for a file that cannot be read, and for a confusable spelling of a dataset's name.
+    """
     alike = {looks(name) for name in caps.datasets}
     members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in alike]
-    members += [Counted(one.path, parse(one.data, one.path), False) for one in others if looks(dataset_of(one.tables)) in alike]
+    members += [
+        Counted(file.path, parse(file.data, file.path), False) for file in others if looks(dataset_of(file.tables)) in alike
+    ]
     for member in members:
         name = member.pipeline.privacy.dataset
         if name not in caps.datasets:
@@ -120,7 +130,7 @@ def _total(
         members = tuple(_members(caps, judged, others))
         runs = [runs_of(member.pipeline, horizon) for member in members]
         around = [(member.pipeline, outside(member.path, member.pipeline)) for member in members]
-        # Several datasets with the same people in them are one to who is in all; an adaptive file costs the cap that holds for it.
+        # For a person in several datasets they are one dataset, so all get one name. An adaptive file costs the cap that holds for it.
         parts = [_under_name(with_caps_in_force(own, more) if own.privacy.adaptive else own, caps.datasets) for own, more in around]
         smallest = smallest_delta(caps_in_force(own, more).delta for own, more in around)
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
@@ -131,7 +141,8 @@ def _total(
         return _without(caps, Condition(NAME, "pass", f"no file of the repository names {caps.words}", ()), at)
     counted = f"{caps.words}: {_counted(members, runs)}"
     conditions = [
-        replace(one, name=NAME, message=f"{counted}: {one.message}", target=None, key=()) for one in cap_conditions(result)
+        replace(condition, name=NAME, message=f"{counted}: {condition.message}", target=None, key=())
+        for condition in cap_conditions(result)
     ]
     conditions += _large_delta(caps, result, members)
     paths = tuple(member.path for member in members)
@@ -143,10 +154,12 @@ def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
 
 
 def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) -> Iterator[Condition]:
-    """Apply DP105 to the delta of a sum, with the largest of its datasets."""
+    """Apply the rule DP105 to the delta of a sum, with the largest dataset size in it."""
     sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
-    for one in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
-        yield Condition(one.rule, "fail" if one.severity == "error" else "warn", f"{one.key}: {one.message}", ())
+    for diagnostic in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
+        yield Condition(
+            diagnostic.rule, "fail" if diagnostic.severity == "error" else "warn", f"{diagnostic.key}: {diagnostic.message}", ()
+        )
 
 
 def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
@@ -159,7 +172,7 @@ def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
 
 
 def _refused(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
-    """Return no sum, with the reason; shown at the file that cannot be read, where one cannot."""
+    """Return the verdict that a sum cannot be computed, with the reason, at the file that cannot be read if there is one."""
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):
         first = error.diagnostics[0]
@@ -183,17 +196,17 @@ def _compared(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref: 
 
 
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
-    """Return the sum at the revision and at the delta of now; None where it is not known, or there was nothing to add up.
+    """Return the sum at the revision, at the current sum's delta; None if it cannot be computed, or was empty.
 
-    It is not known where a file is in a repository inside, is a link or has another ending, and where the revision has gone on since the
-    work tree left it. paths: of all that is in the sum now.
+    It cannot be computed if a file is in a nested repository, is a link or has another ending, or if the revision is not an ancestor of
+    the work tree's commit. paths: all files in the current sum.
     """
     tops = tops_of(paths)
     plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
     if len(tops) != 1 or now.delta is None or not plain or not is_based_on(tops[0], commit_of(tops[0], ref)):
         return None
     try:
-        members = [(_under_name(one, caps.datasets), runs_of(one, horizon)) for one in _members_at(caps, ref, tops[0])]
+        members = [(_under_name(member, caps.datasets), runs_of(member, horizon)) for member in _members_at(caps, ref, tops[0])]
         total = account_of_dataset(members, delta=now.delta, with_rows=False) if members else None
     except DpcliError:
         return None
@@ -213,9 +226,9 @@ def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
 
 
 def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedSum]:
-    """Warn of each dataset of several files, none of `capped`, that costs more than any of its files may, or cannot be added up.
+    """Warn of each dataset without a cap on its sum whose sum exceeds the caps of all its files, or cannot be computed.
 
-    Each file counts once, or as often as its horizon plans. horizon: of flags or policy.
+    Each file counts once, or as often as its horizon plans. capped: the datasets with a cap. horizon: the horizon of flags or policy.
     """
     alike: dict[str, list[Judged]] = {}
     for file in files:
@@ -256,40 +269,40 @@ def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedS
 
 
 def _without_cap(file: Judged, own: Pipeline) -> Pipeline:
-    """Return the file without its cap; an adaptive one with the cap that holds for it, which is what it costs."""
+    """Return the file without its cap; an adaptive file keeps the cap in force, which is its cost."""
     return file.account.pipeline if own.privacy.adaptive and file.account is not None else replace(own, budget=None)
 
 
 def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Show each sum at the member whose own epsilon rose most, of a new one all of it.
+    """Place each sum at the file to report it at: the member with the largest rise, where a new file rises by its whole epsilon.
 
-    Where none rose, at one that changed and costs what it did, or that joins the dataset at less than it did, as that raises the sum too;
-    else at the first, as it was.
+    If no epsilon rose, this is a member that changed at equal cost, or that joins the dataset at a lower cost, as that raises the sum too;
+    else the sum stays at its first file.
 
-    files: as they were compared with the base.
+    files: the judged files, after their comparison with the base.
     """
-    for one in together:
-        touched = [(_touched(file, one.datasets), file.path) for file in files if file.path in one.members]
-        most, at = max(touched, key=lambda pair: pair[0], default=(UNTOUCHED, one.at))
-        yield replace(one, at=at) if most > UNTOUCHED else one
+    for total in together:
+        touched = [(_touched(file, total.datasets), file.path) for file in files if file.path in total.members]
+        most, at = max(touched, key=lambda pair: pair[0], default=(UNTOUCHED, total.at))
+        yield replace(total, at=at) if most > UNTOUCHED else total
 
 
 def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Warn of files that came to a sum after the base, where it had others then: they may have been chosen by outputs.
+    """Warn of files that joined a non-empty sum after the base, since results of the others may have led to them.
 
-    files: as they were compared with the base.
+    files: the judged files, after their comparison with the base.
     """
-    for one in together:
-        later = [file.path for file in files if file.path in one.members and (file.base is None or _joins(file, one.datasets))]
-        if (one.account or one.uncapped) is None or not later or len(later) == len(one.members):
-            yield one
+    for total in together:
+        later = [file.path for file in files if file.path in total.members and (file.base is None or _joins(file, total.datasets))]
+        if (total.account or total.uncapped) is None or not later or len(later) == len(total.members):
+            yield total
             continue
-        text = f"{one.path}: not yet in the sum at the base: {first_names(later)}; {FIXED}"
-        yield replace(one, conditions=(*one.conditions, Condition("joined", "warn", text, ())))
+        text = f"{total.path}: not yet in the sum at the base: {first_names(later)}; {FIXED}"
+        yield replace(total, conditions=(*total.conditions, Condition("joined", "warn", text, ())))
 
 
 def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
-    """Return the rise of its epsilon, less than 0 where it fell, and whether anything in it changed, as far as the base tells."""
+    """Return the rise of a file's epsilon, negative if it fell, and whether the file changed at all, as far as the base shows."""
     if file.base is None:
         return (0.0 if file.account is None else file.account.upper, True)
     if file.now is None or file.now == file.base.epsilon:  # both may be infinite
@@ -300,5 +313,5 @@ def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
 
 def _joins(file: Judged, datasets: Sequence[str]) -> bool:
     """Return whether it named none of the datasets before."""
-    edits = [edit for one in file.changes for edit in one.change.edits if edit.path == ("privacy", "dataset")]
+    edits = [edit for change in file.changes for edit in change.change.edits if edit.path == ("privacy", "dataset")]
     return any(edit.old not in datasets for edit in edits)

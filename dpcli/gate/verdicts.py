@@ -48,7 +48,7 @@ CONDITIONS: dict[str, tuple[str, str]] = {
     "files": ("nothing to judge", "There is something to judge."),
 }
 
-# Titles of conditions that fail, where the noun alone would not say so.
+# Titles of conditions that fail, if the noun alone would not say so.
 FAILURES = {
     "budget": "epsilon above its cap",
     "rho": "rho above its cap",
@@ -60,7 +60,7 @@ FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The goal of a remedy: epsilon at most this at delta, for so many runs."""
+    """The goal of a remedy: an epsilon that the composition of `runs` runs may not exceed at `delta`."""
 
     epsilon: float
     delta: float | None
@@ -69,7 +69,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Pardon:
-    """A waiver that turned a failure into "waived". new: the change itself adds it; external: it is written in the policy."""
+    """A waiver that turned a failure into "waived".
+
+    days: days until it expires.
+    new: whether the change under review adds it.
+    external: whether the policy states it, not the file.
+    """
 
     waiver: Waiver
     days: int
@@ -81,9 +86,11 @@ class Pardon:
 class Condition:
     """A requirement of a file, and its verdict.
 
-    key: what it is about, as a path into the file; place: line and column of that.
-    measured: the epsilon that it judged, where it did. target: what would pass. shares: of a ledger's cap, taken and left before; delta:
-    the cap's.
+    key, place: the key concerned, as a path into the file, and its line and column.
+    mechanism: the name of the mechanism concerned, if there is exactly one.
+    measured, target: the epsilon that was judged, and the goal that would pass.
+    pardon: the waiver that covers a failure.
+    shares, delta: the shares of a ledger's cap that the runs take and that were left before, and the delta of that cap.
     """
 
     name: str
@@ -107,10 +114,13 @@ def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A file at the base: epsilon at delta, what it was a statement about, and the conditions it set itself.
+    """The earlier version of a file.
 
-    terms, standings, waivers: as `bases.terms_of`, `claims.standings_of`, `bases.waiver_data` write them. horizon: runs and cap.
-    account, data: where the file itself is at hand, not only its figures. renamed: its earlier name in the repository, if another.
+    epsilon, delta, statement: its guarantee, and the keys that the guarantee is a statement about.
+    terms, standings, waivers: as `bases.terms_of`, `claims.standings_of` and `bases.waiver_data` return them.
+    horizon: the number of planned runs and their cap.
+    account, data: its account and content; None if only figures of it are available.
+    renamed: its earlier name in the repository, if the file was renamed.
     """
 
     epsilon: float
@@ -126,18 +136,22 @@ class Base:
 
     @property
     def max_increase(self) -> float | None:
-        """The limit that it set to its own rise."""
+        """The limit that the earlier version set to its own rise."""
         limit: float | None = self.terms.get("gate.max_increase")
         return limit
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A file that was judged: its account (None where it cannot be read), the conditions, and how it compares with the base.
+    """A judged file.
 
-    now: epsilon at the base's delta, where there is a base. changes: what each change costs, made alone to the base.
-    granting: positions of the policy's waivers that match a condition. own: the file as it stands, where it can be read, with its own
-    caps, which the account's pipeline has only where no others hold. sources: the private data that it has commands read.
+    account: its account under the caps in force; None if the file cannot be read.
+    conditions, diagnostics: the verdicts on it, and the lint findings in it.
+    base, now: its earlier version, and its current epsilon at that version's delta.
+    changes: the cost of each change, made alone to the base.
+    granting: the positions of the policy's waivers that match a condition.
+    own: the file with its own caps; None if it cannot be read.
+    sources: the private data that commands read by the file.
     """
 
     path: str
@@ -159,11 +173,13 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class JudgedSum(Judged):
-    """All files of some datasets, added up; path: what a table calls them.
+    """The sum over all files of some datasets.
 
-    base, now: as of a file, where all that was in the sum at the revision can be added up.
-    at: the file where reports for a place in the source show it. members: every file that is in the sum. uncapped: the sum where no cap
-    holds for it, so that it can only be a warning.
+    path: the sum's name in tables.
+    base, now: as for a file; None if the sum at the revision cannot be computed.
+    at: the file at which reports show the sum.
+    members: the paths of all files in the sum.
+    uncapped: the account of a sum without a cap, which can only give a warning.
     """
 
     at: str = ""
@@ -188,12 +204,12 @@ class Gated:
 
     @property
     def verdict(self) -> Verdict:
-        return worst_verdict(one.verdict for one in self.judged)
+        return worst_verdict(file.verdict for file in self.judged)
 
 
 def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
-    """Return the first thing that is wrong with a file, and how many more there are."""
+    """Return the first finding in words, and the number of further ones."""
     first = diagnostics[0]
-    more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
-    place = f"line {first.line}: " if first.line else ""  # a file that is something else has none
-    return f"{place}{first.key + ': ' if first.key else ''}{first.message}{more}"
+    further = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+    place = f"line {first.line}: " if first.line else ""  # no line if the whole file is of another kind
+    return f"{place}{first.key + ': ' if first.key else ''}{first.message}{further}"

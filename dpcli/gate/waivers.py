@@ -19,17 +19,20 @@ from dpcli.gate.policy import Policy, unwaivable
 from dpcli.gate.verdicts import Base, Condition, Pardon
 from dpcli.git.authors import Author, addressed, authors_of
 
-SOON = 14  # days before its end from which a waiver is a warning
-GRANTED = ("rule", "approver", "expires", "epsilon", "mechanism")  # keys that grant: the reason may be corrected by anybody
+WARNING_DAYS = 14  # days before its expiry from which a waiver gives a warning
+GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # all but the reason, which anybody may correct
 _BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)  # of an approver's text
 _AROUND = " \t\r\n.\"'`<>()[]"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A waiver and where it is written: the policy, or the file, where the change itself may have added it.
+    """A waiver and its origin.
 
-    writers: its authors, empty where git does not know; None where the policy does not ask.
+    index: its position among the waivers of its file.
+    external: whether the policy states it, not the pipeline file.
+    new: whether the change under review adds it.
+    writers: its authors; empty if git does not know them, None if the policy does not ask for them.
     """
 
     waiver: Waiver
@@ -40,11 +43,11 @@ class Grant:
 
     @property
     def key(self) -> Path:
-        """The place in the pipeline file; none where it stands in the policy."""
+        """The waiver's place in the pipeline file; empty if the policy states it."""
         return () if self.external else ("gate", "waiver", self.index)
 
     def concerns(self, condition: Condition) -> bool:
-        """Return whether it was written for such a condition: a lint code also where that only warns, a cap only where that fails."""
+        """Return whether the waiver is for this condition. Lint rules are waived if they warn or fail, other conditions if they fail."""
         lint = condition.name.startswith("DP")
         return (
             condition.name == self.waiver.rule
@@ -53,7 +56,7 @@ class Grant:
         )
 
     def objection(self, condition: Condition, as_of: datetime.date) -> str | None:
-        """Return the reason why it does not hold, None where it does."""
+        """Return the reason why the waiver does not hold for this condition; None if it holds."""
         name = f"the waiver approved by {self.waiver.approver}"
         own = self_approved(self.waiver.approver, self.writers or ())
         if own is not None:
@@ -71,7 +74,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """The conditions after the waivers, with a warning for each waiver that needs one; granting: positions of the policy's that matched."""
+    """The conditions after waivers were applied, and warnings about the waivers themselves.
+
+    granting: the positions of the policy's waivers that matched a condition.
+    """
 
     conditions: tuple[Condition, ...]
     granting: frozenset[int]
@@ -86,15 +92,20 @@ def apply_waivers(
     as_of: datetime.date,
     data: bytes,
 ) -> Waived:
-    """Turn each failure that a waiver covers into "waived"; what is unknown or invalid stays so.
+    """Turn each failure that a waiver covers into "waived"; unknown and invalid conditions stay as they are.
 
-    base: the file at the base, which tells the waivers that the change itself adds; None where it is not compared, or new. data: the file.
+    Args:
+        conditions: the verdicts before waivers.
+        path, pipeline, data: the file.
+        policy: the policy, with its waivers.
+        base: the earlier version, by which waivers that the change adds are recognised; None without one.
+        as_of: the day on which waivers are judged.
     """
     grants = [*_external(path, policy), *_own(pipeline, policy, base, path, data)]
     judged = [_judged(condition, grants, as_of) for condition in conditions]
-    used = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
+    used_waivers = {id(c.pardon.waiver) for c in judged if c.pardon is not None}
     granting = {grant.index for grant in grants if grant.external and any(map(grant.concerns, conditions))}
-    notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used, as_of)]
+    notices = [notice for grant in grants for notice in _notices(grant, conditions, id(grant.waiver) in used_waivers, as_of)]
     ignored = "does not count: the policy takes no waivers from pipeline files"
     if not policy.takes_from_files:
         notices += [_notice(ignored, ("gate", "waiver", index)) for index in range(len(pipeline.gate.waiver))]
@@ -117,7 +128,7 @@ def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data:
 
 
 def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date) -> Condition:
-    """Apply the first waiver that holds; where none does, add to the message what each lacks."""
+    """Apply the first waiver that holds; if none does, add to the message why each one fails."""
     objections = []
     for grant in grants:
         if not grant.concerns(condition):
@@ -132,7 +143,7 @@ def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date)
 
 
 def pardon_words(pardon: Pardon) -> str:
-    """Return who waived it, until when, and why."""
+    """Return a waiver in words: its approver, its expiry and its reason."""
     waiver, kind = pardon.waiver, "new waiver, added by this change" if pardon.new else "waived"
     until = f"until {waiver.expires} ({_days(pardon.days)} left)"
     bound = "" if waiver.epsilon is None else f" up to epsilon {waiver.epsilon!r}"
@@ -141,16 +152,16 @@ def pardon_words(pardon: Pardon) -> str:
 
 def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of: datetime.date) -> Iterator[Condition]:
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
-    whose = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
-    if is_used and days <= SOON:
-        yield _notice(f"{whose} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
+    waiver_name = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
+    if is_used and days <= WARNING_DAYS:
+        yield _notice(f"{waiver_name} expires {f'in {_days(days)}' if days else 'today'} ({waiver.expires})", grant.key)
     if is_used and grant.writers == ():
         why = "not committed yet, or a shallow clone (fetch-depth: 0)"
-        yield _notice(f"{whose} may be its approver's own: git does not say who wrote it ({why})", grant.key)
+        yield _notice(f"{waiver_name} may be its approver's own: git does not say who wrote it ({why})", grant.key)
     if not grant.external and not any(map(grant.concerns, conditions)):
-        late = f", and expired on {waiver.expires}" if days < 0 else ""
+        expiry_note = f", and expired on {waiver.expires}" if days < 0 else ""
         fresh = " (new waiver, added by this change)" if grant.new else ""
-        yield _notice(f"{whose} is not needed{late}{fresh}: remove it", grant.key)
+        yield _notice(f"{waiver_name} is not needed{expiry_note}{fresh}: remove it", grant.key)
 
 
 def _notice(text: str, key: Path = ()) -> Condition:
@@ -158,7 +169,7 @@ def _notice(text: str, key: Path = ()) -> Condition:
 
 
 def unused_waivers(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
-    """Warn of each waiver of the policy that covers one of the files and was needed by none."""
+    """Warn of each waiver of the policy that covers a judged file but matched no condition."""
     for index, waiver in enumerate(policy.waiver):
         if index not in granting and any(waiver.covers(path, policy.path) for path in paths):
             yield _notice(f"waiver[{index + 1}]: the waiver of {waiver.rule} is not needed: remove it")
@@ -176,32 +187,32 @@ def _days(count: int) -> str:
 
 
 def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
-    """Return for each waiver of a file everybody who wrote what it grants; nobody where git does not know one of its lines."""
+    """Return the authors of each waiver's granting keys in a file; nobody for a waiver with a line that git does not know."""
     count = len(pipeline.gate.waiver)
     if path == "-" or not count:
         return ((),) * count
-    keys = [("gate", "waiver", index, key) for index in range(count) for key in GRANTED]
+    keys = [("gate", "waiver", index, key) for index in range(count) for key in GRANTING_KEYS]
     places = locate(data.decode("utf-8", "replace").replace("\r\n", "\n"), keys)
     known = authors_of(path, [line for line, _ in places.values()])
-    return tuple(_all({places["gate", "waiver", index, key][0] for key in GRANTED}, known) for index in range(count))
+    return tuple(_all({places["gate", "waiver", index, key][0] for key in GRANTING_KEYS}, known) for index in range(count))
 
 
 def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
     if not lines <= set(known):
         return ()
-    return tuple(dict.fromkeys(one for line in sorted(lines) for one in (known[line], *known[line].co_authors)))
+    return tuple(dict.fromkeys(author for line in sorted(lines) for author in (known[line], *known[line].co_authors)))
 
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
-    """Return the writer with a name that the approver's text holds, or with a confusable one."""
-    approvers = {looks(each) for each in _called(approver)} - {""}  # what shows nothing names nobody
-    return next((one for one in writers if any(looks(name) in approvers for name in one.names)), None)
+    """Return the first writer whose name, or a confusable spelling of it, is in the approver's text; None if there is no such writer."""
+    approvers = {looks(name) for name in _names_in(approver)} - {""}  # an invisible text names nobody
+    return next((author for author in writers if any(looks(name) in approvers for name in author.names)), None)
 
 
-def _called(approver: str) -> tuple[str, ...]:
-    """Return the names in an approver's text: "Name <address>", "@login", "Last, First", "Name (office)", several people.
+def _names_in(approver: str) -> tuple[str, ...]:
+    """Return all names in an approver's text, such as "Name <address>", "@login", "Last, First" or "Name (office)".
 
-    Of several the writer may be none: nobody can say whether the other one approved.
+    If it names several people, the writer may be none of them: nobody can tell whether the other person approved.
     """
     pieces = [piece for part in _BETWEEN.split(approver) for piece in (part, *part.split("/"))]
     last, comma, first = approver.partition(",")
@@ -209,4 +220,4 @@ def _called(approver: str) -> tuple[str, ...]:
     mails = [word.strip(_AROUND).removeprefix("mailto:") for word in re.split(r"[\s<>(),;]", approver) if "@" in word]
     pieces += [approver.replace(word, " ") for word in mails if word]
     logins = [login for mail in mails for login in addressed(mail)]
-    return tuple(plain for each in (*pieces, *mails, *logins) if (plain := each.strip(_AROUND).removeprefix("@")))
+    return tuple(plain for text in (*pieces, *mails, *logins) if (plain := text.strip(_AROUND).removeprefix("@")))

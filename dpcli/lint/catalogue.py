@@ -136,7 +136,7 @@ def summary_of(code: str) -> str:
 
 
 def link_to_source(code: str) -> str:
-    """Return a link to the source of the failure; empty where the source is on paper. Raises InputError for an unknown code."""
+    """Return a link to the source of the failure; empty if the source is on paper. Raises InputError for an unknown code."""
     import re
 
     source = entry_of(code).source
@@ -194,7 +194,7 @@ def _example(name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RuleScope:
-    """The rules to report: beginnings of codes that are selected (all, where none is) or ignored. The longer beginning decides.
+    """The rules to report: beginnings of codes that are selected (all, if none is) or ignored. The longer beginning decides.
 
     The reader's findings are always selected, as a file that cannot be read has no others; so are errors that no gate may waive.
     """
@@ -214,11 +214,11 @@ class RuleScope:
         """Return the findings that are selected, and how many of each rule are not."""
         selected: list[Diagnostic] = []
         left: Counter[str] = Counter()
-        for one in findings:
-            if self.includes(one.rule) or (one.severity == "error" and not waivable(one.rule)):
-                selected.append(one)
+        for diagnostic in findings:
+            if self.includes(diagnostic.rule) or (diagnostic.severity == "error" and not waivable(diagnostic.rule)):
+                selected.append(diagnostic)
             else:
-                left[one.rule] += 1
+                left[diagnostic.rule] += 1
         return selected, dict(sorted(left.items()))
 
 
@@ -246,5 +246,5 @@ def _codes(flag: str, given: Iterable[str]) -> Iterable[str]:
 
 
 def _longest(code: str, beginnings: Iterable[str]) -> int | None:
-    """Return the length of the longest beginning of a code; None where none begins it."""
-    return max((len(one) for one in beginnings if code.startswith(one)), default=None)
+    """Return the length of the longest beginning of a code; None if none begins it."""
+    return max((len(beginning) for beginning in beginnings if code.startswith(beginning)), default=None)

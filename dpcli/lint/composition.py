@@ -81,8 +81,8 @@ def _one_of_each_list(alike: Sequence[tuple[Path, Entry]]) -> list[tuple[Path, E
     """Return of each list of values only the first entry: the others are stages of one mechanism, one after the other."""
     first: dict[tuple[str, bool], tuple[Path, Entry]] = {}
     for path, entry in alike:
-        table, listed = PLACE.subn("", entry.name)
-        first.setdefault((table, bool(listed)), (path, entry))
+        table, places = PLACE.subn("", entry.name)
+        first.setdefault((table, bool(places)), (path, entry))
     return list(first.values())
 
 

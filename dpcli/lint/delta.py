@@ -95,11 +95,11 @@ def _free(entry: Entry, dataset_size: int | None) -> bool:
 def _spent(pipeline: Pipeline) -> float:
     """Return a delta that the entries need for certain, whatever the accountant; 0 for what sampling or parallel parts may lower."""
     parts = {name for entry in pipeline.mechanisms for name in named(entry.spec)}
-    kept = 0.0
+    log_kept = 0.0
     for entry in pipeline.mechanisms:
         if entry.sampling is None and entry.partition is None and entry.name not in parts:
-            kept += entry.steps * log1p(-min(entry.spec.delta_spent, 1.0 - 1e-9))
-    return -expm1(kept)
+            log_kept += entry.steps * log1p(-min(entry.spec.delta_spent, 1.0 - 1e-9))
+    return -expm1(log_kept)
 
 
 LARGE_DELTA = RuleInfo(

@@ -167,9 +167,9 @@ VECTOR = RuleInfo(
 
 
 def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
-    wanted = pipeline.privacy.adjacency
+    adjacency = pipeline.privacy.adjacency
     for path, entry in entries(pipeline):
-        if entry.spec.shows_presence and wanted is Adjacency.ADD_REMOVE:
+        if entry.spec.shows_presence and adjacency is Adjacency.ADD_REMOVE:
             message = (
                 "it hides a record's category and not its presence: expected adjacency = replace-one or zero-out, found add-remove"
             )
@@ -180,13 +180,13 @@ def _mixed_adjacency(pipeline: Pipeline) -> Iterator[RuleFinding]:
         from dpcli.mechanisms.stated.stated_spec import conversion  # what states an adjacency has loaded it already
 
         try:
-            changes = conversion(stated, wanted)
+            changes = conversion(stated, adjacency)
         except InputError as refusal:
             yield RuleFinding(key, str(refusal))
             continue
         if changes > 1:
             yield RuleFinding(
-                key, f"stated under {stated.value}, counted as {changes} such changes for one {wanted.value}", "warning"
+                key, f"stated under {stated.value}, counted as {changes} such changes for one {adjacency.value}", "warning"
             )
 
 

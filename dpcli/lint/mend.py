@@ -1,4 +1,4 @@
-"""Repairs of a file's text by `dpcli lint --fix`: of misspelt keys, quoted numbers and fractional epochs, where only one is possible."""
+"""Repairs by `dpcli lint --fix`: misspelt keys, quoted numbers and fractional epochs, if only one repair is possible."""
 
 from __future__ import annotations
 
@@ -21,48 +21,57 @@ from dpcli.file.toml.syntax import NotToml, tables_of
 from dpcli.file.toml.write import edited, renamed
 from dpcli.lint.run import findings
 
-SHORTEST = 5  # letters; shorter words resemble too many others
+SHORTEST_WORD = 5  # letters; shorter words resemble too many others
 SEPARATORS = str.maketrans("", "", "-_ ")
-MOST_REPAIRS = 1_000  # of one file
-EXACT = 2**53  # up to which floats hold every whole number
+MOST_REPAIRS = 1_000  # repairs of one file
+EXACT_INTEGERS = 2**53  # floats represent every whole number up to this
 SUGGESTION = re.compile(r"did you mean '([^']+)'\Z")
 REWRITING = re.compile(r"write (\S+)(?: without quotes)?\Z")
 T = TypeVar("T")
-FORMATS = (1, 1.0, "1")  # of the format's version, which may itself be mended
+FORMATS = (1, 1.0, "1")  # spellings of the format's version; the wrong ones are repaired too
 
 
 def is_slip(word: str, meant: str) -> bool:
-    """Return whether two words differ in case and separators alone, or besides in one letter: too many, missing, another, or two exchanged.
+    """Return whether two words are equal up to case, separators and one slip: an extra, missing or wrong letter, or two exchanged.
 
-    A digit is never a slip: l1 is not l2.
+    A wrong digit is never taken for a slip: l1 is not l2.
     """
     first, second = (text.casefold().translate(SEPARATORS) for text in (word, meant))
     if first == second:
         return True
-    if min(len(first), len(second)) < SHORTEST - 1 or max(len(first), len(second)) < SHORTEST:
+    if min(len(first), len(second)) < SHORTEST_WORD - 1 or max(len(first), len(second)) < SHORTEST_WORD:
         return False
     begin = next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
-    one, other = first[begin:], second[begin:]
-    if one[:1].isdigit() or other[:1].isdigit():
+    first_rest, second_rest = first[begin:], second[begin:]
+    if first_rest[:1].isdigit() or second_rest[:1].isdigit():
         return False
-    exchanged = one[:2] == other[:2][::-1] and len(one) > 1 and one[2:] == other[2:] and not one[1].isdigit()
-    return one[1:] == other or one == other[1:] or one[1:] == other[1:] or exchanged
+    exchanged = (
+        first_rest[:2] == second_rest[:2][::-1]
+        and len(first_rest) > 1
+        and first_rest[2:] == second_rest[2:]
+        and not first_rest[1].isdigit()
+    )
+    return first_rest[1:] == second_rest or first_rest == second_rest[1:] or first_rest[1:] == second_rest[1:] or exchanged
 
 
 def only_slip(word: str, among: Iterable[str]) -> str | None:
-    """Return the only word that this is a slip for; None where there is none, or several.
+    """Return the only word among the known ones that this may be a slip for; None if there are none or several.
 
-    A word that differs in case and separators alone comes before those that differ in a letter.
+    A word that differs only in case and separators is preferred to words that differ in a letter.
     """
-    near = [one for one in dict.fromkeys(among) if is_slip(word, one)]
-    same = [one for one in near if one.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)]
-    nearest = same or near
+    candidates = [known_word for known_word in dict.fromkeys(among) if is_slip(word, known_word)]
+    same = [
+        known_word
+        for known_word in candidates
+        if known_word.casefold().translate(SEPARATORS) == word.casefold().translate(SEPARATORS)
+    ]
+    nearest = same or candidates
     return nearest[0] if len(nearest) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """A repair in words. line: 1-based, of the text before. words: `steps: "10" -> 10`."""
+    """A repair in words, such as `steps: "10" -> 10`, with its rule and its line in the text before the repair, counted from 1."""
 
     rule: str
     line: int
@@ -71,7 +80,7 @@ class Mend:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair at a key: another value, another name, or both."""
+    """A repair at a key: a new value, a new name, or both."""
 
     mend: Mend
     path: Path
@@ -80,12 +89,15 @@ class Repair:
 
 
 def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
-    """Return the bytes of a pipeline file with every repair that is certain, and these repairs.
+    """Return the bytes of a pipeline file with every unambiguous repair made, and the list of repairs.
 
-    A key or a word that is misspelt by one letter, and near to one alone that may stand there, a number in quotes or with a point, and
-    epochs that are no whole number of steps. A repair is kept only where its problem is gone and, of a file that could be read, the price
-    is as it was. A file that does not state the format, or has lists of values or [defaults], is left as it is. Raises InvalidFile where
-    the bytes are not TOML, InputError where their line ends are mixed.
+    Repaired are keys and words that are misspelt by one letter and resemble only one allowed word, numbers in quotes or with a needless
+    point, and epochs that are no whole number of steps. A repair is kept only if its problem is gone and, if the file could be read, its
+    price is unchanged. A file without a format, with lists of values or with [defaults] is returned unchanged.
+
+    Raises:
+        InvalidFile: the bytes are not TOML.
+        InputError: the line ends are mixed.
     """
     stated = toml_document(data, path)[1]
     if not is_pipeline(stated) or stated.get("format") not in FORMATS or stated["format"] is True:
@@ -93,15 +105,15 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     text, ends = _text(data, path)
     if stated != tables_of(text):  # an entry stands at another place than its table
         return data, ()
-    done: list[Mend] = []
-    while len(done) < MOST_REPAIRS and (step := _step(text, path)) is not None:
+    applied: list[Mend] = []
+    while len(applied) < MOST_REPAIRS and (step := _step(text, path)) is not None:
         text, mends = step
-        done += mends
-    return text.replace("\n", ends).encode(), tuple(done)
+        applied += mends
+    return text.replace("\n", ends).encode(), tuple(applied)
 
 
 def _text(data: bytes, path: str) -> tuple[str, str]:
-    """Return the text with the line ends "\\n", and its own."""
+    """Return the text with line ends "\\n", and the line ends that it had."""
     text, _, _ = faults(data, path)
     for ends in ("\n", "\r\n"):
         if text.replace("\n", ends).encode() == data:
@@ -110,7 +122,7 @@ def _text(data: bytes, path: str) -> tuple[str, str]:
 
 
 def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Return the text after all repairs at once, or after the first one that holds where they do not hold together."""
+    """Return the text after all repairs at once or, if they fail together, after the first single repair that holds; else None."""
     _, tables, before = faults(text.encode(), path)
     if not before:
         return _with_whole_steps(text, path)
@@ -118,8 +130,8 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
     repairs = [(fault, repair) for fault in before if (repair := _repair(tables, fault, lines[fault.key][0])) is not None]
 
     def holds(after: str, chosen: Sequence[tuple[Fault, Repair]]) -> bool:
-        left = {(one.rule, one.key) for one in faults(after.encode(), path)[2]}
-        return left.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
+        remaining = {(diagnostic.rule, diagnostic.key) for diagnostic in faults(after.encode(), path)[2]}
+        return remaining.isdisjoint((fault.rule, fault.key) for fault, _ in chosen)
 
     return _first_that_holds(text, repairs, holds)
 
@@ -127,25 +139,25 @@ def _step(text: str, path: str) -> tuple[str, list[Mend]] | None:
 def _first_that_holds(
     text: str, repairs: Sequence[tuple[T, Repair]], holds: Callable[[str, Sequence[tuple[T, Repair]]], bool]
 ) -> tuple[str, list[Mend]] | None:
-    for chosen in (repairs, *([one] for one in repairs)) if repairs else ():
+    for chosen in (repairs, *([repair] for repair in repairs)) if repairs else ():
         try:
             after = _applied(text, [repair for _, repair in chosen])
             if holds(after, chosen):
                 return after, [repair.mend for _, repair in chosen]
-        except InputError:  # not where it can be edited
+        except InputError:  # the key's place in the text cannot be edited
             continue
     return None
 
 
 def _applied(text: str, repairs: Iterable[Repair]) -> str:
-    values = {one.path: one.value for one in repairs if one.value is not None}
-    names = {one.path: one.name for one in repairs if one.name is not None}
+    values = {repair.path: repair.value for repair in repairs if repair.value is not None}
+    names = {repair.path: repair.name for repair in repairs if repair.name is not None}
     text = edited(text, values) if values else text
     return renamed(text, names) if names else text
 
 
 def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
-    """Return the reader's advice as a repair, where it can mean nothing else."""
+    """Return the repair that the reader of files suggests, if it is the only possible one."""
     key, was = str(fault.key[-1]) if fault.key else "", _value_at(tables, fault.key)
     if suggestion := SUGGESTION.match(fault.hint):
         word = suggestion[1]
@@ -155,7 +167,7 @@ def _repair(tables: Any, fault: Fault, line: int) -> Repair | None:
             return _repaired_value(fault, line, was, word)
     rewriting = REWRITING.match(fault.hint)
     now = _scalar(rewriting[1]) if rewriting else None
-    if now is None or (isinstance(was, float) and abs(was) >= EXACT):
+    if now is None or (isinstance(was, float) and abs(was) >= EXACT_INTEGERS):
         return None
     return _repaired_value(fault, line, was, now)
 
@@ -174,7 +186,7 @@ def _value_at(tables: Any, path: Path) -> Any:
 
 
 def _scalar(text: str) -> int | float | bool | None:
-    """Return a finite number, true or false; None for other values of TOML."""
+    """Return the text's value if it is a finite number or a boolean of TOML; else None."""
     try:
         value = tables_of(f"x = {text}")["x"]
     except NotToml:
@@ -183,7 +195,7 @@ def _scalar(text: str) -> int | float | bool | None:
 
 
 def _with_whole_steps(text: str, path: str) -> tuple[str, list[Mend]] | None:
-    """Replace epochs that are no whole number of steps by the steps that are charged (DP117)."""
+    """Replace epochs that are no whole number of steps by the number of steps charged (DP117)."""
     try:
         pipeline = parse(text.encode(), path)
         price = _price(pipeline)

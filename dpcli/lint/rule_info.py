@@ -18,7 +18,7 @@ class RuleFinding:
 
     path: from the top of the file, list positions 0-based, e.g. ("mechanism", 2, "sampling", "scheme").
     message: lower case, no full stop, complete without the path.
-    severity: where this finding weighs otherwise than its rule does.
+    severity: if this finding weighs otherwise than its rule does.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class RuleInfo:
     what, why, fix: plain sentences: what the rule finds, what goes wrong otherwise, what to do.
     source: the paper or report that shows the failure.
     bad, good: whole pipeline files; `bad` gives this rule alone, `good` gives none.
-    check: None where the reader of the file decides.
+    check: None if the reader of the file decides.
     """
 
     code: str

@@ -24,14 +24,14 @@ def lint(path: str) -> tuple[Diagnostic, ...]:
     """Return everything that the failure catalogue has to say about a pipeline file ("-": standard input), in the order of the file.
 
     Of a policy of the gate, or a schedule of planned runs, it is what the reader says. A file that cannot be read as a pipeline gives the
-    reader's findings (DP001 to DP005), and the rules' as well where these are all about sections such as [train]. Keys that say "calibrate"
-    are taken as 1. Raises InputError where there is no such file.
+    reader's findings (DP001 to DP005), and the rules' as well if these are all about sections such as [train]. Keys that say "calibrate"
+    are taken as 1. Raises InputError if there is no such file.
     """
     return lint_bytes(read_bytes(path), path)  # read once: standard input cannot be read again for the positions
 
 
 def is_lintable(tables: Mapping[str, Any]) -> bool:
-    """Return whether `lint` judges a file, where a folder holds many."""
+    """Return whether `lint` judges a file, if a folder holds many."""
     from dpcli.file.pipeline.read import may_be_pipeline
 
     return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
@@ -84,7 +84,7 @@ def judge(pipeline: Pipeline, data: bytes, deltas: Mapping[str, float | None] = 
 def file_deltas(pipeline: Pipeline, data: bytes, flag: float | None, used: float | None) -> tuple[Diagnostic, ...]:
     """Return what DP105 and DP306 say of the deltas of a file and of --delta, for commands that ask no other rule.
 
-    used: the delta of the answer; where it has none, nothing is said.
+    used: the delta of the answer; if it has none, nothing is said.
     """
     if used is None:
         return ()
@@ -96,7 +96,7 @@ def _with_deltas(
 ) -> tuple[Diagnostic, ...]:
     """Return the findings with their places, and those about other deltas: that the size is missing only once."""
     placed = _with_places(pairs, pipeline, data) if pairs else ()
-    if any(one.rule == UNKNOWN for one in placed):
+    if any(diagnostic.rule == UNKNOWN for diagnostic in placed):
         return placed
     return (*placed, *judged_deltas(deltas, pipeline.privacy.dataset_size, _title(pipeline)))
 

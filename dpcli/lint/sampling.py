@@ -104,7 +104,7 @@ def _one_step(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _epoch_share(entry: Entry, dataset_size: int | None) -> Fraction | None:
-    """Return the share of an epoch that one counted run covers; None where runs are counted in whole passes."""
+    """Return the share of an epoch that one counted run covers; None if runs are counted in whole passes."""
     if entry.sampling is None or isinstance(entry.sampling, OncePerEpoch):
         return None
     return entry.sampling.exact_rate(dataset_size)

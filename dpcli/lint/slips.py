@@ -89,7 +89,7 @@ def _many_epochs(pipeline: Pipeline) -> Iterator[RuleFinding]:
 
 
 def _rate(entry: Entry, pipeline: Pipeline) -> Fraction | None:
-    """Return the share of the records in one step; None where a step takes them all, or it is not stated."""
+    """Return the share of the records in one step; None if a step takes them all, or it is not stated."""
     return entry.sampling.exact_rate(pipeline.privacy.dataset_size) if isinstance(entry.sampling, Batched) else None
 
 

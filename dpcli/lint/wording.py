@@ -20,7 +20,7 @@ OF_NORMS = r"\bnorms\b|\b(?:mean|average|median|quantile|largest|maximum) (?:L_?
 VECTOR = r"\bvectors?\b|\bcoordinates?\b|\bembeddings?\b|\bgradients?\b|\bbins?\b|\bhistograms?\b|\bL_?2\b|\beuclidean\b"
 ROOTED = r"\broots?\b|\bsqrt\b"  # records are roots themselves
 HISTOGRAM = r"(?<!\bno )(?<!\bnot a )(?<!\bnot the )(?:\bhistograms?\b|\bcontingency tables?\b)"
-# One number of a histogram moves by 1, and all its bins together too where each counts half.
+# One number of a histogram moves by 1, and all its bins together too if each counts half.
 OF_ONE_BIN = (
     r"\b(?:total|largest|smallest|one bin|(?:one|sum|mean|median|mode) of)\b[^.;]*\b(?:histogram|bins?)\b|"
     r"\bhistogram's (?:total|sum|mean|largest)\b|\bnumber of (?:\w+[ -])?bins\b|"
@@ -86,20 +86,20 @@ def _one_bin(pipeline: Pipeline) -> Iterator[RuleFinding]:
     if pipeline.privacy.adjacency is not Adjacency.REPLACE_ONE:
         return
     for path, entry in entries(pipeline):
-        key, needed = _sensitivity(entry.spec)
+        key, required = _sensitivity(entry.spec)
         if key and entry_mentions(HISTOGRAM, entry) and not entry_mentions(OF_ONE_BIN, entry):
             message = (
-                f"a replaced record leaves one bin of a histogram and enters another: expected a sensitivity of {needed}, found 1"
+                f"a replaced record leaves one bin of a histogram and enters another: expected a sensitivity of {required}, found 1"
             )
             yield RuleFinding((*path, key), message)
 
 
 def _sensitivity(spec: Spec) -> tuple[str, str]:
-    """Return the key that says 1 of a vector, and what it would have to be for two bins; empty where there is none."""
-    needed = "2 (L1)" if getattr(spec, "scale", None) is not None else "1.41422 (L2)"
+    """Return the key that says 1 of a vector, and what it would have to be for two bins; empty if there is none."""
+    required = "2 (L1)" if getattr(spec, "scale", None) is not None else "1.41422 (L2)"
     single = getattr(spec, "dimension", None) == 1
     keys = [key for key in ("sensitivity", "l2_sensitivity") if not single and getattr(spec, key, None) == 1]
-    return (keys[0], needed) if keys else ("", "")
+    return (keys[0], required) if keys else ("", "")
 
 
 def _uncounted(pipeline: Pipeline) -> Iterator[RuleFinding]:

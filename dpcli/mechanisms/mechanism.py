@@ -23,20 +23,20 @@ class PrivacyLoss(Protocol):
     """A direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
 
     def cgf(self, z: Array) -> Array:
-        """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf where it diverges."""
+        """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf if it diverges."""
         ...
 
     def tilted(self, t: float) -> Tilted:
-        """The loss under e^{t L - K(t)} dP, t > 0, with its characteristic function. Raises NotRepresentable where it has none."""
+        """The loss under e^{t L - K(t)} dP, t > 0, with its characteristic function. Raises NotRepresentable if it has none."""
         ...
 
     def tails(self, at: Array) -> Tails:
-        """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable where unknown."""
+        """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable if unknown."""
         ...
 
 
 class TailsOnly:
-    """A privacy loss of which only the tails are known, for the stated reason; subclasses are frozen dataclasses with `tails`."""
+    """A privacy loss known by its tails alone, for the stated reason; subclasses are frozen dataclasses with `tails`."""
 
     __slots__ = ()
 
@@ -58,15 +58,15 @@ class Mechanism:
     summed: ClassVar[bool] = False  # whether the pair of the whole is a sum of its parts' losses, held on a grid from above
 
     def approx_dp(self, delta: float) -> float:
-        """The smallest epsilon (nats) known to hold at `delta` in [0, 1): an upper bound; inf below `delta_floor`."""
+        """An upper bound on epsilon (nats) at `delta` in [0, 1); inf below `delta_floor`."""
         raise NotRepresentable("it has no (epsilon, delta) form")
 
     def delta_floor(self) -> float:
-        """The largest delta at and below which epsilon may be infinite for want of delta (0 for pure and smooth mechanisms)."""
+        """The delta at and below which epsilon may be infinite because delta is too small; 0 for pure and smooth mechanisms."""
         return 0.0
 
     def zcdp(self) -> float:
-        """The smallest rho known such that the mechanism is rho-zCDP: an upper bound."""
+        """An upper bound on the rho for which the mechanism is rho-zCDP."""
         raise NotRepresentable("it has no rho-zCDP form")
 
     def gdp(self) -> float:
@@ -74,9 +74,10 @@ class Mechanism:
         raise NotRepresentable("it is not a Gaussian mechanism")
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """The privacy losses of its dominating pairs, one per direction, "remove" first; equal ones are given once.
+        """The privacy losses of the dominating pairs, one per direction, "remove" first; two equal losses are given once.
 
-        Where no more than a pure epsilon is known: randomised response, which dominates (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
+        If nothing but a pure epsilon is known, this is the loss of randomised response, which dominates every mechanism with that
+        epsilon (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
         """
         from dpcli.mechanisms.stated.atoms import TwoPointLoss
 
@@ -86,53 +87,51 @@ class Mechanism:
         return (TwoPointLoss(pure),)
 
     def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
-        """Losses, each with how often it counts, that dominate `count` of it where each may be chosen from what was seen before.
+        """Losses, with a count each, that dominate `count` adaptive runs of the mechanism.
 
-        One pair that dominates every choice does (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10). A class whose family has no
-        single worst member may know better of several than of one.
+        A pair that dominates every choice dominates their adaptive composition (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
+        A class whose family has no single worst member may have a tighter bound for several runs than for one.
         """
         return ((self.losses(), count),)
 
     def ways(self) -> tuple[Mechanism, ...]:
-        """Mechanisms that each dominate it, where no single pair is the best whatever is asked; itself alone elsewhere."""
+        """Mechanisms that each dominate this one, if no single pair gives the best bound everywhere; otherwise only itself."""
         return (self,)
 
     def cases(self) -> tuple[tuple[tuple[Mechanism, int], ...], ...]:
-        """Return the compositions of which any two neighbours differ in one: of disjoint parts one each; itself alone elsewhere."""
+        """Return the compositions of which a change touches exactly one, such as one for each disjoint part; otherwise only itself."""
         return (((self, 1),),)
 
     def attained(self) -> bool:
-        """Return whether lower bounds on its dominating pairs are lower bounds on the mechanism itself; not claimed unless a class proves
-        it.
+        """Return whether lower bounds on the dominating pairs are lower bounds on the mechanism. The default is not to claim it.
 
         The claim: let D and D' differ as much as neighbours may, so that every record of the unit or group comes or goes, or all change
-        from one version to one other. Some mechanism that the keys allow has exactly losses()[0] between D and D' and exactly losses()[-1]
-        between D' and D. A class that claims says in its docstring which mechanism that is.
+        from one version to one other. Some mechanism that the keys allow has exactly losses()[0] between D and D', and exactly
+        losses()[-1] between D' and D. The docstring of a class that makes the claim says which mechanism that is.
 
-        Claims compose. Every entry may ask a query of its own, so all that claim attain their pairs on the same D and D', each direction
-        together; their noise is independent, so there the losses add up, which is the composition that the accountants bound.
+        Claims compose. Every entry may ask a query of its own, so all entries that make the claim can attain their pairs on the same D
+        and D', in each direction at once. Their noise is independent, so the losses add up, as in the composition that accountants bound.
         """
         return False
 
     def witness(self, order: float) -> Mechanism | None:
-        """A mechanism that the keys allow, with an attained pair, that loses much at this Renyi order; None where none is known.
+        """A costly mechanism at this Renyi order that the keys allow and that attains its pair; None if no such mechanism is known.
 
-        Where the worst of all that the keys allow is no single mechanism, so that `losses` bounds them from above alone, each of them
-        still is a lower bound on what can be proven from the keys. Not of a mechanism that is known better than by its bound.
+        If the keys allow several mechanisms of which none is the worst, `losses` only bounds them from above. The cost of each of them
+        is still a lower bound on any epsilon that can be proven from the keys.
         """
         return self if self.attained() else None
 
     def unclaimed(self) -> Mechanism:
-        """Return a mechanism with the same upper bounds and without the claim: for a use in which the pair bounds more than can happen."""
-
+        """Return a mechanism with the same upper bounds but without the claim, for uses in which the pair bounds more than can happen."""
         return Dominated(self) if self.witness(2.0) is not None else self
 
     def renyi_loss(self) -> PrivacyLoss | None:
-        """The loss whose CGF at a - 1, over a - 1, is what `rdp` returns at every order a; None where no single one is."""
+        """The loss with K(a - 1) / (a - 1) equal to `rdp` at every order a; None if there is no single such loss."""
         return None
 
     def rdp(self, orders: Array) -> Array:
-        """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf where it diverges.
+        """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf if it diverges.
 
         D_a = K(a - 1) / (a - 1): Mironov 2017, arXiv:1702.07476, with K the CGF of the privacy loss.
         """
@@ -145,7 +144,7 @@ class Mechanism:
 
 @dataclass(frozen=True, slots=True)
 class Dominated(Mechanism):
-    """Every view is that of `by`, which need not be attained: a sensitivity that is only bounded, a group in one piece."""
+    """A mechanism that `by` dominates without being attained, such as one with a sensitivity that is only bounded."""
 
     by: Mechanism
 

@@ -18,7 +18,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 class Spec:
     """The keys of one mechanism type; subclasses are frozen dataclasses whose fields are the keys.
 
-    contribution_form: True where the noise is stated relative to one record's contribution (C), so that sampling under replace-one
+    contribution_form: True if the noise is stated relative to one record's contribution (C), so that sampling under replace-one
     can tell the record's two versions from its absence.
     evidence: what a charge of this type rests on: 2, noise that a theorem prices (or other entries, of which it is as good as the
     weakest); 1, a number that somebody states; 0, the bare word that no private data are touched. A type proves what it claims.
@@ -26,7 +26,7 @@ class Spec:
     free: it never touches private data. selects: it is a search that releases its best run alone.
     fixed_threshold: more noise may cost more, as it carries more over a threshold that stays: no noise can be solved for.
     example: keys that make sense under every adjacency that the type allows; entries that it names are called "part".
-    discrete_twin: the type of the same noise on whole numbers, where this one draws floating-point numbers that are published as such.
+    discrete_twin: the type of the same noise on whole numbers, if this one draws floating-point numbers that are published as such.
     shows_presence: whether a record takes part is not hidden, so that it makes no sense under add-remove.
     """
 
@@ -51,26 +51,26 @@ class Spec:
 
     @property
     def stated_pair(self) -> tuple[float, float] | None:
-        """(epsilon, delta) where that is what somebody states, None where the type prices something else."""
+        """(epsilon, delta) if that is what somebody states, None if the type prices something else."""
         return None
 
     @property
     def delta_spent(self) -> float:
-        """Delta that one step for one unit needs whatever epsilon is: the least delta at which any epsilon is finite, 0 where any is."""
+        """Delta that one step for one unit needs whatever epsilon is: the least delta at which any epsilon is finite, 0 if any is."""
         return self.stated_pair[1] if self.stated_pair else 0.0
 
     @property
     def taken_for_vector(self) -> int | None:
-        """A sensitivity that is priced as a vector's because nothing says that it is one number's, None where there is none."""
+        """A sensitivity that is priced as a vector's because nothing says that it is one number's, None if there is none."""
         return None
 
     def bind(self, lookup: Callable[[str], tuple[Spec, int]]) -> Spec:
-        """The spec with the entries that it names looked up; itself where it names none."""
+        """The spec with the entries that it names looked up; itself if it names none."""
         return self
 
     @property
     def unsampled(self) -> str:
-        """Reason why the entry cannot be sampled ("whose keys ..."); empty where it can."""
+        """Reason why the entry cannot be sampled ("whose keys ..."); empty if it can."""
         return ""
 
     @property
@@ -83,7 +83,7 @@ class Spec:
         return ("mechanisms", position)
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
-        """The mechanism run once on all of the data. Raises InputError where it makes no sense under this relation."""
+        """The mechanism run once on all of the data. Raises InputError if it makes no sense under this relation."""
         raise InputError(f"{type(self).__name__} cannot be resolved")
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
@@ -97,12 +97,12 @@ class Spec:
 
     def moved_by_any(self, neighbours: Neighbours) -> bool:
         """Return whether any one of the changing records in a sample may move the release as far as all of them: one record, or a unit's
-        records where what is stated covers the unit. Otherwise a sample that holds some of them only moves it less."""
+        records if what is stated covers the unit. Otherwise a sample that holds some of them only moves it less."""
         covers_unit = not self.contribution_form and getattr(self, "stated_for", None) != "record"
         return neighbours.records == 1 or (neighbours.group == 1 and covers_unit)
 
     def require_contribution_form(self, neighbours: Neighbours) -> None:
-        """Refuse Poisson sampling where the statement does not cover a record's absence beside its two versions."""
+        """Refuse Poisson sampling if the statement does not cover a record's absence beside its two versions."""
         if neighbours.adjacency is not Adjacency.ADD_REMOVE and not self.contribution_form:
             raise InputError(
                 f"Poisson sampling under {neighbours.adjacency.value} needs noise_multiplier (noise over one record's contribution): both "

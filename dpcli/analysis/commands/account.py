@@ -1,4 +1,4 @@
-"""dpcli account."""
+"""The command `dpcli account`: the cost of one or several pipelines, or of flags that describe one."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _require_no_flags(file: str, flags: dict[str, Any], write: str | None) -> No
 
 
 def _place_of_cap(data: bytes, result: Account) -> tuple[int, int]:
-    """Return line and column of the cap that is exceeded, of the first line where the file has none."""
+    """Return line and column of the cap that is exceeded, of the first line if the file has none."""
     from dpcli.file.toml.positions import locate
     from dpcli.file.toml.syntax import text_of
 
@@ -155,9 +155,9 @@ def several(paths: Sequence[str], question: AccountingFlags, digits: int, cite_s
     datasets = {name: members for name, members in by_dataset(pipelines).items() if len(members) > 1}
     rules = [judge(pipeline, data, {"--delta": question.delta}) for pipeline, (_, data) in zip(pipelines, contents, strict=True)]
     with working():
-        alone = [account(pipeline, *question) for pipeline in pipelines]
+        accounts = [account(pipeline, *question) for pipeline in pipelines]
         sums = {name: account_of_dataset([(member, 1) for member in members], *question) for name, members in datasets.items()}
-    return document(list(zip(alone, rules, strict=True)), sums, digits, cite_sources)
+    return document(list(zip(accounts, rules, strict=True)), sums, digits, cite_sources)
 
 
 def _require_each_once(paths: Sequence[str]) -> None:

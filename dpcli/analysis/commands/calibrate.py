@@ -1,4 +1,4 @@
-"""dpcli calibrate."""
+"""The command `dpcli calibrate`: solve for one parameter of a pipeline file so that it meets a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli calibrate-sigma."""
+"""The command `dpcli calibrate-sigma`: solve for the noise of a pipeline that flags or a file describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpcli diff."""
+"""The command `dpcli diff`: compare two pipelines, and price each change between them."""
 
 from __future__ import annotations
 

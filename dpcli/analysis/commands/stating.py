@@ -23,7 +23,7 @@ def _flag(key: str) -> str:
 
 
 def solving_words(flags: Mapping[str, Any]) -> list[str] | None:
-    """Return the flags that describe the same pipeline to dpcli calibrate-sigma; None where its noise is not Gaussian."""
+    """Return the flags that describe the same pipeline to dpcli calibrate-sigma; None if its noise is not Gaussian."""
     from dpcli.file.pipeline.flags import Stated, words_of_flags
 
     given = Stated(**flags).given
@@ -32,7 +32,7 @@ def solving_words(flags: Mapping[str, Any]) -> list[str] | None:
 
 
 def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
-    """Raise InputError for a flag that describes what FILE describes."""
+    """Raises InputError for a flag that describes what FILE describes."""
     from dpcli.file.pipeline.flags import KEYS
 
     for name, value in given.items():
@@ -45,7 +45,7 @@ def refuse_with_file(file: str, given: Mapping[str, Any]) -> None:
 def stated(flags: Mapping[str, Any], delta: float | None, epsilon: float | None) -> tuple[dict[str, Any], str]:
     """Return the tables that the flags describe, and the text of their file.
 
-    Raises InputError where they describe no mechanism, or state no delta though it is not pure and no epsilon is given.
+    Raises InputError if they describe no mechanism, or state no delta though it is not pure and no epsilon is given.
     """
     from dpcli.file.pipeline.flags import Stated, text_of_flags
 

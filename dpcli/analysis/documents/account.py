@@ -20,7 +20,8 @@ from dpcli.file.toml.findings import Diagnostic
 from dpcli.lint.documents.diagnostics import diagnostic_data, finding
 from dpcli.mechanisms.sampling.schemes import OncePerEpoch
 
-MOST_ROWS, ROWS_OF_MANY = 60, 20  # mechanisms in the table: up to the first all of them, else the second, of the largest shares
+# Up to MOST_ROWS mechanisms are all in the table; of more, the table has the ROWS_OF_MANY with the largest shares.
+MOST_ROWS, ROWS_OF_MANY = 60, 20
 
 
 def document(
@@ -33,7 +34,7 @@ def document(
     """Return everything that `dpcli account` says about one pipeline.
 
     cite_sources: whether to cite the theorem of each bound.
-    flags: the flags that describe the pipeline to dpcli calibrate-sigma; None where no flags do.
+    flags: the flags that describe the pipeline to dpcli calibrate-sigma; None if no flags do.
     """
     budget, large = account.budget, large_epsilon(account, diagnostics)
     verdict = budget.verdict if budget else ""
@@ -43,7 +44,7 @@ def document(
         headline=headline(account, decimals),
         data=data(account, (*diagnostics, *large)),
         verdict=verdict,
-        passages=tuple(Passage(f"warning {one.rule}", (one.message,)) for one in large),
+        passages=tuple(Passage(f"warning {diagnostic.rule}", (diagnostic.message,)) for diagnostic in large),
         tables=(_accountants(account, decimals), _mechanisms(account)),
         notes=(*_notes(diagnostics), *_calibration_hint(account, flags), *(_sources(account) if cite_sources else ())),
         findings=tuple(finding(d) for d in (*diagnostics, *large)),
@@ -85,7 +86,7 @@ def _uncapped(account: Account) -> str:
 
 
 def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the command that solves for the noise, as --epsilon may have been meant as a target; none where there is no noise."""
+    """Return a note with the command that solves for the noise, since --epsilon may have been meant as a target; empty without noise."""
     if account.quantity == "epsilon":
         return ()
     from dpcli.analysis.calibrate import parameter_key
@@ -105,7 +106,7 @@ def _calibration_hint(account: Account, flags: Sequence[str] | None) -> tuple[st
 
 
 def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return a delta to solve at, where the pipeline states none at which its noise has a finite epsilon."""
+    """Return a --delta flag to solve at, if the pipeline states no delta at which its noise has a finite epsilon."""
     stated, size = pipeline.privacy.delta, pipeline.privacy.dataset_size or 1
     if stated is not None and (stated > 0.0 or not any(entry.spec.needs_delta for entry in pipeline.mechanisms)):
         return ()
@@ -113,7 +114,7 @@ def _delta_flag(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _no_bounds(account: Account) -> str:
-    """Return why there is no bound, where all accountants are approximations; "" for others."""
+    """Return the reason that there is no bound because all accountants are approximations; empty otherwise."""
     names = [row.accountant.name for row in account.rows]
     if any(row.accountant.sound for row in account.rows) or not names:
         return ""
@@ -154,7 +155,7 @@ def data(account: Account, diagnostics: tuple[Diagnostic, ...] = ()) -> dict[str
 
 
 def _given(account: Account) -> str:
-    """Return which of epsilon and delta is `account.at`."""
+    """Return the name of the quantity, epsilon or delta, that `account.at` fixes."""
     return "delta" if account.quantity == "epsilon" else "epsilon"
 
 
@@ -172,7 +173,7 @@ def _budget_data(budget: BudgetVerdict) -> dict[str, Any]:
 
 
 def exit_code(account: Account, diagnostics: tuple[Diagnostic, ...]) -> int:
-    """Return the exit code of the account, or 1 where a rule calls the file unsound."""
+    """Return the exit code of the account, or 1 if a lint rule finds an error."""
     return account.exit_code or int(any(d.severity == "error" for d in diagnostics))
 
 
@@ -198,7 +199,7 @@ SHEET = (*SETTING_COLUMNS, *BOUND_COLUMNS)
 
 
 def _sheet(account: Account) -> Sheet:
-    """Return a row per accountant; of epsilon and delta, one is given, and the other has bounds."""
+    """Return a sheet with a row per accountant, in which one of epsilon and delta is given and the other has bounds."""
     pipeline, privacy = account.pipeline, account.pipeline.privacy
     setting = (
         pipeline.path or pipeline.name,
@@ -217,7 +218,7 @@ def _sheet(account: Account) -> Sheet:
 
 
 def _as_json(detail: Mapping[str, float]) -> str:
-    """Return the numbers as json writes them, without importing json."""
+    """Return the numbers as a JSON object; written by hand, since importing json takes time."""
     values = ((key, jsonable(value)) for key, value in detail.items())
     members = (f'"{key}": "{value}"' if isinstance(value, str) else f'"{key}": {value!r}' for key, value in values)
     return "{" + ", ".join(members) + "}"
@@ -267,7 +268,7 @@ def _detail(row: AccountRow, bound: Bound, account: Account, decimals: int) -> s
 
 
 def _mechanisms(account: Account) -> Table:
-    """Return the table of mechanisms: all where they are few, else those with the largest shares."""
+    """Return the table of mechanisms, of many mechanisms only those with the largest shares."""
     lines = list(zip(account.charges, account.shares, strict=True))
     rest: list[float] = []
     if len(lines) > MOST_ROWS:
@@ -293,7 +294,7 @@ def _mechanisms(account: Account) -> Table:
 
 
 def _runs(charge: BillLine) -> str:
-    """Return how often an entry counts; an entry whose passes count once says so."""
+    """Return the number of runs of an entry, or of its passes if a pass is charged as one run."""
     passes = isinstance(charge.entries[0].sampling, OncePerEpoch)
     return f"{charge.count:,} passes" if passes else f"{charge.count:,}"
 
@@ -325,8 +326,8 @@ def _budget_notes(account: Account, decimals: int) -> tuple[str, ...]:
 def _notes(diagnostics: tuple[Diagnostic, ...]) -> tuple[str, ...]:
     """Return the notes on entries, each once, with the first entry that it is about."""
     keys_of: dict[tuple[str, str, str], list[str]] = {}
-    for one in diagnostics:
-        keys_of.setdefault((one.severity, one.rule, one.message), []).append(one.key)
+    for diagnostic in diagnostics:
+        keys_of.setdefault((diagnostic.severity, diagnostic.rule, diagnostic.message), []).append(diagnostic.key)
     return tuple(f"{severity} {rule}: {_first_key(keys)}{message}" for (severity, rule, message), keys in keys_of.items())
 
 
@@ -343,7 +344,7 @@ def _sources(account: Account) -> tuple[str, ...]:
 
 
 def _checks(account: Account, diagnostics: tuple[Diagnostic, ...], decimals: int) -> tuple[Check, ...]:
-    """Return what CI checks: the rules that call the file unsound, the guarantee where there is none, and the budget."""
+    """Return what CI checks: the rules that call the file unsound, the guarantee if there is none, and the budget."""
     place, budget = account.pipeline.path or account.pipeline.name, account.budget
     result = [Check(f"{place}: {d.rule}", False, d.message) for d in diagnostics if d.severity == "error"]
     if account.winner is None:

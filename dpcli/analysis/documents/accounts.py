@@ -1,10 +1,11 @@
-"""The accounts of several files as one document: each on its own, and those of one dataset together."""
+"""The accounts of several files as one document: each file on its own, and the files of each dataset together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from dpcli.analysis.account import Account
 from dpcli.analysis.dataset_sum import FIXED
@@ -22,65 +23,87 @@ def document(
     decimals: int = 4,
     cite_sources: bool = False,
 ) -> Document:
-    """Return everything that `dpcli account` says about several pipelines. sums: the account of each dataset, by its name."""
-    alone = [single.document(account, result, decimals, cite_sources) for account, result in files]
-    added = [single.document(account, (), decimals, cite_sources) for account in sums.values()]
-    members = {name: [a.pipeline.path for a, _ in files if a.pipeline.privacy.dataset == name] for name in sums}
-    facts = [f'dataset "{name}" ({len(members[name])} files): {one.headline}' for name, one in zip(sums, added, strict=True)]
-    covered = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account, _ in files)
-    every, names = [*alone, *added], [*(account.pipeline.path for account, _ in files), *(f'dataset "{name}"' for name in sums)]
-    code = max(one.exit_code for one in every)  # 3 before 1 before 0
+    """Return everything that `dpcli account` says about several pipelines.
+
+    Args:
+        files: the account of each file, with the findings in it.
+        sums: the account of each dataset that files share, by its name.
+        decimals: digits after the point of printed bounds.
+        cite_sources: whether to cite the theorem of each bound.
+    """
+    accounts = [account for account, _ in files]
+    file_documents = [single.document(account, findings, decimals, cite_sources) for account, findings in files]
+    sum_documents = {name: single.document(account, (), decimals, cite_sources) for name, account in sums.items()}
+    members = {name: [a.pipeline.path for a in accounts if a.pipeline.privacy.dataset == name] for name in sums}
+    paths = [account.pipeline.path for account in accounts]
+    # Each part is an account, its document and the title that tells it from the others.
+    parts = [
+        *zip(paths, accounts, file_documents, strict=True),
+        *((f'dataset "{name}"', sums[name], sum_documents[name]) for name in sums),
+    ]
+    documents = [part for _, _, part in parts]
+    headlines = [f'dataset "{name}" ({len(members[name])} files): {sum_documents[name].headline}' for name in sums]
+    is_one_sum = len(sums) == 1 and all(account.pipeline.privacy.dataset in sums for account in accounts)
+    code = max(part.exit_code for part in documents)  # 3 before 1 before 0
     return Document(
-        headline="; ".join(facts) or f"{len(files)} files, each on its own: no two of them name one dataset",
-        data={
-            "schema": "dpcli/accounts/v1",
-            "files": [{"dataset": a.pipeline.privacy.dataset, **one.data} for (a, _), one in zip(files, alone, strict=True)],
-            "datasets": [
-                {"dataset": name, "files": members[name], "premise": FIXED, **one.data}
-                for name, one in zip(sums, added, strict=True)
-            ],
-            "exit_code": code,
-        },
-        verdict=min((one.verdict for one in every), key=WORST_FIRST.index),
+        headline="; ".join(headlines) or f"{len(files)} files, each on its own: no two of them name one dataset",
+        data=_data(accounts, file_documents, members, sum_documents, code),
+        verdict=min((part.verdict for part in documents), key=WORST_FIRST.index),
         passages=tuple(
-            Passage(f"{name}: {passage.title}", passage.paragraphs)
-            for name, one in zip(names, every, strict=True)
-            for passage in one.passages
+            Passage(f"{title}: {passage.title}", passage.paragraphs) for title, _, part in parts for passage in part.passages
         ),
-        tables=(_files([account for account, _ in files], decimals), *_tables(sums, added)),
+        tables=(_files(accounts, decimals), *_tables(sum_documents)),
         notes=(
-            *(f"{a.pipeline.path}: {note}" for (a, _), one in zip(files, alone, strict=True) for note in one.notes),
+            *(f"{path}: {note}" for path, part in zip(paths, file_documents, strict=True) for note in part.notes),
             *(f'dataset "{name}": {FIXED}' for name in sums),
-            *_over([account for account, _ in files], sums, decimals),
+            *_over(accounts, sums, decimals),
         ),
-        findings=tuple(chain.from_iterable(one.findings for one in every)),
-        checks=tuple(chain.from_iterable(one.checks for one in every)),
-        total=added[0].total if covered else None,
+        findings=tuple(chain.from_iterable(part.findings for part in documents)),
+        checks=tuple(chain.from_iterable(part.checks for part in documents)),
+        total=next(iter(sum_documents.values())).total if is_one_sum else None,
         exit_code=code,
-        records=[
-            {"file": account.pipeline.path, **record}
-            for account, one in zip([*(a for a, _ in files), *sums.values()], every, strict=True)
-            for record in one.records
-        ],
-        sheet=Sheet(single.SHEET, tuple(row for one in every if one.sheet is not None for row in one.sheet.rows)),
-        details=tuple(f"{a.pipeline.path}: {one.headline}" for (a, _), one in zip(files, alone, strict=True)),
+        records=[{"file": account.pipeline.path, **record} for _, account, part in parts for record in part.records],
+        sheet=Sheet(single.SHEET, tuple(row for part in documents if part.sheet is not None for row in part.sheet.rows)),
+        details=tuple(f"{path}: {part.headline}" for path, part in zip(paths, file_documents, strict=True)),
     )
 
 
+def _data(
+    accounts: Sequence[Account],
+    file_documents: Sequence[Document],
+    members: Mapping[str, Sequence[str | None]],
+    sum_documents: Mapping[str, Document],
+    exit_code: int,
+) -> dict[str, Any]:
+    """Return the JSON document dpcli/accounts/v1."""
+    return {
+        "schema": "dpcli/accounts/v1",
+        "files": [
+            {"dataset": account.pipeline.privacy.dataset, **part.data}
+            for account, part in zip(accounts, file_documents, strict=True)
+        ],
+        "datasets": [
+            {"dataset": name, "files": members[name], "premise": FIXED, **part.data} for name, part in sum_documents.items()
+        ],
+        "exit_code": exit_code,
+    }
+
+
 def _over(files: Sequence[Account], sums: Mapping[str, Account], decimals: int) -> Iterator[str]:
-    """Note each sum that is above the budget of every one of its files, none of which caps the sum."""
+    """Note each sum that exceeds the budgets of all its files. A file's budget caps the file alone, so nothing caps the sum."""
     for name, total in sums.items():
         budgets = [file.budget for file in files if file.pipeline.privacy.dataset == name and file.budget is not None]
-        most = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=None)
-        rho = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=None)
-        if rho is not None and total.rho.value > rho:
+        epsilon_cap = max((budget.epsilon.cap for budget in budgets if budget.epsilon is not None), default=None)
+        rho_cap = max((budget.rho.cap for budget in budgets if budget.rho is not None), default=None)
+        if rho_cap is not None and total.rho.value > rho_cap:
             yield (
-                f'dataset "{name}": rho {up(total.rho.value, decimals)} is above the budget of each of its files (at most {rho!r}), '
+                f'dataset "{name}": rho {up(total.rho.value, decimals)} is above the budget of each of its files (at most {rho_cap!r}), '
                 "and no cap holds for the sum; [[together]] in a policy of dpcli gate sets one"
             )
-        if most is not None and total.quantity == "epsilon" and total.upper > most:
+        if epsilon_cap is not None and total.quantity == "epsilon" and total.upper > epsilon_cap:
             yield (
-                f'dataset "{name}": epsilon {up(total.upper, decimals)} is above the budget of each of its files (at most {most!r}), '
+                f'dataset "{name}": epsilon {up(total.upper, decimals)} is above the budget of each of its files '
+                f"(at most {epsilon_cap!r}), "
                 "and no cap holds for the sum; dpcli gate --max-together sets one"
             )
 
@@ -100,6 +123,6 @@ def _files(accounts: Sequence[Account], decimals: int) -> Table:
     return Table("each file on its own", ("file", "dataset", quantity, f"at {given}", "accountant"), rows, frozenset({2, 3}))
 
 
-def _tables(sums: Mapping[str, Account], added: Sequence[Document]) -> Iterator[Table]:
-    for name, one in zip(sums, added, strict=True):
-        yield from (replace(table, title=f'dataset "{name}": {table.title}') for table in one.tables)
+def _tables(sum_documents: Mapping[str, Document]) -> Iterator[Table]:
+    for name, part in sum_documents.items():
+        yield from (replace(table, title=f'dataset "{name}": {table.title}') for table in part.tables)

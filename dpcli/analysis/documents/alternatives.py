@@ -21,9 +21,9 @@ OTHER_ADJACENCY = {"add-remove": "replace-one", "replace-one": "add-remove"}
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The headline under another sampling scheme or adjacency; `upper` is inf where nothing is certified, with the reason.
+    """The headline under another sampling scheme or adjacency; `upper` is inf if nothing is certified, with the reason.
 
-    scheme: None where every step sees every record.
+    scheme: None if every step sees every record.
     """
 
     scheme: str | None
@@ -38,10 +38,10 @@ class Alternative:
 def alternatives(
     tables: Mapping[str, Any], delta: float | None, epsilon: float | None, accountants: Sequence[str] | None, group_size: int
 ) -> tuple[Alternative, ...]:
-    """Return the cost under the other adjacency and, where a step sees a sample, of shuffled batches under both.
+    """Return the cost under the other adjacency and, if a step sees a sample, of shuffled batches under both.
 
     Args:
-        tables: of the flags, with Poisson sampling where a step sees a sample.
+        tables: of the flags, with Poisson sampling if a step sees a sample.
         delta, epsilon, accountants, group_size: as for `account`.
     """
     stated = tables["privacy"]["adjacency"]
@@ -66,12 +66,12 @@ def _priced(
     group_size: int,
 ) -> Alternative:
     quantity: Quantity = "epsilon" if epsilon is None else "delta"
-    changed = copy.deepcopy(dict(tables))
-    changed["privacy"]["adjacency"] = adjacency
+    copied = copy.deepcopy(dict(tables))
+    copied["privacy"]["adjacency"] = adjacency
     if scheme is not None:
-        changed["mechanism"][0]["sampling"]["scheme"] = scheme
+        copied["mechanism"][0]["sampling"]["scheme"] = scheme
     try:
-        pipeline = pipeline_of_flags(changed)
+        pipeline = pipeline_of_flags(copied)
         if accountants:
             result = account(pipeline, accountants, delta, epsilon, group_size)
         else:

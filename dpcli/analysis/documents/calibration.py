@@ -1,4 +1,4 @@
-"""A calibration as a document, with the classical formula to compare where that applies."""
+"""A calibration as a document, with the classical formula to compare if that applies."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def document(difference: Difference, sets_exit_code: bool = False) -> Document:
         notes=tuple(_notes(difference)),
         total=_total(difference.increase),
         exit_code=code,
-        records=[{"delta": difference.before.delta, **priced_data(one)} for one in difference.priced],
+        records=[{"delta": difference.before.delta, **priced_data(change)} for change in difference.priced],
         sheet=_sheet(difference),
     )
 
@@ -53,7 +53,7 @@ def data(difference: Difference, code: int) -> dict[str, Any]:
         "increase": difference.increase,
         "comparable": not difference.statement,
         "statement_changes": list(difference.statement),
-        "changes": [priced_data(one) for one in difference.priced],
+        "changes": [priced_data(change) for change in difference.priced],
         "interaction": difference.interaction,
         "exit_code": code,
     }
@@ -64,16 +64,16 @@ def _side(account: Account) -> dict[str, Any]:
     return {key: data_of_side[key] for key in ("pipeline", "statement", "result")}
 
 
-def priced_data(one: Priced) -> dict[str, Any]:
+def priced_data(change: Priced) -> dict[str, Any]:
     """Return a change as JSON has it."""
-    edits = [{"key": e.key, "before": _plain(e.old), "after": _plain(e.new)} for e in one.change.edits]
-    return {"edits": edits, "epsilon_upper": one.epsilon, "increase": one.increase, "reason": one.reason}
+    edits = [{"key": e.key, "before": _plain(e.old), "after": _plain(e.new)} for e in change.change.edits]
+    return {"edits": edits, "epsilon_upper": change.epsilon, "increase": change.increase, "reason": change.reason}
 
 
 def _table(difference: Difference) -> Table:
-    reasons = dict.fromkeys(one.reason for one in difference.priced if one.reason)
+    reasons = dict.fromkeys(change.reason for change in difference.priced if change.reason)
     marks = {reason: mark for mark, reason in enumerate(reasons, 1)}
-    rows = [row for one in difference.priced for row in _rows(one, marks)]
+    rows = [row for change in difference.priced for row in _rows(change, marks)]
     if len(difference.priced) > 1:
         rows.append(("interaction of the changes", "", "", "", _signed(difference.interaction)))
     rows.append(("all changes together", "", "", up(difference.after.upper), _signed(difference.increase)))
@@ -90,9 +90,9 @@ def _sheet(difference: Difference) -> Sheet:
     """Return a row per edit with the cost of its change alone, then the interaction, and all changes together."""
     delta = difference.before.delta
     rows: list[tuple[Value, ...]] = [
-        ("change", i, e.key, _datum(e.old), _datum(e.new), delta, one.epsilon, one.increase, one.reason or None)
-        for i, one in enumerate(difference.priced, start=1)
-        for e in one.change.edits
+        ("change", i, e.key, _datum(e.old), _datum(e.new), delta, change.epsilon, change.increase, change.reason or None)
+        for i, change in enumerate(difference.priced, start=1)
+        for e in change.change.edits
     ]
     if len(difference.priced) > 1:
         rows.append(("interaction", None, None, None, None, delta, None, difference.interaction, None))
@@ -106,11 +106,11 @@ def _datum(value: Any) -> Value:
     return value if value is None or isinstance(value, bool | int | float) else _toml(value)
 
 
-def _rows(one: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
+def _rows(change: Priced, marks: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """Return one row per edit, the numbers next to the first."""
-    epsilon = "" if one.epsilon is None else up(one.epsilon)
-    cost = (f"[{marks[one.reason]}]", "-") if one.reason else (epsilon, _signed(one.increase))
-    for i, edit in enumerate(one.change.edits):
+    epsilon = "" if change.epsilon is None else up(change.epsilon)
+    cost = (f"[{marks[change.reason]}]", "-") if change.reason else (epsilon, _signed(change.increase))
+    for i, edit in enumerate(change.change.edits):
         yield (f"{'  and ' if i else ''}{edit.label}", _value(edit.old), _value(edit.new), *(("", "") if i else cost))
 
 
@@ -138,7 +138,7 @@ def _total(x: float) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value as TOML has it, cut where it is long."""
+    """Return a value as TOML has it, cut if it is long."""
     text = "(none)" if value is None else _toml(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 

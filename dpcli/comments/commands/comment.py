@@ -116,9 +116,9 @@ def gitlab(
 
 
 def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callable[[], Forge], flags: dict[str, Any]) -> int:
-    """Judge the files and keep the comment up to date; the exit code is the gate's, or 2 where the comment cannot be written.
+    """Judge the files and keep the comment up to date; the exit code is the gate's, or 2 if the comment cannot be written.
 
-    forge: made only where a server is asked. Raises InputError for a name that cannot be one, and without a base to compare with.
+    forge: made only if a server is asked. Raises InputError for a name that cannot be one, and without a base to compare with.
     """
     from dpcli.comments.comment_text import comment_text
     from dpcli.comments.forge import marker, update_comment

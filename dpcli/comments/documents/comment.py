@@ -1,4 +1,4 @@
-"""A gate's verdicts as a comment on a pull request: whether one is needed, and in which order it lists the files."""
+"""The gate's verdicts as a comment on a pull request: the order of its files, and whether a comment is needed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dpcli.gate.verdicts import PRECEDENCE, Gated, Judged, JudgedSum
 
 
 def document(gated: Gated, name: str | None, base: str) -> Document:
-    """Return what `dpcli gate` says, the files that matter most first.
+    """Return the report of `dpcli gate` with the most important files first.
 
-    name: of the comment, where there are several. base: what the files are compared with.
+    name: the name of this comment, if a pull request has several. base: the base of the comparison, in words.
     """
     files = _ordered(gated.files)
-    together = tuple(sorted(gated.together, key=lambda one: (PRECEDENCE.index(one.verdict), not _warned(one))))
+    together = tuple(sorted(gated.together, key=lambda total: (PRECEDENCE.index(total.verdict), not _warned(total))))
     report = gate_report.document(replace(gated, files=files, together=together))
-    of_files = len(report.findings) - len(gated.notices)  # those of the policy are the last, and of all files
+    of_files = len(report.findings) - len(gated.notices)  # the findings about the policy are the last ones
     return replace(
         report,
         headline=_headed(name, report.headline),
@@ -34,9 +34,10 @@ def document(gated: Gated, name: str | None, base: str) -> Document:
 
 
 def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
-    """Sort by verdict, news first; of the news in turn what rises most, what promises less than before, and the dearest new file.
+    """Sort files by verdict, then news before the rest.
 
-    In turn, as many of one kind must not push the others out of a comment that has no room for all.
+    News are of three kinds: files that rose most, files with weaker promises, and the dearest new files. The kinds take turns, so that
+    many files of one kind do not push the others out of a comment with too little room.
     """
     kinds = (
         [file for file in files if file.base is not None],
@@ -45,21 +46,21 @@ def _ordered(files: Sequence[Judged]) -> tuple[Judged, ...]:
     )
     rank: dict[str, tuple[int, int]] = {}
     for kind, members in enumerate(kinds):
-        for place, file in enumerate(sorted(members, key=_added, reverse=True)):
+        for place, file in enumerate(sorted(members, key=_epsilon_rise, reverse=True)):
             rank[file.path] = min((place, kind), rank.get(file.path, (place, kind)))
     return tuple(sorted(files, key=lambda file: (PRECEDENCE.index(file.verdict), not _news(file), rank[file.path])))
 
 
-def _added(file: Judged) -> float:
-    """Return the rise of epsilon: all of it, where the file is new; inf where nobody knows."""
+def _epsilon_rise(file: Judged) -> float:
+    """Return the rise of epsilon; for a new file, its whole epsilon; inf if the rise is unknown."""
     if file.account is None:
         return 0.0
-    more = file.account.upper if file.base is None or file.now is None else file.now - file.base.epsilon
-    return math.inf if math.isnan(more) else more
+    rise = file.account.upper if file.base is None or file.now is None else file.now - file.base.epsilon
+    return math.inf if math.isnan(rise) else rise
 
 
 def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Table, ...]:
-    """Put the rows of sums that do not simply pass before those of files."""
+    """Move the rows of sums that fail or warn before the rows of files."""
     if not tables or len(tables[0].rows) < files:
         return tables
     rows = tables[0].rows
@@ -68,7 +69,7 @@ def _sums_first(tables: tuple[Table, ...], files: int, warned: int) -> tuple[Tab
 
 
 def stopped(error: DpcliError, name: str | None) -> Document:
-    """Return the comment that nothing was judged, and why."""
+    """Return a comment that says that nothing was judged, and why."""
     finding = Finding(".", "dpcli/stopped", "error", " ".join(str(error).split()))
     return Document(_headed(name, "gate: INVALID (nothing was judged)"), {}, findings=(finding,), exit_code=error.exit_code)
 
@@ -78,7 +79,7 @@ def _headed(name: str | None, headline: str) -> str:
 
 
 def _meanings(gated: Gated) -> Iterator[str]:
-    """Yield unit and adjacency, without which no epsilon means anything."""
+    """Yield each unit and adjacency that the files are judged for, without which no epsilon has a meaning."""
     stated = [file.account.pipeline.privacy for file in gated.judged if file.account is not None]
     counts = Counter((privacy.unit or "record", privacy.adjacency.value) for privacy in stated)
     for (unit, adjacency), count in counts.items():
@@ -87,23 +88,23 @@ def _meanings(gated: Gated) -> Iterator[str]:
 
 
 def is_news(gated: Gated) -> bool:
-    """Return whether something fails or is waived, rises, is new, is gone, or changed what it promises; or the policy changed."""
+    """Return whether a file fails, is waived, rises, is new, is removed or weakens its promises, or the policy changed."""
     policy = any(notice.name == POLICY_CHANGE for notice in gated.notices)
     settled = {file.path for file in gated.files if _settled(file)}
-    return policy or any(map(_news, gated.files)) or any(_sum_news(one, settled) for one in gated.together)
+    return policy or any(map(_news, gated.files)) or any(_sum_news(total, settled) for total in gated.together)
 
 
-def _sum_news(one: JudgedSum, settled: Set[str]) -> bool:
-    """Return whether a sum fails, or warns and may not have done so before: a file of it changed, or was not given."""
-    return one.verdict != "pass" or (_warned(one) and not (one.members and settled >= set(one.members)))
+def _sum_news(total: JudgedSum, settled: Set[str]) -> bool:
+    """Return whether a sum fails, or gives a warning that may be new because a file in it changed or was not given."""
+    return total.verdict != "pass" or (_warned(total) and not (total.members and settled >= set(total.members)))
 
 
-def _warned(one: Judged) -> bool:
-    return any(condition.verdict != "pass" for condition in one.conditions)
+def _warned(judged: Judged) -> bool:
+    return any(condition.verdict != "pass" for condition in judged.conditions)
 
 
 def _settled(file: Judged) -> bool:
-    """Return whether a file is in a sum as it was."""
+    """Return whether a file costs what it cost at the base, without any change."""
     return file.base is not None and file.base.data is not None and not file.changes and file.now == file.base.epsilon
 
 
@@ -114,8 +115,8 @@ def _news(file: Judged) -> bool:
         return _warned(file)
     if file.base is None or file.now is None:  # new
         return True
-    changed = file.changes or file.base.data is None  # of a base that is known by its figures, nobody knows
-    return bool(changed and _weaker(file)) or not file.now <= file.base.epsilon
+    has_changes = file.changes or file.base.data is None  # unknown, hence assumed, if only figures of the base are known
+    return bool(has_changes and _weaker(file)) or not file.now <= file.base.epsilon
 
 
 def _weaker(file: Judged) -> bool:

@@ -83,16 +83,16 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
 
 def responses(epsilon: float, categories: int, zero: int, other: int) -> Release:
     """k-ary randomised response of every record of the sample."""
-    true = {"x": 0, "y": 1, "z": zero, "o": other}
+    answers = {"x": 0, "y": 1, "z": zero, "o": other}
     total = math.exp(epsilon) + categories - 1.0
 
-    def one(category: int) -> Array:
+    def distribution(category: int) -> Array:
         return np.array([math.exp(epsilon) if c == category else 1.0 for c in range(categories)]) / total
 
     def release(records: Records) -> Array:
         law = np.ones(1)
         for record in records:
-            law = np.multiply.outer(law, one(true[record])).ravel()
+            law = np.multiply.outer(law, distribution(answers[record])).ravel()
         return law
 
     return release

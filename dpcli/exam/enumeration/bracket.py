@@ -68,7 +68,7 @@ def rows(name: str, every: bool = False) -> Iterator[BracketRow]:
 
 
 def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str, Situation]]:
-    """Every adjacency and scheme for the references of one mechanism type; units of two and groups of two where (but for `every`) no
+    """Every adjacency and scheme for the references of one mechanism type; units of two and groups of two if (but for `every`) no
     other records are in the data."""
     for reference in references_of(name):
         for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
@@ -97,13 +97,13 @@ def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
 
 
 def claimed(reference: Reference, scheme: str, situation: Situation) -> tuple[Bound, ...]:
-    """Return the bounds on delta at each of EPSILONS. Raises InputError where the statement makes no sense in this situation."""
+    """Return the bounds on delta at each of EPSILONS. Raises InputError if the statement makes no sense in this situation."""
     pipeline = parsed(reference, scheme, situation)
     return tuple(_delta(pipeline, epsilon, situation.group) for epsilon in EPSILONS)
 
 
 def parsed(reference: Reference, scheme: str, situation: Situation) -> Pipeline:
-    """The statement as a file says it. Raises InputError where it makes no sense in this situation."""
+    """The statement as a file says it. Raises InputError if it makes no sense in this situation."""
     size = max(map(len, _datasets(situation)))
     return parse(_file(reference, scheme, situation, size).encode(), "it.toml")
 

@@ -51,9 +51,9 @@ def poisson(rate: float, most: int | None = None) -> Drawn:
         for chosen in itertools.product((False, True), repeat=len(records)):
             sample = tuple(record for record, taken in zip(records, chosen, strict=True) if taken)
             weight = rate ** len(sample) * (1.0 - rate) ** (len(records) - len(sample))
-            kept = list(itertools.combinations(sample, min(len(sample), most if most is not None else len(sample))))
-            for part in kept:
-                law = weight / len(kept) * release(part)
+            subsets = list(itertools.combinations(sample, min(len(sample), most if most is not None else len(sample))))
+            for part in subsets:
+                law = weight / len(subsets) * release(part)
                 total = law if total is None else total + law
         assert total is not None
         return total
@@ -117,8 +117,8 @@ def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Record
 def pair(draws: WayOfSampling, release: Release, records: tuple[Records, Records]) -> tuple[Array, Array]:
     """Return the laws of one pass's releases on two datasets; a sample that is drawn twice is released once."""
     known = functools.cache(release)
-    one, other = records
-    return draws.drawn(known, one), draws.drawn(known, other)
+    present, other = records
+    return draws.drawn(known, present), draws.drawn(known, other)
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:

@@ -26,8 +26,8 @@ def teachers(records: Records, contributions: int, group: int) -> list[bool]:
 def counts(records: Records, contributions: int, group: int, others: tuple[int, ...], after: int) -> Array:
     """Votes: a teacher that has seen the record votes for label 0, else for label `after`."""
     votes = np.array(others, dtype=float)
-    for seen in teachers(records, contributions, group):
-        votes[0 if seen else after] += 1.0
+    for record_present in teachers(records, contributions, group):
+        votes[0 if record_present else after] += 1.0
     return votes
 
 
@@ -125,7 +125,7 @@ def compared(clip: float, batch: int, temperature: float, threshold: float, scal
 
         def release(records: Records, token: Release = token, base: Any = base, move: Any = move) -> Array:
             distance = np.array(base) + math.fsum(MOVES[r] for r in records) * 0.5 / batch * np.array(move)
-            first, second = (np.exp(-np.maximum(bar - one, 0.0) / scale) for one in distance)
+            first, second = (np.exp(-np.maximum(bar - gap, 0.0) / scale) for gap in distance)
             law = token(records)
             public = np.array([((1.0 - first) * (1.0 - second)).mean()])
             return np.concatenate((first.mean() * law, ((1.0 - first) * second).mean() * law, public))

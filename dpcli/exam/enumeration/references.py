@@ -1,4 +1,4 @@
-"""For every registered mechanism type: keys, and the releases that these keys allow."""
+"""References for every registered mechanism type: the keys of an entry, and the releases that these keys allow."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, WayOfSampling
 from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
 
-# Cells of one noisy outcome of a step: alone, beside that of another step, of two outcomes, and of two beside two.
-ONE, MANY, COARSE, TWICE = 4800, 480, 64, 36
-REACH = 12.0  # levels of noise that are cut into cells, whose edges lie at the kinks of Laplace noise
+# Number of cells into which the noise of one outcome is cut: in one step, in one of several steps, as one of two outcomes of a step, and
+# as one of two outcomes of each of several steps.
+ONE_STEP_CELLS, SEVERAL_STEPS_CELLS, TWO_OUTCOMES_CELLS, TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 4800, 480, 64, 36
+REACH = 12.0  # range of the cells, in units of the noise; a whole number, so that edges lie at the kinks of Laplace noise
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A use of the release: an adjacency, a sampling scheme, records of a unit, and units that change together."""
+    """A setting in which a release is used.
+
+    adjacency: the neighbouring relation.
+    draws: how records are sampled.
+    contributions: records of one unit.
+    group: units that change together.
+    """
 
     adjacency: str
     draws: WayOfSampling
@@ -34,15 +41,18 @@ class Situation:
 
     @property
     def cells(self) -> int:
-        return ONE if self.draws.steps == 1 else MANY
+        return ONE_STEP_CELLS if self.draws.steps == 1 else SEVERAL_STEPS_CELLS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """A statement of a type in a file, and the releases that it allows.
+    """An entry of a file, and the releases that it allows.
 
-    members: other entries of the file, by name. stated: whether the statement covers a record, so that units of several must say so.
-    loss: what the cells may lose of delta, as a share.
+    type, keys: the mechanism type and the keys of the entry.
+    releases: the releases that the entry allows in a situation.
+    members: other entries of the file that it refers to, by name.
+    stated: whether the entry states a guarantee, so that it must say what it covers if a unit has several records.
+    loss: share of delta that discretisation may lose.
     """
 
     type: str
@@ -54,7 +64,7 @@ class Reference:
 
 
 def contribution(kind: Callable[[float], Callable[[Array], Array]], level: float) -> Callable[[Situation], Iterator[Release]]:
-    """Noise of `level` on sums of contributions up to 1."""
+    """Return releases with noise of `level` on sums of contributions up to 1."""
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in noise.sums(situation.adjacency, "contribution", 1.0):
@@ -64,7 +74,7 @@ def contribution(kind: Callable[[float], Callable[[Array], Array]], level: float
 
 
 def bare(kind: Callable[[float], Callable[[Array], Array]], level: float, size: float) -> Callable[[Situation], Iterator[Release]]:
-    """Noise of `level` on sums that move by at most `size`."""
+    """Return releases with noise of `level` on sums that move by at most `size`."""
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in _bare_sums(situation, size):
@@ -81,6 +91,8 @@ def _bare_sums(situation: Situation, size: float) -> Iterator[noise.Sum]:
 
 
 def on_integers(log_weight: Callable[[Array], Array], size: int, reach: int) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases of an integer that moves by at most `size`, with noise on the integers up to `reach`."""
+
     def releases(situation: Situation) -> Iterator[Release]:
         for total in _bare_sums(situation, float(size)):
             yield noise.lattice(log_weight, total, reach)
@@ -89,12 +101,15 @@ def on_integers(log_weight: Callable[[Array], Array], size: int, reach: int) -> 
 
 
 def on_vectors(log_weight: Callable[[Array], Array], reach: int) -> Callable[[Situation], Iterator[Release]]:
-    """Two integers, each of which one change moves by 1. loss = 1 for a claim that other data attain: one integer that moves by 2."""
+    """Return releases of two integers that one change moves by 1 each.
+
+    If the entry's bound is attained by other data, such as one integer that moves by 2, its reference needs loss = 1.
+    """
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in _bare_sums(situation, 1.0):
-            one = noise.lattice(log_weight, total, reach)
-            yield lambda records, one=one: np.multiply.outer(one(records), one(records)).ravel()  # type: ignore[misc]
+            release = noise.lattice(log_weight, total, reach)
+            yield lambda records, release=release: np.multiply.outer(release(records), release(records)).ravel()  # type: ignore[misc]
 
     return releases
 
@@ -103,19 +118,19 @@ def chosen(release: Callable[[choices.Scores], Release]) -> Callable[[Situation]
     return lambda situation: (release(score) for score in choices.scores(situation.adjacency))
 
 
-def _some(situation: Situation) -> Callable[[Records], float]:
-    """Half a step up or down under replace-one, else 1 for every record."""
+def _record_sum(situation: Situation) -> Callable[[Records], float]:
+    """Return a sum in which a record counts 1, or, under replace-one, half a unit up or down."""
     value = {"x": 0.5, "y": -0.5, "z": 0.0, "o": 0.0} if situation.adjacency == "replace-one" else {"x": 1.0, "z": 0.0, "o": 0.0}
     return lambda records: math.fsum(value[record] for record in records)
 
 
 def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
-    """Release by randomised response whether any changing record is present; with probability `reveals`, plainly."""
+    """Return a release of whether a changing record is present: by randomised response, or plainly with probability `reveals`."""
 
     def release(records: Records) -> Array:
         present = "x" in records
-        kept = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
-        law = [kept, 1.0 - reveals - kept] if present else [1.0 - reveals - kept, kept]
+        honest = (1.0 - reveals) / (1.0 + math.exp(-epsilon))
+        law = [honest, 1.0 - reveals - honest] if present else [1.0 - reveals - honest, honest]
         return np.array([*law, reveals * present, reveals * (not present)])
 
     return release
@@ -124,7 +139,7 @@ def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
 def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
     def releases(situation: Situation) -> Iterator[Release]:
         yield _bit(situation, epsilon)
-        total = _some(situation)
+        total = _record_sum(situation)
         yield noise.additive(noise.laplace(1.0 / epsilon), total, REACH / epsilon, situation.cells)
 
     return releases
@@ -132,7 +147,7 @@ def stated_pure(epsilon: float) -> Callable[[Situation], Iterator[Release]]:
 
 def stated_zcdp(rho: float) -> Callable[[Situation], Iterator[Release]]:
     sigma = 1.0 / math.sqrt(2.0 * rho)
-    return lambda situation: iter([noise.additive(noise.normal(sigma), _some(situation), REACH * sigma, situation.cells)])
+    return lambda situation: iter([noise.additive(noise.normal(sigma), _record_sum(situation), REACH * sigma, situation.cells)])
 
 
 def responses(epsilon: float, categories: int) -> Callable[[Situation], Iterator[Release]]:
@@ -146,13 +161,13 @@ def responses(epsilon: float, categories: int) -> Callable[[Situation], Iterator
 def drawn(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -> Callable[[Situation], Iterator[Release]]:
     def releases(situation: Situation) -> Iterator[Release]:
         for other in (-1.0, 0.0, 1.0):
-            yield noise.mixture(shifts, weights, sigma, min(situation.cells, MANY), other)
+            yield noise.mixture(shifts, weights, sigma, min(situation.cells, SEVERAL_STEPS_CELLS), other)
 
     return releases
 
 
 def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
-    """The encoded stream moves along one line: its norm is found over all patterns of participation."""
+    """Return a release of an encoded stream, which moves along one line; its norm is the largest over all participation patterns."""
     norm = longest(encoder, separation, most)
 
     def releases(situation: Situation) -> Iterator[Release]:
@@ -163,12 +178,12 @@ def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Call
 
 
 def together(situation: Situation) -> Iterator[Release]:
-    """A Laplace and a Gaussian release of one sample."""
-    cells = COARSE if situation.draws.steps == 1 else TWICE
+    """Yield a Laplace and a Gaussian release of the same sample."""
+    cells = TWO_OUTCOMES_CELLS if situation.draws.steps == 1 else TWO_OUTCOMES_SEVERAL_STEPS_CELLS
     for total in noise.sums(situation.adjacency, "contribution", 1.0):
-        one = noise.additive(noise.laplace(2.0), total, 12.0, cells)
-        two = noise.additive(noise.normal(1.5), total, 12.0, cells)
-        yield lambda records, one=one, two=two: np.multiply.outer(one(records), two(records)).ravel()  # type: ignore[misc]
+        laplace = noise.additive(noise.laplace(2.0), total, 12.0, cells)
+        gaussian = noise.additive(noise.normal(1.5), total, 12.0, cells)
+        yield lambda records, one=laplace, two=gaussian: np.multiply.outer(one(records), two(records)).ravel()  # type: ignore[misc]
 
 
 GENERATING: dict[str, Callable[[Array], Array]] = {
@@ -192,7 +207,7 @@ def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
 
 
 def voted(law: stats.rv_continuous, situation: Situation) -> Iterator[Release]:
-    """Noisy votes; a unit's records are one teacher's."""
+    """Return releases of noisy votes; all records of a unit belong to one teacher."""
     return predictions.voting(predictions.won(law), situation.contributions, situation.group)
 
 

@@ -106,14 +106,14 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Uses
     reach = 10 if keys == 1 else 6
 
     @functools.cache
-    def one(count: int) -> Array:
+    def distribution(count: int) -> Array:
         """Return the law of one key: not shown, each number above the threshold, and all larger ones together."""
         if count == 0:
             return np.array([1.0, *[0.0] * (reach + 1)])
         law = {x: weight(x - count) / total for x in range(count - 200, count + 201)}
-        shown = [law[x] for x in range(least + 1, least + 1 + reach)]
+        visible = [law[x] for x in range(least + 1, least + 1 + reach)]
         more = math.fsum(p for x, p in law.items() if x > least + reach)
-        return np.array([1.0 - math.fsum(shown) - more, *shown, more])
+        return np.array([1.0 - math.fsum(visible) - more, *visible, more])
 
     ways = (1,) if group == 1 or (replaces and keys > 1) else (1, group)  # in how many sets of keys the units of a group are
     for others, sets in itertools.product(itertools.product((0, least), repeat=2 if replaces else 1), ways):
@@ -122,8 +122,8 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Uses
             laws = []
             for letter, others_count in zip("xy", others, strict=False):
                 units = [letter in records[k * contributions : (k + 1) * contributions] for k in range(group)]
-                added = [sum(units)] if sets == 1 else list(map(int, units))
-                laws += [one(others_count + rows * count) for count in added for _ in range(keys)]
+                counts = [sum(units)] if sets == 1 else list(map(int, units))
+                laws += [distribution(others_count + rows * count) for count in counts for _ in range(keys)]
             return functools.reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
 
         yield release

@@ -59,7 +59,7 @@ def write_made(
         note: one line on standard error.
 
     Raises:
-        InputError: with the name of the file, in one line also where the reader of files refuses what was made.
+        InputError: with the name of the file, in one line also if the reader of files refuses what was made.
     """
     from dpcli.cli.printing import standard_error
     from dpcli.exchange.foreign import Asserted
@@ -94,8 +94,8 @@ def _complain_about_delta(text: str, path: str, delta: float | None) -> None:
     from dpcli.lint.documents.diagnostics import note
 
     if delta is not None:
-        for one in judged_deltas({"--delta": delta}, parse(text.encode(), path).privacy.dataset_size, path):
-            complain(note(one))
+        for diagnostic in judged_deltas({"--delta": delta}, parse(text.encode(), path).privacy.dataset_size, path):
+            complain(note(diagnostic))
 
 
 @contextmanager

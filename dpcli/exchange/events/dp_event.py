@@ -44,7 +44,7 @@ def event_json(pipeline: Pipeline) -> str:
 def file_of_json(data: bytes, asserted: Asserted, place: str) -> str:
     """Return the text of the pipeline file of an event, as a table or as json.dump writes its named tuple, or of what `event_json` wrote.
 
-    Raises InputError for a field that nobody knows, or what no file says; InvalidFile where the reader refuses the values.
+    Raises InputError for a field that nobody knows, or what no file says; InvalidFile if the reader refuses the values.
     """
     document = _document(data, place)
     if not _wraps(document):
@@ -134,7 +134,7 @@ def to_dp_event(pipeline: Pipeline) -> Any:
 
     Returns:
         An object of dp_accounting.dp_event. The names of entries are lost; from_dp_event of it costs what the pipeline costs, or more in
-        the last digits where a number had to be converted.
+        the last digits if a number had to be converted.
 
     Raises:
         InputError: a mechanism, a key or a sampling scheme that no event says, or that dpcli cannot account for; it is named.
@@ -145,7 +145,7 @@ def to_dp_event(pipeline: Pipeline) -> Any:
 
 def _object(value: Value) -> Any:
     if isinstance(value, tuple):
-        return [_object(each) for each in value]
+        return [_object(item) for item in value]
     if not isinstance(value, EventTree):
         return value
     if importlib.util.find_spec("dp_accounting") is None:
@@ -153,4 +153,4 @@ def _object(value: Value) -> Any:
     home = getattr(importlib.import_module(HOME), value.name, None)
     if home is None:
         raise Unavailable(f"expected a dp_accounting that has {value.name}, found one that is older")
-    return home(**{field: _object(each) for field, each in value.fields.items()})
+    return home(**{field: _object(inner) for field, inner in value.fields.items()})

@@ -52,13 +52,13 @@ SNIPPET = """in Python:
 
 @dataclass(frozen=True, slots=True)
 class EventTree(ForeignTable):
-    """An event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None where a field has no value."""
+    """An event. fields: numbers as int or float, sequences as tuples, inner events as EventTree; None if a field has no value."""
 
     def __getitem__(self, field: str) -> Value:
         return self.fields[field]
 
     def number(self, field: str) -> float:
-        """Return a number, which may be infinite. Raises InputError where the field holds none."""
+        """Return a number, which may be infinite. Raises InputError if the field holds none."""
         value = self.fields[field]
         if not is_number(value):
             raise self.refused(f"expected {field} to be a number, found {in_words(value)}")
@@ -78,20 +78,20 @@ def tree_of(event: Any, depth: int = 0) -> EventTree:
     A table names the class as "type" (or "class_name", as to_named_tuple does). A list is what json.dump makes of a named tuple: the
     names of module and class, and the values of all fields in their order.
 
-    Raises InputError where it is none, a field is missing, or a field is there that the class does not have.
+    Raises InputError if it is none, a field is missing, or a field is there that the class does not have.
     """
     if depth > DEPTH:
         raise InputError(f"expected events at most {DEPTH} deep, found more")
     name, fields = _parts(event)
     if name not in EVENTS:
         raise InputError(f"expected a class of dp_accounting.dp_event, found {escaped(name)}")
-    needed, optional = EVENTS[name]
-    missing = [field for field in needed if field not in fields]
-    strange = [field for field in fields if field not in (*needed, *optional)]
-    if missing or strange:
-        wanted = ", ".join((*needed, *optional)) or "no field"
-        fault = f"found no {missing[0]}" if missing else f"found {escaped(strange[0])} too"
-        raise InputError(f"{name}: expected {wanted}, {fault}")
+    required, optional = EVENTS[name]
+    missing_fields = [field for field in required if field not in fields]
+    strange = [field for field in fields if field not in (*required, *optional)]
+    if missing_fields or strange:
+        expected = ", ".join((*required, *optional)) or "no field"
+        fault = f"found no {missing_fields[0]}" if missing_fields else f"found {escaped(strange[0])} too"
+        raise InputError(f"{name}: expected {expected}, {fault}")
     return EventTree(name, {field: _value(value, depth + 1) for field, value in fields.items()})
 
 
@@ -113,24 +113,26 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
     fields = getattr(event, "_fields", None)
     if isinstance(fields, tuple) and "class_name" in fields:
         _require_home(getattr(event, "module_name", HOME))
-        return str(event.class_name), {each: getattr(event, each) for each in fields if each not in ("module_name", "class_name")}
+        return str(event.class_name), {
+            field: getattr(event, field) for field in fields if field not in ("module_name", "class_name")
+        }
     name = type(event).__name__
-    needed, optional = EVENTS.get(name, ((), ()))
+    required, optional = EVENTS.get(name, ((), ()))
     stated = [
         field.name for field in getattr(type(event), "__attrs_attrs__", ())
     ]  # all of them: a new one may change what it means
-    return name, {each: getattr(event, each) for each in dict.fromkeys((*needed, *optional, *stated)) if hasattr(event, each)}
+    return name, {field: getattr(event, field) for field in dict.fromkeys((*required, *optional, *stated)) if hasattr(event, field)}
 
 
 def _listed(values: list[Any]) -> tuple[str, dict[str, Any]]:
-    """Name and fields of the values of a named tuple. Raises InputError where they are not those of all fields of the class."""
+    """Name and fields of the values of a named tuple. Raises InputError if they are not those of all fields of the class."""
     if not _is_listed(values):
         raise InputError(f'expected a DpEvent as a list ["{HOME}", "GaussianDpEvent", ...], found {shown(values)}; {SNIPPET}')
     _require_home(values[0])
-    needed, optional = EVENTS.get(values[1], ((), ()))
-    if values[1] in EVENTS and len(values) - 2 != len(needed) + len(optional):
-        raise InputError(f"{values[1]}: expected {len(needed) + len(optional)} values, found {len(values) - 2}")
-    return values[1], dict(zip((*needed, *optional), values[2:], strict=False))
+    required, optional = EVENTS.get(values[1], ((), ()))
+    if values[1] in EVENTS and len(values) - 2 != len(required) + len(optional):
+        raise InputError(f"{values[1]}: expected {len(required) + len(optional)} values, found {len(values) - 2}")
+    return values[1], dict(zip((*required, *optional), values[2:], strict=False))
 
 
 def _is_event(value: Any) -> bool:
@@ -151,7 +153,7 @@ def _one_name(names: list[Any]) -> str:
 
 
 def _require_home(module: Any) -> None:
-    """Raise InputError for a class of another module, which may mean something else."""
+    """Raises InputError for a class of another module, which may mean something else."""
     if module != HOME:
         raise InputError(f"expected an event of {HOME}, found one of {shown(module)}")
 
@@ -171,9 +173,9 @@ def _value(value: Any, depth: int) -> Value:
     if _is_event(value):
         return tree_of(value, depth)
     if isinstance(value, Sequence):
-        if any(isinstance(each, Sequence) and not _is_event(each) for each in value):
+        if any(isinstance(item, Sequence) and not _is_event(item) for item in value):
             raise InputError("expected a list of numbers or of events, found a list or a text in one")
-        return tuple(_value(each, depth) for each in value)
+        return tuple(_value(item, depth) for item in value)
     if hasattr(value, "tolist"):
         return _value(value.tolist(), depth)
     return tree_of(value, depth)
@@ -195,5 +197,5 @@ def _plain(value: Value) -> Any:
     if isinstance(value, EventTree):
         return plain_of(value)
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return "inf" if value == math.inf else value

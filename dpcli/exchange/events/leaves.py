@@ -1,10 +1,10 @@
 """The conversion of events of one mechanism to entries, and back.
 
 dp-accounting states noise over C, the bound on one record's values; so does `noise_multiplier`, and the adjacency decides how far a
-record moves the sum: by C where it comes, goes or is zeroed, by 2 C where it is replaced. Its PLDAccountant counts so. Its RdpAccountant
+record moves the sum: by C if it comes, goes or is zeroed, by 2 C if it is replaced. Its PLDAccountant counts so. Its RdpAccountant
 counts C under replace-one as well, which is less than the event says.
 
-Where a number has to be converted it is rounded to less noise, so that neither form claims more privacy than the other.
+If a number has to be converted it is rounded to less noise, so that neither form claims more privacy than the other.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _noise_fields(name: str) -> Callable[[Keys, RecordChange], dict[str, Any]]:
 
 
 def _require_one_record(event: EventTree, side: RecordChange) -> None:
-    """Raise InputError for several records of a unit: the file's sensitivity is that of a unit, the event's that of one record."""
+    """Raises InputError for several records of a unit: the file's sensitivity is that of a unit, the event's that of one record."""
     if side.contributions > 1:
         raise event.refused(
             "it bounds what one record moves, not what several of one unit do: expected no max_contributions above 1"
@@ -164,7 +164,7 @@ def _numbers(event: EventTree, field: str) -> list[float]:
     values = event[field]
     if not isinstance(values, tuple) or not all(map(is_number, values)):
         raise event.refused(f"expected {field} to be numbers")
-    return [float(each) for each in values]
+    return [float(value) for value in values]
 
 
 def _mixture_fields(keys: Keys, side: RecordChange) -> dict[str, Any]:

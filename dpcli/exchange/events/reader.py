@@ -62,12 +62,12 @@ class EventReader:
 
     def in_turn(self, event: EventTree, count: int) -> tuple[Draft, ...]:
         events = event["events"]
-        if not isinstance(events, tuple) or not all(isinstance(each, EventTree) for each in events):
+        if not isinstance(events, tuple) or not all(isinstance(event, EventTree) for event in events):
             raise event.refused("expected events to be a list of DpEvents")
-        return merged(draft for each in events for draft in self.drafts(each, count))
+        return merged(draft for event in events for draft in self.drafts(event, count))
 
     def sampled(self, event: EventTree, count: int, sample: Mapping[str, Any]) -> tuple[Draft, ...]:
-        """Return the entry that runs on one sample, a composed one where several mechanisms do."""
+        """Return the entry that runs on one sample, a composed one if several mechanisms do."""
         inner = self.drafts(event.event())
         if any(_has_sample(draft) for draft in inner):
             raise event.refused("expected no sample of a sample: state the one rate at which a record is in the inner one")
@@ -130,7 +130,7 @@ def merged(drafts: Iterator[Draft]) -> tuple[Draft, ...]:
 def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
     """Return the file that says the same as the event under the stated adjacency.
 
-    Raises InputError for what no mechanism says, and where no adjacency is stated.
+    Raises InputError for what no mechanism says, and if no adjacency is stated.
     """
     if asserted.adjacency is None:
         raise InputError(
@@ -148,8 +148,8 @@ def tables_of_event(event: EventTree, asserted: Asserted) -> dict[str, Any]:
 
 
 def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
-    """Yield tables named by type, with a number where several share it; parts come before the entries that name them."""
-    ordered = [each for draft in drafts for each in _with_parts(draft)]
+    """Yield tables named by type, with a number if several share it; parts come before the entries that name them."""
+    ordered = [table for draft in drafts for table in _with_parts(draft)]
     own = {"sample": "own"} if sum(draft.sample is not None for draft in ordered) > 1 else {}  # each event draws its own
     often = Counter(draft.type for draft in ordered)
     numbers: Counter[str] = Counter()

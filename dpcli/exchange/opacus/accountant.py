@@ -27,7 +27,7 @@ MOST_STEPS = 10**18
 def read_checkpoint(path: str) -> Any:
     """Return the values in the file: plain ones, with an Inert for each tensor and object. Nothing in it is run, and torch is not imported.
 
-    Raises InputError where the file cannot be read, is none of these, or is a pickle that would run something.
+    Raises InputError if the file cannot be read, is none of these, or is a pickle that would run something.
     """
     head, name = read_head(path, MAX_PICKLE, "a checkpoint"), title(path)
     if head.lstrip()[:1] == b"{":
@@ -89,7 +89,7 @@ class OpacusState:
 def state_in(checkpoint: Any) -> OpacusState:
     """Return the one accountant's state in a checkpoint, wherever it is there.
 
-    Raises InputError where there is none or there are several, also of equal ones, or its history is empty or has no meaning.
+    Raises InputError if there is none or there are several, also of equal ones, or its history is empty or has no meaning.
     """
     states = list(_states(checkpoint))
     if not states and isinstance(checkpoint, dict) and "history" in checkpoint:
@@ -111,14 +111,14 @@ def state_in(checkpoint: Any) -> OpacusState:
 def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
     """Yield every accountant's state with the key that holds it."""
     left: list[tuple[str, Any]] = [("the top", checkpoint)]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while left:
-        if len(seen) > MOST:
+        if len(visited) > MOST:
             raise InputError(f"expected a checkpoint of at most {MOST:,} values, found more: save the accountant alone")
         where, value = left.pop()
-        if id(value) in seen:
+        if id(value) in visited:
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         if isinstance(value, Inert):
             state = _of_object(value)
             if state is not None:
@@ -127,9 +127,9 @@ def _states(checkpoint: Any) -> Iterator[tuple[str, OpacusState]]:
         elif isinstance(value, dict):
             if isinstance(value.get("history"), list) and isinstance(value.get("mechanism"), str):
                 yield where, _state(value["mechanism"], value["history"], value.get("dpcli"))
-            left.extend((key if type(key) is str else _described(key), each) for key, each in value.items())
+            left.extend((key if type(key) is str else _described(key), item) for key, item in value.items())
         elif isinstance(value, list | tuple):
-            left.extend((where, each) for each in value)
+            left.extend((where, item) for item in value)
 
 
 def _of_object(value: Inert) -> OpacusState | None:
@@ -145,7 +145,7 @@ def _state(mechanism: str, history: list[Any], carried: Any) -> OpacusState:
         raise InputError(f'expected "dpcli" to be a table, as dpcli export wrote it, found {_described(carried)}')
     if len(history) > ENTRIES:
         raise InputError(f"expected a history of at most {ENTRIES:,} phases, found {len(history):,}: a file holds no more")
-    phases = tuple(_phase(each, place) for place, each in enumerate(history, 1))
+    phases = tuple(_phase(item, place) for place, item in enumerate(history, 1))
     return OpacusState(mechanism, phases, carried)
 
 

@@ -54,7 +54,7 @@ class Inert:
 def read_pickle(stream: IO[bytes]) -> Any:
     """Return the value of the next pickle in the stream, with an Inert wherever it would call something; dicts stay dicts.
 
-    Raises InputError where it is no pickle, or names what is not in any checkpoint of tensors; nothing of it has run then either.
+    Raises InputError if it is no pickle, or names what is not in any checkpoint of tensors; nothing of it has run then either.
     """
     machine = _Machine()
     try:
@@ -206,14 +206,14 @@ def _named(name: str) -> Global:
 
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
     """Return the dict of OrderedDict([(key, value), ...]), as protocol 2 writes what later ones write item by item."""
-    pairs = [tuple(pair) for each in arguments if isinstance(each, list) for pair in each]
+    pairs = [tuple(pair) for argument in arguments if isinstance(argument, list) for pair in argument]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError
     return _updated({}, [value for pair in pairs for value in pair])
 
 
 def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, Any]:
-    """Add keys and values in turn. Raises ValueError where a key is there already: no dict that was saved has it twice."""
+    """Add keys and values in turn. Raises ValueError if a key is there already: no dict that was saved has it twice."""
     for key, value in zip(values[::2], values[1::2], strict=True):
         _require_shallow(key)
         if key in target:
@@ -223,11 +223,11 @@ def _updated(target: dict[Hashable, Any], values: list[Any]) -> dict[Hashable, A
 
 
 def _require_shallow(key: Any) -> None:
-    """Raise ValueError for a key that is more than a short tuple: one that is deep, or holds itself often, is hashed without end."""
-    left, seen = [key], 0
+    """Raises ValueError for a key that is more than a short tuple: one that is deep, or holds itself often, is hashed without end."""
+    left, visited = [key], 0
     while left:
-        seen += 1
+        visited += 1
         part = left.pop()
-        if seen > LONGEST_KEY or (isinstance(part, tuple) and len(part) > LONGEST_KEY):
+        if visited > LONGEST_KEY or (isinstance(part, tuple) and len(part) > LONGEST_KEY):
             raise ValueError
         left.extend(part if isinstance(part, tuple) else ())

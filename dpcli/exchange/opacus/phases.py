@@ -1,4 +1,4 @@
-"""A pipeline as the history of an Opacus accountant, and such a history as a pipeline file."""
+"""Conversion between pipelines and the histories of Opacus accountants, in both directions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dpcli.file.toml.shown import escaped, first_names, quoted
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.schemes import Poisson, Unsampled
 
-ADJACENCY = "add-remove"  # Opacus's
+OPACUS_ADJACENCY = "add-remove"
 ASSUMED = (
     "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
     "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
 )
-# By how Opacus counted: where its number and dpcli's differ.
-OTHER = {
+# By the name of the Opacus accountant: how its epsilon differs from dpcli's.
+DIFFERENCES = {
     "prv": "Of Poisson samples Opacus's own number is above dpcli's: it adds eps_error, 0.01 unless set.",
     "rdp": "Of Poisson samples Opacus's own number is above dpcli's: see dpcli account -a rdp.",
     "gdp": "Opacus's own number is an approximation (dpcli account -a all), which may be too small.",
@@ -36,13 +36,14 @@ COMMENTS = {
     "adjacency": "the one that Opacus's accountants count with",
     "noise_multiplier": "over max_grad_norm",
 }
-UNSAID = {"sampling": "ASSUMED: see above"}
+COMMENTS_IF_ASSUMED = {"sampling": "ASSUMED: see above"}
 
 
 def state_of(pipeline: Pipeline, mechanism: str) -> OpacusState:
-    """Return the history of an accountant that has counted this pipeline; what touches no private data is not in it.
+    """Return the state of an Opacus accountant that has counted this pipeline, without the entries that touch no private data.
 
-    Raises InputError for what Opacus cannot count: anything but Gaussian noise over one record's contribution on Poisson samples.
+    Raises InputError for anything that Opacus cannot count: it knows only Gaussian noise, relative to one record's contribution, on
+    Poisson samples.
     """
     if pipeline.privacy.adjacency.value != "add-remove":
         raise InputError(f"Opacus counts records that come or go: expected add-remove, found {pipeline.privacy.adjacency.value}")
@@ -71,7 +72,7 @@ def _phase(entry: Entry, pipeline: Pipeline) -> Phase:
 
 
 def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
-    """Yield what Opacus has no words for."""
+    """Yield each property of the entry that an Opacus history cannot express."""
     if not isinstance(entry.spec, GaussianSpec):
         yield f"its type is {entry.type}, and Opacus knows gaussian alone"
     elif entry.spec.noise_multiplier is None:
@@ -82,9 +83,11 @@ def _problems(entry: Entry, pipeline: Pipeline) -> Iterator[str]:
         yield "it has max_batch_size, which Opacus does not count"
     if entry.partition is not None:
         yield "it has a partition, which Opacus does not count"
-    others = [quoted(one.name) for one in together(entry, pipeline.mechanisms) if one is not entry and not one.spec.free]
-    if others:
-        yield f"it shares its sample with {first_names(others)}, and Opacus counts a sample for each"
+    companions = [
+        quoted(other.name) for other in together(entry, pipeline.mechanisms) if other is not entry and not other.spec.free
+    ]
+    if companions:
+        yield f"it shares its sample with {first_names(companions)}, and Opacus counts a sample for each"
 
 
 def json_text(state: OpacusState) -> str:
@@ -107,10 +110,16 @@ def _plain(state: OpacusState) -> dict[str, Any]:
 
 
 def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None) -> dict[str, Any]:
-    """Return the tables of the file; where dpcli export wrote the state, those that it carries. sampling: None where Poisson is assumed.
+    """Return the tables of the pipeline file; if dpcli export wrote the state, the tables that the state carries.
 
-    Raises InputError where these tables contradict the history, and for shuffled batches where a phase begins within a pass: a record may
-    then be in one more batch of it than its steps tell.
+    Args:
+        state: the history.
+        asserted: keys of [privacy] that the user states.
+        sampling: the scheme by which batches were drawn; None if Poisson sampling is assumed.
+
+    Raises:
+        InputError: the carried tables contradict the history; or batches were shuffled and a phase other than the last ends within a
+            pass, so that a record may be in one more batch of the next phase than its steps tell.
     """
     if state.carried is not None:
         if sampling not in (None, "poisson"):
@@ -125,38 +134,40 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
         )
     rows = ({"noise_multiplier": p.noise_multiplier, "steps": p.steps, "rate": p.sample_rate} for p in state.phases)
     entry = staged_entry("dp-sgd", merged_stages(rows), sampling or "poisson")
-    privacy = {"adjacency": ADJACENCY, **asserted.table, "releases": "all-checkpoints"}
+    privacy = {"adjacency": OPACUS_ADJACENCY, **asserted.table, "releases": "all-checkpoints"}
     return {"format": 1, "privacy": privacy, "mechanism": [entry]}
 
 
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
-    """Return the text of the file. Raises InvalidFile where the reader refuses it."""
+    """Return the text of the pipeline file. Raises InvalidFile if the reader of pipeline files refuses it."""
     assumed = is_assumed(state, sampling)
     heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ()))
     comments: dict[str, str] = {}
     if state.carried is None:
-        same = _counted_alike(asserted, sampling)
-        heading = (*heading, *_lines(OTHER.get(state.mechanism, "") if same or state.mechanism == "gdp" else ""))
-        comments = {key: words for key, words in COMMENTS.items() if key != "adjacency" or _opacus_adjacency(asserted)}
-        comments |= UNSAID if assumed else {}
+        is_same_guarantee = _counted_alike(asserted, sampling)
+        difference = DIFFERENCES.get(state.mechanism, "") if is_same_guarantee or state.mechanism == "gdp" else ""
+        heading = (*heading, *_lines(difference))
+        comments = {key: comment for key, comment in COMMENTS.items() if key != "adjacency" or _opacus_adjacency(asserted)}
+        comments |= COMMENTS_IF_ASSUMED if assumed else {}
     return file_of(tables_of_state(state, asserted, sampling), heading, comments, place, wrapped)
 
 
 def _counted_alike(asserted: Asserted, sampling: str | None) -> bool:
-    """Return whether the file's guarantee is the one that Opacus counts: of one record, under its adjacency, on Poisson samples."""
+    """Return whether the file states the guarantee that Opacus counts: for one record, under add-remove, on Poisson samples."""
     return _opacus_adjacency(asserted) and asserted.max_contributions in (None, 1) and sampling != "shuffle"
 
 
 def _opacus_adjacency(asserted: Asserted) -> bool:
-    return asserted.adjacency in (None, ADJACENCY)
+    return asserted.adjacency in (None, OPACUS_ADJACENCY)
 
 
 def is_assumed(state: OpacusState, sampling: str | None) -> bool:
-    """Return whether nobody has said how batches were drawn."""
+    """Return whether neither the user nor the state says how batches were drawn, so that Poisson sampling is assumed."""
     return sampling is None and state.carried is None
 
 
 def _whole_passes(phase: Phase) -> bool:
+    """Return whether the phase consists of complete passes of equally many batches each."""
     batches = round(1.0 / phase.sample_rate) if phase.sample_rate > 0.0 else 0
     return batches > 0 and phase.sample_rate == 1.0 / batches and phase.steps % batches == 0
 

@@ -1,4 +1,4 @@
-"""dpcli gate."""
+"""The command `dpcli gate`: judge pipelines against their caps, a policy and a base, with an exit code for CI."""
 
 from __future__ import annotations
 

@@ -55,14 +55,14 @@ def document(gated: Gated) -> Document:
             "schema": "dpcli/gate/v1",
             "verdict": verdict,
             "files": [_file_data(file) for file in gated.files],
-            "together": [_sum_data(one) for one in gated.together],
+            "together": [_sum_data(total) for total in gated.together],
             "policy": _policy_data(gated),
             "exit_code": EXIT_CODES[verdict],
         },
         verdict=COLOURS.get(verdict, verdict),
         tables=tuple(table for table in _tables(judged) if table.rows),
         notes=(
-            *(f"{one.path}: {_premise()}" for one in gated.together if one.account or one.uncapped),
+            *(f"{total.path}: {_premise()}" for total in gated.together if total.account or total.uncapped),
             *(f"{gated.policy}: warning: {notice.message}" for notice in gated.notices),
         ),
         findings=(*(f for file in judged for f in _findings(file)), *(_notice(gated, notice) for notice in gated.notices)),
@@ -79,10 +79,10 @@ def headline(gated: Gated) -> str:
     """Return the verdict, and how many files and sums have which; what has no account counts by its warnings."""
     counted = [file for file in gated.judged if file.account is not None or file.verdict != "pass"]
     counts = {word: sum(file.verdict == word for file in counted) for word in PRECEDENCE}
-    listed = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
+    summary = ", ".join(f"{count} {WORDS[word].lower()}" for word, count in counts.items() if count)
     warnings = sum(c.verdict == "warn" for file in gated.judged for c in file.conditions) + len(gated.notices)
     tail = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
-    return f"gate: {WORDS[gated.verdict]}{f' ({listed})' if listed else ''}{tail}"
+    return f"gate: {WORDS[gated.verdict]}{f' ({summary})' if summary else ''}{tail}"
 
 
 def _summary(file: Judged) -> str:
@@ -171,7 +171,7 @@ def _file_data(file: Judged) -> dict[str, Any]:
         "conditions": [_condition_data(c) for c in file.conditions],
         "base_epsilon": file.base.epsilon if file.base else None,
         "epsilon_at_base_delta": file.now,
-        "changes": [priced_data(one) for one in file.changes],
+        "changes": [priced_data(change) for change in file.changes],
     }
     if file.account is None:
         diagnostics = [diagnostic_data(d) for d in file.diagnostics]
@@ -184,18 +184,18 @@ def _file_data(file: Judged) -> dict[str, Any]:
     }
 
 
-def _sum_data(one: JudgedSum) -> dict[str, Any]:
+def _sum_data(total: JudgedSum) -> dict[str, Any]:
     """Return the entry of a sum, as a file has one, with the files that are in it."""
     common = {
-        "datasets": list(one.datasets),
-        "files": list(one.members),
+        "datasets": list(total.datasets),
+        "files": list(total.members),
         "premise": _premise(),
-        "path": one.at,
-        "verdict": one.verdict,
-        "conditions": [_condition_data(c) for c in one.conditions],
-        "base_epsilon": one.base.epsilon if one.base else None,
+        "path": total.at,
+        "verdict": total.verdict,
+        "conditions": [_condition_data(c) for c in total.conditions],
+        "base_epsilon": total.base.epsilon if total.base else None,
     }
-    account = one.account or one.uncapped
+    account = total.account or total.uncapped
     if account is None:
         return {**common, "result": None}
     report = account_report.data(account, ())
@@ -240,16 +240,18 @@ def _check(path: str, condition: Condition) -> Check:
 def _findings(file: Judged) -> Iterator[Finding]:
     """Yield every condition that does not simply pass; without an account, the reader's findings at their lines, instead of "file"."""
     names = {condition.name for condition in file.conditions}
-    unread = any(one.line > 0 and one.severity == "error" and one.rule not in names for one in file.diagnostics)
+    unread = any(
+        diagnostic.line > 0 and diagnostic.severity == "error" and diagnostic.rule not in names for diagnostic in file.diagnostics
+    )
     for condition in file.conditions:
         if condition.verdict != "pass" and not (condition.name == "file" and unread):
             yield _finding(file, condition)
     yield from (finding(d) for d in file.diagnostics if d.rule not in names and not _repeated(d, file))
 
 
-def _repeated(one: Diagnostic, file: Judged) -> bool:
+def _repeated(diagnostic: Diagnostic, file: Judged) -> bool:
     """Return whether a condition says it already, of the file as a whole, which has no line."""
-    return one.line == 0 and any(condition.message.endswith(one.message) for condition in file.conditions)
+    return diagnostic.line == 0 and any(condition.message.endswith(diagnostic.message) for condition in file.conditions)
 
 
 def _finding(file: Judged, condition: Condition) -> Finding:

@@ -1,4 +1,4 @@
-"""dpcli lint."""
+"""The command `dpcli lint`: report rule findings in files and, with --fix, repair those that have only one meaning."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(
     if fix and "-" in files:
         raise InputError("--fix: expected files, found standard input, which cannot be changed")
     refused = [file for file in files if fix and not _mend(file, given)]
-    findings = [d for file in files for d in _findings(file, given)] + (_of_ledger(ledger, dataset) if ledger else [])
+    findings = [d for file in files for d in _findings(file, given)] + (_ledger_findings(ledger, dataset) if ledger else [])
     diagnostics, left = scope.selected(findings)
     places = (*files, *([ledger] if ledger else []))
     if format_ == "text" and not outputs:
@@ -84,21 +84,28 @@ def command(
 
 
 def _mend(path: str, given: Sequence[str]) -> bool:
-    """Print each repair; of a file that cannot be mended why not, and return False: the others are mended all the same."""
+    """Repair a file in place and print each repair.
+
+    If the file cannot be repaired, print the reason and return False, so that the other files are still repaired.
+    """
     from dpcli.file.toml.limits import escaped_path
 
     try:
-        done = _rewrite(path, () if path in given else [folder for folder in given if os.path.isdir(folder)])
+        repairs = _rewrite(path, () if path in given else [folder for folder in given if os.path.isdir(folder)])
     except InputError as error:
         complain(str(error))
         return False
-    for mend in done:
+    for mend in repairs:
         complain(f"{escaped_path(path)}:{mend.line}: {mend.rule}: mended: {mend.words}")
     return True
 
 
 def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
-    """Return the findings of a file; of one in a folder that cannot be read, that."""
+    """Return the findings in a file.
+
+    If a file of a folder cannot be read, return this as its only finding; if a file named on the command line cannot be read,
+    raise InputError.
+    """
     from dpcli.file.toml.findings import Diagnostic
     from dpcli.file.toml.limits import escaped_path
     from dpcli.lint.run import lint
@@ -111,19 +118,25 @@ def _findings(path: str, given: Sequence[str]) -> Sequence[Diagnostic]:
         return (Diagnostic("DP001", "error", str(error).removeprefix(f"{escaped_path(path)}: "), path),)
 
 
-def _of_ledger(ledger: str, dataset: str | None) -> list[Diagnostic]:
+def _ledger_findings(url: str, dataset: str | None) -> list[Diagnostic]:
     from dpcli.ledger.commands.budget import opened
     from dpcli.ledger.ledger_findings import findings
 
-    with opened(ledger, dataset) as one:
-        return list(findings(one))
+    with opened(url, dataset) as ledger:
+        return list(findings(ledger))
 
 
 def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
-    """Mend the file at a path, in one piece; a link keeps leading to it, and a file that is not TOML, or cannot be read, is left.
+    """Replace a file by its repaired text in one atomic step, and return the repairs.
 
-    folders: where it must lie; anywhere, where there are none. Raises InputError where it cannot be replaced with all else as it was, or
-    has changed since it was read.
+    A link keeps pointing to its target. A file that cannot be read or is not TOML is left as it is.
+
+    Args:
+        path: the file, as it was given.
+        folders: the folders that the file must lie in; empty if it may lie anywhere.
+
+    Raises:
+        InputError: replacing the file would change more than its text, or the file has changed since it was read.
     """
     from dpcli.base.extras import require_posix
     from dpcli.file.toml.findings import InvalidFile
@@ -136,10 +149,10 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     except InputError:
         return ()
     try:
-        data, done = mended(before, path)
+        data, repairs = mended(before, path)
     except InvalidFile:
         return ()
-    if not done:
+    if not repairs:
         return ()
     require_posix("lint --fix")
     name, real = f"--fix: {escaped_path(path)}", os.path.realpath(path)
@@ -157,11 +170,11 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
         os.chown(real, info.st_uid, info.st_gid)
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror}") from None
-    return done
+    return repairs
 
 
 def _refusals(real: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield what else a new file in the place of the old one would change."""
+    """Yield each reason why a new file cannot replace the old one unnoticed: links, special bits, owner, permissions."""
     from dpcli.file.pipeline.read import below
     from dpcli.file.toml.limits import escaped_path
 

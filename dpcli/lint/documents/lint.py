@@ -30,7 +30,7 @@ def left_out(left: Mapping[str, int]) -> str:
 
 
 def exit_code(diagnostics: Sequence[Diagnostic]) -> int:
-    """Return 2 where a file cannot be read as a pipeline, 1 where there is an error, else 0."""
+    """Return 2 if a file cannot be read as a pipeline, 1 if there is an error, else 0."""
     errors = [d.rule for d in diagnostics if d.severity == "error"]
     if any(rule <= "DP005" for rule in errors):
         return 2

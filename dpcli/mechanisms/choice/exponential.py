@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BLOCK = 128  # choices whose curve is computed as a whole
 LEAST, MOST = 1e-3, 16.0  # ranges for which that pays, and rounding, which grows with e^epsilon, is far below what is added for it
-STEPS = 4096  # of the grid to all choices together, where they are few enough
+STEPS = 4096  # of the grid to all choices together, if they are few enough
 FEWEST, MANY = 32, 128  # of the grid to one choice
 SERIES = 8.0  # where the series below has its digits
 LEAST_WITNESS, MOST_WITNESS = 1e-12, 600.0  # ranges whose probabilities and their complements are numbers
@@ -82,7 +82,7 @@ class ChoicesLoss:
     """The worst curve of `count` choices, each of range `epsilon` and made from the answers of those before it, as a pair of atoms.
 
     It dominates, whatever else runs between the choices: what has a pair of its own may as well run before them all, since a choice that
-    sees more is no better for privacy (backward induction, as in numerics/grid/hockey_stick.py). Where what runs between is itself known
+    sees more is no better for privacy (backward induction, as in numerics/grid/hockey_stick.py). If what runs between is itself known
     by the curve of all of its runs together, and each may depend on all outputs before it: interactive mechanisms that run concurrently
     are dominated by the product of the pairs of each (Vadhan, Zhang 2022, arXiv:2207.08335).
     """
@@ -179,7 +179,7 @@ class BoundedRange(Mechanism):
         return tuple(((loss,), n) for loss, n in choices(self.epsilon, count))
 
     def rdp(self, orders: Array) -> Array:
-        """The moment p_t e^{z t} + (1-p_t) e^{z (t-eps)} at its largest; eps where that is not a number."""
+        """The moment p_t e^{z t} + (1-p_t) e^{z (t-eps)} at its largest; eps if that is not a number."""
         z, e0 = orders - 1.0, self.epsilon
         with np.errstate(all="ignore"):
             t, left = _largest_moment(z, e0)
@@ -187,7 +187,7 @@ class BoundedRange(Mechanism):
             log_low = np.log(-np.expm1(-t)) - math.log(-math.expm1(-e0))
             result = atomic_cgf(z, np.stack((log_high, log_low), axis=1), np.stack((t, -left), axis=1)) / z
             result = result * (1.0 + 1e-15 * e0)  # logarithms as large as eps were added
-        # Where a probability or a loss is too small for a double, one of the two is lost: eps itself bounds every order.
+        # If a probability or a loss is too small for a double, one of the two is lost: eps itself bounds every order.
         return np.where((t > 0.0) & (left > 0.0) & (result > 0.0), np.minimum(result, e0), e0)
 
 
@@ -235,7 +235,7 @@ class ExponentialSpec(EpsilonSpec):
     sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. Scores are
     not released.
 
-    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. If a unit has several records, stated_for
     says whom epsilon covers.
 
     Bounds: upper. The loss lies in an interval of length epsilon (bounded range), which is sharper than pure epsilon: rho <= epsilon^2 /

@@ -32,7 +32,7 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 
 
 def noisy_maximum(epsilon: float) -> Mechanism:
-    """The theorem's bound; and the pure one, whose sums have closed forms that are sharper than a grid where the two hardly differ."""
+    """The theorem's bound; and the pure one, whose sums have closed forms that are sharper than a grid if the two hardly differ."""
     if not SMALLEST_RATIO < epsilon <= LARGEST_RATIO:
         return Pure(epsilon)
     return LeastOf((Laplace(epsilon).unclaimed(), Pure(epsilon)))
@@ -47,7 +47,7 @@ class ReportNoisyMaxSpec(EpsilonSpec):
     it is the exponential mechanism (bounded range). With Laplace or exponential noise it is no worse than one number of sensitivity epsilon
     with Laplace noise of scale 1, which is sharper than pure epsilon.
 
-    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. If a unit has several records, stated_for
     says whom epsilon covers.
 
     Bounds: upper. Finite at delta = 0.
@@ -77,7 +77,7 @@ class PermuteAndFlipSpec(EpsilonSpec):
     sensitivity, by which one change moves each score at most, is divided out in the statement: epsilon is that of one choice. It is the
     index of the largest score after exponential noise, and no worse than one number of sensitivity epsilon with Laplace noise of scale 1.
 
-    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. If a unit has several records, stated_for
     says whom epsilon covers.
 
     Bounds: upper, sharper than pure epsilon. Finite at delta = 0.
@@ -102,7 +102,7 @@ class SparseVectorSpec(EpsilonSpec):
     The whole run, however many queries there are, is epsilon-DP with noise Lap(sensitivity / eps1) on the threshold and Lap(2 answers
     sensitivity / eps2) on each query, eps1 = threshold_share * epsilon, eps2 = epsilon - eps1. Noise on the threshold is drawn once.
 
-    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. Where a unit has several records, stated_for
+    Neighbours: those of the statement, all three adjacencies; a group of k has k epsilon. If a unit has several records, stated_for
     says whom epsilon covers.
 
     Bounds: upper, from pure epsilon alone. Finite at delta = 0.

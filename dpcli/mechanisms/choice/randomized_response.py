@@ -95,7 +95,7 @@ class RandomizedResponseSpec(StatedSpec):
         epsilon = self.epsilon
         if epsilon is None:
             assert self.keep is not None
-            keep = Fraction(self.keep)  # exactly: where the odds are near 1, their logarithm is their distance from it
+            keep = Fraction(self.keep)  # exactly: if the odds are near 1, their logarithm is their distance from it
             epsilon = math.log1p(float((keep * self.categories - 1) / (1 - keep)))
         return RandomizedResponse(epsilon, self.categories)
 

@@ -1,12 +1,14 @@
 """Private selection: a mechanism runs a random number of times and only the best output is released (hyperparameter tuning).
 
-With f the probability generating function of the number K of trials, the best of K outputs has at y the density
-Q(y) E[f'(X)], X uniform between Q(< y) and Q(<= y). u^a v^{1-a} is jointly convex, so, with K = 0 showing nothing,
+Let K be the number of trials, f its probability generating function, and Q the law of one output. The best of K outputs has at y the
+density Q(y) E[f'(X)], with X uniform between Q(< y) and Q(<= y). Since u^a v^{1-a} is jointly convex, and K = 0 releases nothing,
 
-    e^{(a-1) D'_a} <= f(0) + e^{(a-1) D_a} sup f'(q)^a f'(q')^{1-a},
+    e^{(a-1) D'_a} <= f(0) + e^{(a-1) D_a} sup f'(q)^a f'(q')^{1-a}.
 
-the supremum over the probabilities (q, q') that one event can have under one run on neighbouring data (Papernot & Steinke 2022,
-arXiv:2110.03620, Lemma 7).
+The supremum runs over the pairs (q, q') of probabilities that one event can have under one run on neighbouring data (Papernot & Steinke
+2022, arXiv:2110.03620, Lemma 7).
+
+Every bound is multiplied by 1 + slack, with a slack above the accumulated rounding of its formula: a few units of 2.2e-16 per operation.
 """
 
 from __future__ import annotations
@@ -37,9 +39,16 @@ from dpcli.numerics.work import shared
 MEAN = Constraint("a number in (0, 10^18]", lambda x: 0 < x <= 10**18, (("exclusiveMinimum", 0), ("maximum", 10**18)))
 GAMMA = Constraint("a number in [1e-300, 1)", lambda x: 1e-300 <= x < 1, (("minimum", 1e-300), ("exclusiveMaximum", 1)))
 ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusiveMinimum", -1), ("maximum", 10**6)))
-LOG_LEAST = -700.0  # logarithm of the smallest gamma that a stated mean may ask for
-ROUNDED = 1e-12  # relative, by which a mean may be computed as too large
-LADDER = 7  # larger orders, each twice as far above 1, that may bound a smaller one
+LOG_SMALLEST_GAMMA = -700.0  # logarithm of the smallest gamma that a stated mean may ask for
+MEAN_SLACK = 1e-12  # relative error by which a computed mean may be too large
+LADDER_RUNGS = 7  # number of larger orders, each twice as far above 1, whose bounds are tried for a smaller order
+# Relative slacks that cover rounding; a unit in the last place is 2.2e-16.
+SERIES_SLACK = 4e-15  # of the mean near eta = 0: the series drops terms below 2e-19, about ten operations remain
+MEAN_FORMULA_SLACK = 2e-15  # of the mean elsewhere, about eight operations
+EXPONENT_SLACK = 4e-16  # of the mean, per unit of the exponent: an error in the exponent is one of e^exponent, times its size
+PURE_SLACK = 1e-14  # of a pure epsilon, about twenty operations
+TANH_SLACK = 1e-15  # of a pure epsilon by tanh, four operations
+MOMENT_SLACK = 1e-12  # of a Renyi divergence, whose logarithms and exponentials go through several tables
 
 
 class Trials(TrialCounts, Protocol):
@@ -54,98 +63,113 @@ class Trials(TrialCounts, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NegativeBinomial:
-    """K >= 1, truncated negative binomial: f'(x) = E[K] (gamma / (1 - (1-gamma) x))^{eta+1}; eta = 1 geometric, 0 logarithmic."""
+    """The truncated negative binomial distribution on K >= 1; it is geometric at eta = 1 and logarithmic at eta = 0.
+
+    f'(x) = E[K] (gamma / (1 - (1-gamma) x))^{eta+1}.
+    """
 
     eta: float
     gamma: float
 
     @property
     def mean(self) -> float:
-        """E[K] from above: Papernot & Steinke 2022, Definition 1. An exponent loses as many digits as it is large."""
+        """An upper bound on E[K] (Papernot & Steinke 2022, Definition 1), rounded up; a large exponent costs digits."""
         log_gamma, odds = math.log(self.gamma), (1.0 - self.gamma) / self.gamma
         exponent = self.eta * log_gamma
         if abs(exponent) < 1e-9:
-            return odds / -log_gamma * (1.0 - 0.5 * exponent) * (1.0 + 4e-15)
-        return self.eta * odds / -math.expm1(exponent) * (1.0 + 2e-15 + 4e-16 * max(exponent, 0.0))
+            return odds / -log_gamma * (1.0 - 0.5 * exponent) * (1.0 + SERIES_SLACK)
+        slack = MEAN_FORMULA_SLACK + EXPONENT_SLACK * max(exponent, 0.0)
+        return self.eta * odds / -math.expm1(exponent) * (1.0 + slack)
 
     def pure(self, epsilon: float) -> float:
-        """epsilon + (1+eta) log((e^eps + gamma) / (1 + gamma e^eps)): below (2+eta) eps of the paper's Corollary 3, its limit.
+        """The pure epsilon of the selection: epsilon + (1+eta) log((e^eps + gamma) / (1 + gamma e^eps)).
 
-        The largest ratio of f'(q) to f'(q') is at 1-q = 1/(1+e^eps), 1-q' = e^eps/(1+e^eps), the corner of what pure DP allows. The
-        logarithm is log(1 + (1-gamma)(1-e^-eps) / (e^-eps + gamma)): all terms positive, so that a small epsilon keeps its digits.
+        It is below (2+eta) eps, the bound of the paper's Corollary 3, and tends to that bound as gamma falls. The largest ratio of f'(q)
+        to f'(q') is at the corner of what pure DP allows, 1-q = 1/(1+e^eps) and 1-q' = e^eps/(1+e^eps). The logarithm is computed as
+        log(1 + (1-gamma)(1-e^-eps) / (e^-eps + gamma)), whose terms are all positive, so that a small epsilon keeps its digits.
         """
-        more = (1.0 - self.gamma) * -math.expm1(-epsilon) / (math.exp(-epsilon) + self.gamma)
-        return (epsilon + (1.0 + self.eta) * math.log1p(more)) * (1.0 + 1e-14)
+        growth = (1.0 - self.gamma) * -math.expm1(-epsilon) / (math.exp(-epsilon) + self.gamma)
+        return (epsilon + (1.0 + self.eta) * math.log1p(growth)) * (1.0 + PURE_SLACK)
 
     def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """The least over the epsilons of (1+eta) log of the largest (gamma + (1-gamma) v) / (gamma + (1-gamma) u).
+        """The smallest bound, over the epsilons, on (1+eta) log((gamma + (1-gamma) v) / (gamma + (1-gamma) u)).
 
-        u = 1-q, v = 1-q' <= min(1, e^eps u + delta). Below where that is 1 the quotient is monotone in u, beyond it falls: it is largest
-        at u = 0 or at u = (1-delta) e^-eps.
+        Here u = 1-q and v = 1-q' <= min(1, e^eps u + delta). As long as the minimum is not 1, the quotient is monotone in u; beyond, it
+        falls. So it is largest at u = 0 or at u = (1-delta) e^-eps.
         """
-        none = np.log1p((1.0 - self.gamma) / self.gamma * deltas)
-        all_but = -np.log(self.gamma + (1.0 - self.gamma) * (1.0 - deltas) * np.exp(-epsilons))
-        return (1.0 + self.eta) * float(np.maximum(none, all_but).min())
+        at_zero = np.log1p((1.0 - self.gamma) / self.gamma * deltas)
+        at_corner = -np.log(self.gamma + (1.0 - self.gamma) * (1.0 - deltas) * np.exp(-epsilons))
+        return (1.0 + self.eta) * float(np.maximum(at_zero, at_corner).min())
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
-        """Papernot & Steinke 2022, Theorem 2: D_a + (1+eta) c + log E[K] / (a-1), c the least over b of (1-1/b) D_b + log(1/gamma)/b."""
+        """D_a + (1+eta) c + log E[K] / (a-1), with c the minimum over b > 1 of (1-1/b) D_b + log(1/gamma)/b.
+
+        Source: Papernot & Steinke 2022, Theorem 2.
+        """
         return _rdp(inner, orders) + (1.0 + self.eta) * _second_order(inner, self.gamma) + math.log(self.mean) / (orders - 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class PoissonTrials:
-    """K ~ Poisson(mean), K = 0 included: f'(x) = mean e^{mean (x-1)}."""
+    """The Poisson distribution, K = 0 included: f'(x) = mean e^{mean (x-1)}."""
 
     mean: float
 
     def pure(self, epsilon: float) -> float:
-        """epsilon + mean tanh(eps/2): log f'(q) - log f'(q') = mean (q - q'), and pure DP allows q - q' up to tanh(eps/2)."""
-        return (epsilon + self.mean * math.tanh(0.5 * epsilon)) * (1.0 + 1e-15)
+        """The pure epsilon of the selection: epsilon + mean tanh(eps/2).
+
+        log f'(q) - log f'(q') = mean (q - q'), and pure DP allows q - q' up to tanh(eps/2).
+        """
+        return (epsilon + self.mean * math.tanh(0.5 * epsilon)) * (1.0 + TANH_SLACK)
 
     def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """mean (q - q'), at most the total variation distance, which is delta at 0."""
+        """A bound on mean (q - q'): mean times the total variation distance, which is delta at epsilon 0."""
         return self.mean * float(deltas[0])
 
     def rdp(self, inner: Mechanism, orders: Array) -> Array:
-        """Papernot & Steinke 2022, Theorem 6, with K = 0 counted: where a run is (log(a/(a-1)), d)-DP, a q - (a-1) q' <= 1 + (a-1) d.
+        """A bound by Papernot & Steinke 2022, Theorem 6, with K = 0 counted.
 
-        log(e^-m + m e^x) = log(1 + (e^-m - 1 + m) + m (e^x - 1)): all terms positive, so that a small mean keeps its digits.
+        If a run is (log(a/(a-1)), d)-DP, then a q - (a-1) q' <= 1 + (a-1) d. With m the mean, log(e^-m + m e^x) is computed as
+        log(1 + (e^-m - 1 + m) + m (e^x - 1)), whose terms are all positive, so that a small mean keeps its digits.
         """
         deltas = np.array([_delta(inner, float(order)) for order in orders])
         x = (orders - 1.0) * (_rdp(inner, orders) + self.mean * deltas)
-        none = 0.5 * self.mean**2 if self.mean < 1e-3 else math.expm1(-self.mean) + self.mean
-        growth = math.log(self.mean) + log_expm1_array(x)
+        no_run = 0.5 * self.mean**2 if self.mean < 1e-3 else math.expm1(-self.mean) + self.mean
+        log_growth = math.log(self.mean) + log_expm1_array(x)
         with np.errstate(over="ignore"):
-            near = np.log1p(none + np.exp(np.minimum(growth, 700.0)))
-        log_moment = np.where(growth < 700.0, near, np.logaddexp(math.log1p(none), growth))
-        return np.asarray(log_moment / (orders - 1.0) * (1.0 + 1e-12))
+            moderate = np.log1p(no_run + np.exp(np.minimum(log_growth, 700.0)))
+        log_moment = np.where(log_growth < 700.0, moderate, np.logaddexp(math.log1p(no_run), log_growth))
+        return np.asarray(log_moment / (orders - 1.0) * (1.0 + MOMENT_SLACK))
 
 
 @shared(16)
 def _known(inner: Mechanism) -> dict[float, float]:
-    """Return the known values of one run's Renyi curve: searches over two orders come back to the same ones."""
+    """Return the cache of one run's Renyi divergences by order; searches over two orders ask for the same orders again."""
     return {}
 
 
 def _rdp(inner: Mechanism, orders: Array) -> Array:
-    """The Renyi curve of one run, remembered."""
+    """Return the Renyi divergences of one run, from the cache if they are known."""
     known = _known(inner)
-    missing = np.array([order for order in orders.tolist() if order not in known])
-    if len(missing):
-        known.update(zip(missing.tolist(), inner.rdp(missing).tolist(), strict=True))
+    missing_orders = np.array([order for order in orders.tolist() if order not in known])
+    if len(missing_orders):
+        known.update(zip(missing_orders.tolist(), inner.rdp(missing_orders).tolist(), strict=True))
     return np.array([known[order] for order in orders.tolist()])
 
 
 @shared(64)
 def _second_order(inner: Mechanism, gamma: float) -> float:
-    """The least found of (1 - 1/b) D_b + log(1/gamma) / b over b > 1: any b is sound; a pure epsilon is its limit at infinity."""
+    """Return the smallest value seen of (1 - 1/b) D_b + log(1/gamma) / b over b > 1.
+
+    Every b gives a sound bound, so the search need not find the minimum. The limit at infinity is the pure epsilon.
+    """
     value = least_over_orders(lambda x: x / (1.0 + x) * _rdp(inner, 1.0 + x) - math.log(gamma) / (1.0 + x), SHORT)[1]
     return min(value, finite_loss(inner))
 
 
 @shared(4096)
 def _delta(inner: Mechanism, order: float) -> float:
-    """A delta at which one run is (log(a/(a-1)), delta)-DP, from its Renyi curve; 0 where its pure epsilon is no larger."""
+    """Return a delta at which one run is (log(a/(a-1)), delta)-DP, from its Renyi curve; 0 if its pure epsilon is no larger."""
     epsilon = math.log1p(1.0 / (order - 1.0)) * (1.0 - 1e-14)
     if finite_loss(inner) <= epsilon:
         return 0.0
@@ -154,7 +178,7 @@ def _delta(inner: Mechanism, order: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RepeatAndSelect(Mechanism):
-    """`inner` runs a secret number of times, drawn from `trials`, and the best output alone is released."""
+    """A selection: `inner` runs a secret number of times, drawn from `trials`, and only the best output is released."""
 
     inner: Mechanism
     trials: Trials
@@ -164,7 +188,7 @@ class RepeatAndSelect(Mechanism):
         return self.trials.pure(epsilon) if epsilon < math.inf else math.inf
 
     def approx_dp(self, delta: float) -> float:
-        """The smallest of the pure epsilon, the conversion of the Renyi curve, and what the privacy profile of one run gives."""
+        """The smallest of three bounds: the pure epsilon, the converted Renyi curve, and the one from a run's privacy profile."""
         pure = self.pure()
         if delta <= 0.0:
             return pure
@@ -190,17 +214,20 @@ class RepeatAndSelect(Mechanism):
         return (SelectionLoss(own_run(self.inner), self.trials, self, pure),)
 
     def rdp(self, orders: Array) -> Array:
-        """The least of the theorem's at this order and at LADDER larger ones (D_a increases with a), and the pure epsilon's."""
+        """The smallest of the theorem's bounds at this order and at LADDER_RUNGS larger ones, and of the pure epsilon's.
+
+        D_a increases with a, so a bound at a larger order holds at a smaller one.
+        """
         pure = self.pure()
         bound = np.full_like(orders, np.inf) if math.isinf(pure) else Pure(pure).rdp(orders)
-        for rung in range(LADDER):
+        for rung in range(LADDER_RUNGS):
             bound = np.fmin(bound, self.trials.rdp(self.inner, 1.0 + (orders - 1.0) * 2.0**rung))
         return np.asarray(bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsTable:
-    """The number of trials: mean and, for the truncated negative binomial, eta; gamma, its halting rate, may be stated instead."""
+    """The number of trials: mean and, for the truncated negative binomial, eta; gamma, its halting rate, may replace the mean."""
 
     distribution: Annotated[
         Literal["poisson", "geometric", "logarithmic", "truncated-negative-binomial"], Key("distribution of the number of trials")
@@ -219,8 +246,8 @@ class TrialsTable:
         if self.distribution != "poisson" and self.mean is not None and self.mean <= 1.0:
             yield "trials", "a mean > 1, since there is always one trial", repr(self.mean)
         if (self.distribution == "truncated-negative-binomial") != (self.eta is not None):
-            wanted = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
-            yield "trials", wanted, "nothing" if self.eta is None else repr(self.eta)
+            expected = "eta, the shape" if self.eta is None else "no eta, which this distribution does not have"
+            yield "trials", expected, "nothing" if self.eta is None else repr(self.eta)
         elif self.distribution != "poisson" and self.mean is not None and not self.mean <= (most := _largest_mean(self.eta)):
             yield "trials", f"a mean that some gamma in [1e-300, 1) has, up to {most:.6g} for this eta", repr(self.mean)
 
@@ -229,17 +256,17 @@ class TrialsTable:
 
 
 def _largest_mean(eta: float | None) -> float:
-    """A mean that is reached for certain: as eta falls to -1, the mean hardly grows however small gamma is."""
-    return NegativeBinomial(0.0 if eta is None else eta, math.exp(LOG_LEAST)).mean * (1.0 - 2.0 * ROUNDED)
+    """Return a mean that some gamma reaches for certain; as eta falls to -1, the mean hardly grows however small gamma is."""
+    return NegativeBinomial(0.0 if eta is None else eta, math.exp(LOG_SMALLEST_GAMMA)).mean * (1.0 - 2.0 * MEAN_SLACK)
 
 
 def _negative_binomial(eta: float | None, table: TrialsTable) -> Trials:
-    """gamma, or the one of that mean, rounded down: more trials, never fewer."""
+    """Return the distribution with the stated gamma, or with the stated mean; gamma is then rounded down, to more trials."""
     shape = 0.0 if eta is None else eta
     if table.gamma is not None:
         return NegativeBinomial(shape, table.gamma)
-    mean = (table.mean or 1.0) * (1.0 + ROUNDED)
-    log_gamma = bracket_root(lambda x: NegativeBinomial(shape, math.exp(x)).mean - mean, LOG_LEAST, -1e-12, rtol=1e-12)[0]
+    mean = (table.mean or 1.0) * (1.0 + MEAN_SLACK)
+    log_gamma = bracket_root(lambda x: NegativeBinomial(shape, math.exp(x)).mean - mean, LOG_SMALLEST_GAMMA, -1e-12, rtol=1e-12)[0]
     return NegativeBinomial(shape, math.exp(log_gamma))
 
 
@@ -253,17 +280,17 @@ _DISTRIBUTIONS: dict[str, Callable[[TrialsTable], Trials]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatAndSelectSpec(Spec):
-    """Tuning: another entry of the file runs a random number of times, and the best result alone leaves; it is charged here.
+    """Tuning: another entry of the file runs a random number of times, and only the best result is released; its cost is charged here.
 
-    The number of trials is drawn afresh and stays secret, and nothing of the other trials is released. Each trial may draw its
-    hyperparameters at random, but from a distribution that does not depend on the data. Which result is better is fixed beforehand, and
-    looks at nothing private but what the trial's entry prices: a score on private data is one more release of each trial. With Poisson
-    trials there may be none, and then nothing is released.
+    The number of trials is drawn afresh and stays secret, and nothing else about the other trials is released. Each trial may draw its
+    hyperparameters at random, but from a distribution that does not depend on the data. The order of results is fixed beforehand, and
+    comparing them reads no private data that the trial's entry does not price: a score on private data is one more release of each
+    trial. With Poisson trials there may be no trial at all, and then nothing is released.
 
-    Neighbours: those of the entry that runs.
+    Neighbours: as in the entry that runs.
 
-    Bounds: upper, on pure epsilon where a run has one, on its privacy profile and Renyi divergences; no lower bound is claimed.
-    delta = 0 is answered where a run is pure.
+    Bounds: upper, from a run's pure epsilon if it has one, its privacy profile and its Renyi divergences; no lower bound is claimed.
+    At delta = 0 there is an answer if a run is pure.
 
     Source: Papernot & Steinke 2022, arXiv:2110.03620, Theorems 2 and 6; Koskela, Redberg, Wang 2024, arXiv:2402.06701 (privacy profiles).
     """
@@ -307,7 +334,7 @@ class RepeatAndSelectSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Tuned(Spec):
-    """A tuning entry whose run has been looked up."""
+    """A tuning entry, with the entry of one trial looked up."""
 
     run: Spec
     count: int

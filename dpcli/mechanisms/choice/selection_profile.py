@@ -6,7 +6,7 @@ probabilities q, q' that one event can have under one run on neighbouring data. 
 
     Q f'(q) - e^eps Q' f'(q') <= f'(q) (Q - e^{eps - log R} Q') <= E[K] (Q - e^{eps - log R} Q')+,
 
-so that the delta of the selection at eps >= 0 is at most E[K] times that of one run at eps - log R; to show nothing, where K = 0, has the
+so that the delta of the selection at eps >= 0 is at most E[K] times that of one run at eps - log R; to show nothing, if K = 0, has the
 same probability on both and takes nothing. Of this form: Koskela, Redberg, Wang 2024, arXiv:2402.06701.
 """
 
@@ -45,14 +45,14 @@ class TrialCounts(Protocol):
         ...
 
     def log_growth(self, epsilons: Array, deltas: Array) -> float:
-        """Upper bound on log f'(q) / f'(q') where one run has these deltas at these epsilons, of which the first is 0."""
+        """Upper bound on log f'(q) / f'(q') if one run has these deltas at these epsilons, of which the first is 0."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionLoss:
     """A pair whose curve is the least of that bound, of what follows from the Renyi curve of `selection`, and of its
-    pure epsilon (inf where it has none); held on a grid. run: pairs that dominate one run, one for each direction."""
+    pure epsilon (inf if it has none); held on a grid. run: pairs that dominate one run, one for each direction."""
 
     run: tuple[PrivacyLoss, ...]
     trials: TrialCounts
@@ -102,7 +102,7 @@ class SelectionLoss:
 
 
 def own_run(inner: Mechanism) -> tuple[PrivacyLoss, ...]:
-    """The run's own pairs where they are known for no more than RUN, whatever else has been asked; else `rough_run`."""
+    """The run's own pairs if they are known for no more than RUN, whatever else has been asked; else `rough_run`."""
     with suppress(NotRepresentable), allowance(RUN, RUN):
         losses = inner.losses()
         log_run(losses, np.zeros(1))

@@ -43,15 +43,15 @@ class ShownLoss(TailsOnly):
 
     def tails(self, at: Array) -> Tails:
         """Mass at +inf under P, at -inf under Q, and one atom between them."""
-        kept = math.log1p(-self.of_p), math.log1p(-self.of_q)
-        above = at < kept[0] - kept[1]
+        log_remainders = math.log1p(-self.of_p), math.log1p(-self.of_q)
+        above = at < log_remainders[0] - log_remainders[1]
         with np.errstate(divide="ignore"):
             own_p, own_q = (np.full_like(at, np.log(own)) for own in (self.of_p, self.of_q))
         everything, nothing = np.zeros_like(at), np.full_like(at, -np.inf)
         return Tails(
             np.where(above, everything, own_p),
-            np.where(above, nothing, kept[0]),
-            np.where(above, kept[1], nothing),
+            np.where(above, nothing, log_remainders[0]),
+            np.where(above, log_remainders[1], nothing),
             np.where(above, own_q, everything),
         )
 
@@ -93,7 +93,7 @@ def shown(log_hidden: float, both: bool) -> Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabilityHistogramSpec(Spec):
-    """Keys that the data hold, with their noisy counts, where these exceed `threshold`; nothing is said of the others.
+    """Keys that the data hold, with their noisy counts, if these exceed `threshold`; nothing is said of the others.
 
     To each count of a key that is there, discrete Laplace noise (scale) or discrete Gaussian noise (sigma) is added; a key whose noisy
     count is above the threshold is released with it. A unit of privacy adds to at most max_groups keys, and at most max_rows to each.
@@ -104,7 +104,7 @@ class StabilityHistogramSpec(Spec):
     either version move, twice as many, and either version may have keys of its own. max_contributions changes nothing: both limits are
     those of a unit. k units that change at once may share their keys or not, and the worst of it is taken.
 
-    Bounds: upper: the noise on all keys that a unit moves, beside what its own keys show, though no key is both; delta is exact where
+    Bounds: upper: the noise on all keys that a unit moves, beside what its own keys show, though no key is both; delta is exact if
     epsilon is large. Renyi divergences are infinite. No finite epsilon below that delta.
 
     Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009, Releasing search queries and clicks privately; Bun, Nissim, Stemmer 2016,
@@ -163,13 +163,13 @@ class StabilityHistogramSpec(Spec):
     def _noise(self, neighbours: Neighbours) -> tuple[tuple[Mechanism, int], ...]:
         """Return the noise on the keys that move: each by max_rows for one unit; for a group by its norm, as a vector."""
         keys, group = self.max_groups * (2 if neighbours.replaces else 1), neighbours.group
-        one = Neighbours(neighbours.adjacency)
+        one_unit = Neighbours(neighbours.adjacency)
         if self.scale is not None:
             moved, times = (self.max_rows, keys) if group == 1 else (self.max_rows * group * keys, 1)
-            return ((DiscreteLaplaceSpec(scale=self.scale, sensitivity=moved).resolve(one).unclaimed(), times),)
+            return ((DiscreteLaplaceSpec(scale=self.scale, sensitivity=moved).resolve(one_unit).unclaimed(), times),)
         assert self.sigma is not None
         if group == 1:
-            noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one)
+            noise = DiscreteGaussianSpec(sigma=self.sigma, sensitivity=self.max_rows, dimension=1).resolve(one_unit)
             return ((noise.unclaimed(), keys),)
         return ((Zcdp(squared(quotient(group * self.max_rows, self.sigma), 2)), keys),)
 
@@ -186,16 +186,16 @@ def _sharing(group: int) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeTestReleaseSpec(StatedSpec):
-    """The answer f(x) where d(x) + DLap(1 / epsilon) > T, else none; d(x) counts the changes that keep x away from data of another answer.
+    """The answer f(x) if d(x) + DLap(1 / epsilon) > T, else none; d(x) counts the changes that keep x away from data of another answer.
 
-    d is a whole number, moves by at most 1 from neighbour to neighbour, and is 0 where a neighbour's answer differs; T is the smallest
+    d is a whole number, moves by at most 1 from neighbour to neighbour, and is 0 if a neighbour's answer differs; T is the smallest
     whole number >= 0 with P(DLap(1 / epsilon) > T) <= delta. With `mechanism`, what is released after the test is that entry, charged
-    here: noise for answers that differ by at most its sensitivity, and d is 0 where a neighbour's differs by more.
+    here: noise for answers that differ by at most its sensitivity, and d is 0 if a neighbour's differs by more.
 
     Neighbours with different answers both have d = 0: they release with probability at most delta. Those of one answer differ by a test on
-    d, which is epsilon. k units that change at once: k epsilon, and e^{(k-1) epsilon} delta, since d < k where their answers differ.
+    d, which is epsilon. k units that change at once: k epsilon, and e^{(k-1) epsilon} delta, since d < k if their answers differ.
 
-    Neighbours: all three adjacencies, those by which the changes of d are counted. Where a unit has several records, stated_for says
+    Neighbours: all three adjacencies, those by which the changes of d are counted. If a unit has several records, stated_for says
     whom epsilon and delta cover.
 
     Bounds: upper, of the pair (epsilon, delta) alone, and of what follows the test. No finite epsilon below delta.
@@ -241,7 +241,7 @@ class ProposeTestReleaseSpec(StatedSpec):
 class TestedRelease(Spec):
     """A test, and the entry that is released after it.
 
-    Where d says that the answers of two neighbours are close, both are the test and the release; where it does not, they release with
+    If d says that the answers of two neighbours are close, both are the test and the release; if it does not, they release with
     probability delta. The pair of (epsilon, delta), beside that of the release, dominates both.
     """
 

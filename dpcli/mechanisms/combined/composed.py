@@ -62,7 +62,7 @@ def split_delta(parts: Parts, delta: float, by_step: bool = True) -> list[float]
     """Shares of `delta` for one step of each part: its floor, and for steps that need more an equal part of what is left.
 
     by_step: equal for every step; otherwise every part gets the same in total.
-    Raises NotRepresentable where the floors alone exceed delta.
+    Raises NotRepresentable if the floors alone exceed delta.
     """
     floors = [mechanism.delta_floor() for mechanism, _ in parts]
     slack = delta - math.fsum(count * floor for (_, count), floor in zip(parts, floors, strict=True))
@@ -85,7 +85,7 @@ def _needs_more(mechanism: Mechanism) -> bool:
 
 
 def _at_floors(parts: Parts, delta: float) -> float:
-    """Sum of the epsilons at the deltas that the parts need at the least, as stated. Raises NotRepresentable where these exceed delta."""
+    """Sum of the epsilons at the deltas that the parts need at the least, as stated. Raises NotRepresentable if these exceed delta."""
     split_delta(parts, delta)
     return _sum_at_floors(parts)
 
@@ -130,7 +130,7 @@ class Composed(Mechanism):
         return gaussian_sum([(count, mechanism.gdp()) for mechanism, count in self.parts])
 
     def attained(self) -> bool:
-        """Attained where all parts are: on the same two datasets, as `Mechanism.attained` promises."""
+        """Attained if all parts are: on the same two datasets, as `Mechanism.attained` promises."""
         return all(mechanism.attained() for mechanism, _ in self.parts)
 
     def unclaimed(self) -> Mechanism:
@@ -151,7 +151,7 @@ class Composed(Mechanism):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedSpec(Spec):
-    """Other entries of the file, run together on the same records, and on one sample where it is sampled; charged here and nowhere else.
+    """Other entries of the file, run together on the same records, and on one sample if it is sampled; charged here and nowhere else.
 
     Everything that the entries release is released. Entries that no composed one names each draw a sample of their own, which costs less
     than two releases from one batch, unless both state the same `sample`, which is priced as this is. A member's own steps count in each
@@ -159,9 +159,9 @@ class ComposedSpec(Spec):
 
     Neighbours: those that every member allows.
 
-    Bounds: sums of the members' (epsilon, delta), Renyi and zCDP bounds, and products of their dominating pairs; exact where all of theirs
+    Bounds: sums of the members' (epsilon, delta), Renyi and zCDP bounds, and products of their dominating pairs; exact if all of theirs
     are. Gaussians on one sample are one Gaussian; anything else that is sampled is known by its pair on a grid, an upper bound. delta = 0
-    is answered where every member is pure.
+    is answered if every member is pure.
 
     Source: Dwork & Roth 2014, Theorem 3.16; Mironov 2017, arXiv:1702.07476, Proposition 1; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem
     10.
@@ -197,9 +197,9 @@ class BoundGroup(Spec):
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """Gaussians on one sample are one Gaussian; anything else is known by its pair on a grid, and by a bound on its Renyi curve."""
         if self.contribution_form:
-            alone = Neighbours(Adjacency.ADD_REMOVE)
+            add_remove = Neighbours(Adjacency.ADD_REMOVE)
             try:
-                mu = self.resolve(alone).gdp()
+                mu = self.resolve(add_remove).gdp()
             except NotRepresentable:
                 return Spec.poisson(self, rate, neighbours)
             if mu > 0.0:
@@ -211,7 +211,7 @@ class BoundGroup(Spec):
 class Parallel(Mechanism):
     """Parallel composition of `branches`, one per disjoint part (McSherry 2009, Theorem 4): each view is the largest branch's.
 
-    For add-remove, and for zero-out where a blank adds nothing: a replaced record may move from one part to another and touch two.
+    For add-remove, and for zero-out if a blank adds nothing: a replaced record may move from one part to another and touch two.
     Accountants ask each branch with what is outside of the parts (`cases`); the views here are for what asks this step alone.
     """
 
@@ -221,7 +221,7 @@ class Parallel(Mechanism):
         return tuple(dict.fromkeys(branch.parts for branch in self.branches))
 
     def attained(self) -> bool:
-        """Attained where all branches are: some neighbours differ in a record of each part, by as much as any do."""
+        """Attained if all branches are: some neighbours differ in a record of each part, by as much as any do."""
         return all(branch.attained() for branch in self.branches)
 
     def losses(self) -> tuple[PrivacyLoss, ...]:

@@ -1,4 +1,4 @@
-"""Several changes at once: the group theorem, where a mechanism knows nothing better."""
+"""Several changes at once: the group theorem, if a mechanism knows nothing better."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Group(Mechanism):
 
     (epsilon, delta): k eps, delta (e^{k eps} - 1)/(e^eps - 1) (Vadhan 2017, Lemma 2.2). zCDP: k^2 rho (Bun & Steinke 2016,
     arXiv:1605.02065). Renyi, k <= 2^c: order a costs 3^c D_{2^c a}, for a >= 2 (Mironov 2017, arXiv:1702.07476, Proposition 2); below
-    order 2 the value at 2 serves, since the divergence increases with the order. Where rho is known, k^2 rho a, if smaller; where a
+    order 2 the value at 2 serves, since the divergence increases with the order. If rho is known, k^2 rho a, if smaller; if a
     pure epsilon is, k epsilon.
     """
 

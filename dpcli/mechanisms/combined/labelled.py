@@ -22,7 +22,7 @@ HALVINGS = 40
 
 
 def log_mean(log_weights: Array, terms: Array) -> Array:
-    """Return log of the sum of weights times e^terms along the first axis, where the weights add up to 1; a small one keeps its digits."""
+    """Return log of the sum of weights times e^terms along the first axis, if the weights add up to 1; a small one keeps its digits."""
     with np.errstate(over="ignore"):
         small = np.log1p((np.exp(log_weights) * np.expm1(terms)).sum(axis=0))
     return np.asarray(np.where(terms.max(axis=0) < 30.0, small, np.logaddexp.reduce(terms + log_weights, axis=0)))
@@ -55,7 +55,7 @@ class TiltedLabelled:
 
 @dataclass(frozen=True, slots=True)
 class LabelledLoss:
-    """The loss of parts[i] with probability e^{log_weights[i]} under P; log_others: the probabilities under Q, where they are not the
+    """The loss of parts[i] with probability e^{log_weights[i]} under P; log_others: the probabilities under Q, if they are not the
     same, so that the label has a loss of its own."""
 
     log_weights: tuple[float, ...]
@@ -86,7 +86,7 @@ class Labelled(Mechanism):
     """`often` with probability 1 - e^log_rare, else `rare`, and it is seen which.
 
     Hockey-stick divergences, and moments e^{(a-1) D_a}, are jointly convex: a mixture whose label is hidden is covered too. An upper
-    bound on the probability of `rare` serves where `rare` costs at least as much.
+    bound on the probability of `rare` serves if `rare` costs at least as much.
     """
 
     often: Mechanism
@@ -106,11 +106,11 @@ class Labelled(Mechanism):
         spend(50.0 * HALVINGS)
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
-            kept = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
-            one = self.often.approx_dp(max(kept, 0.0))
+            often_delta = (delta - share * math.exp(middle)) / (1.0 - share) * (1.0 - 1e-15)
+            often_epsilon = self.often.approx_dp(max(often_delta, 0.0))
             two = self.rare.approx_dp(min(math.exp(middle), 1.0 - 1e-16))
-            best = min(best, max(one, two))
-            low, high = (low, middle) if one > two else (middle, high)
+            best = min(best, max(often_epsilon, two))
+            low, high = (low, middle) if often_epsilon > two else (middle, high)
         return best
 
     def delta_floor(self) -> float:

@@ -61,7 +61,7 @@ def noise_problems(
 def noise_ratio(multiplier: float | None, noise: float | None, sensitivity: float | None, neighbours: Neighbours) -> float:
     """Sensitivity over noise under the neighbouring relation.
 
-    `noise_multiplier` is relative to one record's contribution C: k records move the sum by k C, and by 2 k C where each is replaced.
+    `noise_multiplier` is relative to one record's contribution C: k records move the sum by k C, and by 2 k C if each is replaced.
     A stated `sensitivity` already is the query's under the file's adjacency and unit; only a larger group scales it.
     """
     if multiplier is not None:

@@ -1,7 +1,7 @@
 """Matrix mechanisms (DP-FTRL): a stream of sums released with noise that is correlated from step to step.
 
 With x_1, x_2, ... the clipped sums of the steps and C a lower triangular encoder, C x + noise is released, or any function of it. The noise
-is one Gaussian for the whole run, so the run costs what one Gaussian costs at the sensitivity of x -> C x, also where each step depends on
+is one Gaussian for the whole run, so the run costs what one Gaussian costs at the sensitivity of x -> C x, also if each step depends on
 what was released before (Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1).
 """
 
@@ -115,7 +115,7 @@ class ToeplitzSpec(CorrelatedSpec):
     """DP-FTRL with a banded Toeplitz encoder: C x + noise is released, with C[i, j] = c_{i-j} non-negative and non-increasing.
 
     noise_multiplier is the standard deviation of the noise of C x itself, the columns of C not being normalised, over the bound on one
-    record's contribution to one step (L2). Where no coefficients are stated, they are the first `bands` of the square root of the
+    record's contribution to one step (L2). If no coefficients are stated, they are the first `bands` of the square root of the
     prefix-sum matrix, binom(2k, k) / 4^k. `steps` of the entry repeats the whole run with fresh noise.
 
     Neighbours: all three adjacencies; a record's participations change together. No sampling: which steps see a record is bounded by

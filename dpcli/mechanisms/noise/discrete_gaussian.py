@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 
-SMOOTH = 3.0  # from here on the lattice sums equal their integrals to e^-170
-MAX_SUM = 2000.0  # largest sigma whose (epsilon, delta) curve is summed
-NEAR = 0.05  # below a whole number, a squared norm is that number: 1.41 was the root of 2
-MOST_CELLS = 3e6  # that all shifts together may take
+SMOOTH_SIGMA = 3.0  # from this sigma on, lattice sums equal their integrals up to e^-170
+MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed
+NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number is that number: 1.41 stands for the root of 2
+MOST_CELLS = 3e6  # lattice cells of all shifts together
 MOST_SHIFTS = 64
-LARGEST = 300.0  # norm whose shifts are looked for
+LARGEST = 300.0  # largest norm for which shifts are enumerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class DiscreteGaussianLoss:
     sensitivity: int
 
     def cgf(self, z: Array) -> Array:
-        """Exact up to rounding; the second term is at most 0 and is dropped where it is below e^-170."""
+        """The CGF, exact up to rounding. Its second term is at most 0, and is dropped if it is below e^-170."""
         ratio = self.sensitivity / self.sigma
         bound = 0.5 * ratio * ratio * z * (z + 1.0)
-        if self.sigma >= SMOOTH:
+        if self.sigma >= SMOOTH_SIGMA:
             return bound
         shift = z * self.sensitivity
         shift = shift - np.round(shift)
@@ -63,7 +63,7 @@ class DiscreteGaussianLoss:
         return np.asarray(np.maximum(bound + np.minimum(log_theta - log_top, 0.0) + 1e-15 * (1.0 + bound), 0.0))
 
     def tilted(self, t: float) -> TiltedAtoms:
-        """The lattice within forty sigma; the rest weighs less than e^-800."""
+        """The tilted loss on the lattice within forty sigma; the rest weighs less than e^-800."""
         s, scale = self.sensitivity, 2.0 * self.sigma * self.sigma
         if self.sigma > MAX_SUM:
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
@@ -73,7 +73,7 @@ class DiscreteGaussianLoss:
         return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
-        """The lattice within forty sigma of both centres; what is left out weighs less than e^-800 and counts as infinite loss."""
+        """The tails on the lattice within forty sigma of both centres; the rest weighs less than e^-800 and counts as infinite loss."""
         if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
         loss, log_p, log_q = self._lattice()
@@ -99,7 +99,7 @@ class DiscreteGaussianLoss:
 
 @lru_cache(maxsize=64)
 def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
-    """(masses rounded up, losses), increasing in the loss, where the mass under P or Q is above e^-800."""
+    """Return masses, rounded up, and losses in increasing order, for the outcomes with a mass above e^-800 under P or Q."""
     scale = 2.0 * sigma * sigma
     x = np.arange(sensitivity - math.ceil(40.0 * sigma) - 2, sensitivity + math.ceil(40.0 * sigma) + 3, dtype=float)
     mass = np.exp(-((x - sensitivity) ** 2) / scale)
@@ -110,8 +110,8 @@ def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
 class DiscreteGaussian(Mechanism):
     """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on the integers; s = integer sensitivity.
 
-    rho = s^2/(2 sigma^2), as for the continuous one: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 4.
-    Attained: by an integer that moves by s.
+    rho = s^2/(2 sigma^2), as for the continuous Gaussian: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 4.
+    An integer that moves by s attains the pair.
     """
 
     sigma: float
@@ -128,7 +128,7 @@ class DiscreteGaussian(Mechanism):
         return 0.0 if excess(0.0) <= 0.0 else min(bound, bracket_root(excess, 0.0, bound)[1])
 
     def _excess(self, delta: float) -> Callable[[float], float]:
-        """delta(eps) / delta - 1, rounded up, as a function of eps."""
+        """Return the function eps -> delta(eps) / delta - 1, rounded up."""
         mass, loss = _outcomes(self.sigma, self.sensitivity)
 
         def excess(epsilon: float) -> float:
@@ -153,7 +153,7 @@ Shift = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Norms:
-    """Bounds on the difference of two integer vectors: on |v|^2, on one coordinate, on the sum of their sizes, on their number."""
+    """Bounds on the difference v of two integer vectors: on |v|^2, on one coordinate, on the sum of sizes, on the number changed."""
 
     squared: int
     most: int
@@ -162,9 +162,12 @@ class Norms:
 
     @classmethod
     def stated(cls, l2: float, linf: int | None, l1: int | None, dimension: int | None, group: int = 1) -> Norms:
-        """Return the norms of the sum of `group` differences within what is stated, and what L2 implies of whole numbers: a squared norm
-        that is one, rounded down but for NEAR, and no less than the sum of the sizes."""
-        squared = math.floor(l2 * l2 + NEAR)
+        """Return the norms of the sum of `group` differences that are each within the stated norms.
+
+        The L2 norm of whole numbers bounds the rest: its square is a whole number, rounded down up to NORM_TOLERANCE, and at least the
+        sum of the sizes.
+        """
+        squared = math.floor(l2 * l2 + NORM_TOLERANCE)
         most, total = min(linf or squared, math.isqrt(squared)), min(l1 or squared, squared)
         return cls(squared * group**2, most * group, total * group, min(dimension or total * group, total * group))
 
@@ -179,7 +182,7 @@ class DiscreteGaussianVector(Mechanism):
     the shifts that no other one exceeds stand for all, and for several of them the largest of their pairs (grid/hockey_stick.py).
     A shift and its negative have each other's pair reversed, and by symmetry of the noise the same one.
 
-    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. Attained where there is one shift: by it.
+    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. Attained if there is one shift: by it.
     """
 
     sigma: float
@@ -196,13 +199,16 @@ class DiscreteGaussianVector(Mechanism):
 
     def witness(self, order: float) -> Mechanism:
         at = np.array([order])
-        return max((DiscreteGaussianVector(self.sigma, (shift,)) for shift in self.shifts), key=lambda one: float(one.rdp(at)[0]))
+        return max(
+            (DiscreteGaussianVector(self.sigma, (shift,)) for shift in self.shifts),
+            key=lambda candidate: float(candidate.rdp(at)[0]),
+        )
 
     def losses(self) -> tuple[PrivacyLoss]:
         return (_loss(self.sigma, self.shifts),)
 
     def rdp(self, orders: Array) -> Array:
-        """The largest over the shifts: coordinates add up."""
+        """The largest divergence over the shifts; the divergences of the coordinates add up."""
         return np.asarray(np.max([_renyi(self.sigma, shift, orders) for shift in self.shifts], axis=0))
 
 
@@ -236,7 +242,7 @@ def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
 
 
 def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
-    """Losses in units of 1 / (2 sigma^2), as many above 0 as below, and their log masses under P."""
+    """Return losses in units of 1 / (2 sigma^2), symmetric around 0, and their log masses under P."""
     divisor = math.gcd(*shift)
     direction = tuple(x // divisor for x in shift)
     norm = _squared(direction)
@@ -247,9 +253,9 @@ def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
 
 
 def vector_of(sigma: float, norms: Norms) -> Mechanism:
-    """The mechanism that dominates every shift within the norms; by rho alone where its shifts are too many, or its outcomes.
+    """Return the mechanism that dominates every shift within the norms; by rho alone if there are too many shifts or outcomes.
 
-    Shifts whose combinations are distributed alike (closed/integer_vectors.py) count once; where that leaves one, it is one integer with
+    Shifts whose combinations are distributed alike (closed/integer_vectors.py) count once; if that leaves one, it is one integer with
     more noise: v . X over the divisor g of v = g u is a discrete Gaussian of parameter sigma |u|, which moves by g |u|^2.
     """
     bare = Zcdp(_rho(norms.squared, sigma))
@@ -273,13 +279,13 @@ def _rho(squares: int, sigma: float) -> float:
 
 
 def _norm_of(shift: Shift) -> tuple[int, int]:
-    """The common divisor g, and |u|^2 of v = g u."""
+    """Return the common divisor g of v = g u, and |u|^2."""
     divisor = math.gcd(*shift)
     return divisor, _squared(shift) // divisor**2
 
 
 def _distribution(sigma: float, shift: Shift) -> Shift:
-    """Return a key that shifts with the same distribution share."""
+    """Return a key that is equal for shifts with the same distribution."""
     divisor, norm = _norm_of(shift)
     return (divisor, norm) if alike(sigma, norm, len(shift)) else (0, *shift)
 
@@ -298,15 +304,15 @@ class DiscreteGaussianSpec(Spec):
     The noise has probability proportional to e^{-x^2 / (2 sigma^2)} on the integers; sigma is in units of the query and is not quite its
     standard deviation. Sensitivities are taken as stated, under the file's adjacency and unit; only a group multiplies them.
 
-    A vector is not priced as one integer: where a shift of norm 2 is (1, 1, 1, 1), delta can be several times that of 2. It is priced by
-    the whole numbers that its norms allow: (1, 1) where l2_sensitivity is 1.41422; (3, 1), (2, 2, 1, 1) and others where it is 3.16228, of
-    which linf_sensitivity = 1 leaves ten times 1. A squared norm at most 0.05 below a whole number counts as that number. A sensitivity
-    above 1 that dimension does not say to be that of one integer is a vector's, too.
+    A vector is not priced as one integer: a shift by (1, 1, 1, 1), of norm 2, can have several times the delta of a shift by 2. It is
+    priced by all whole-number shifts that its norms allow: (1, 1) if l2_sensitivity is 1.41422; (3, 1), (2, 2, 1, 1) and others if it is
+    3.16228, of which linf_sensitivity = 1 leaves only ten ones. A squared norm at most 0.05 below a whole number counts as that number. A
+    sensitivity above 1 is taken for that of a vector too, unless dimension = 1 is stated.
 
     Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
 
     Bounds: exact for one integer (upper above sigma = 2000), and for vectors that one shift stands for; the largest of the pairs of several
-    shifts; the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2) where they are too many. No finite epsilon at delta = 0.
+    shifts; the Renyi curve D_a <= a l2_sensitivity^2 / (2 sigma^2) if they are too many. No finite epsilon at delta = 0.
 
     Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorems 4 and 14.
     """
@@ -380,7 +386,7 @@ class DiscreteGaussianSpec(Spec):
         group = neighbours.group
         if self.sensitivity is not None and not self.priced_as_vector(group):
             return DiscreteGaussian(self.sigma, self.sensitivity * group)
-        if self.moved * group > LARGEST or self.moved**2 + NEAR < 1.0:
+        if self.moved * group > LARGEST or self.moved**2 + NORM_TOLERANCE < 1.0:
             return Zcdp(squared(quotient(multiple(group, self.moved), self.sigma), 2))
         norms = Norms.stated(self.moved, self.linf_sensitivity, self.l1_sensitivity, self.dimension, group)
         mechanism = vector_of(self.sigma, norms)

@@ -96,7 +96,7 @@ class GaussianMixtureSpec(Spec):
 
     Neighbours: all three adjacencies; a record that is zeroed counts as one that leaves.
 
-    Bounds: the exact pair of mixtures, for several records of the sum of their draws; an upper bound where probabilities do not add up
+    Bounds: the exact pair of mixtures, for several records of the sum of their draws; an upper bound if probabilities do not add up
     exactly, contributions lie a million times apart, or a group is too large to add up draw by draw. No finite epsilon at delta = 0.
 
     Source: Choquette-Choo et al. 2023, arXiv:2310.15526.
@@ -141,8 +141,8 @@ class GaussianMixtureSpec(Spec):
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
         """A record that is not in the sample contributes 0: one more outcome of its draw."""
-        one = {shift: _product(rate, weight) for shift, weight in self._weights().items()}
-        total = repeated(one, neighbours.records)
+        weights_of_one = {shift: _product(rate, weight) for shift, weight in self._weights().items()}
+        total = repeated(weights_of_one, neighbours.records)
         if not total:
             return Free()
         if max(total) > LARGEST_RATIO:
@@ -152,9 +152,9 @@ class GaussianMixtureSpec(Spec):
         else:
             mixture = mixture_of(total)
             mechanism = GaussianMixtureReplaced(mixture) if neighbours.replaces else GaussianMixture(mixture)
-        return mechanism.unclaimed() if self._rounds_up(one, neighbours.records) else mechanism
+        return mechanism.unclaimed() if self._rounds_up(weights_of_one, neighbours.records) else mechanism
 
-    def _rounds_up(self, one: Weights, records: int) -> bool:
+    def _rounds_up(self, single: Weights, records: int) -> bool:
         """Return whether the mixture may be more than what is stated: a missing probability counted for the largest contribution, a small
         contribution or its probability raised, many sums coarsened, a large group in one piece."""
         least = min((s for s, p in zip(self.sensitivities, self.probabilities, strict=True) if s > 0.0 < p), default=math.inf)
@@ -162,8 +162,8 @@ class GaussianMixtureSpec(Spec):
             abs(math.fsum(self.probabilities) - 1.0) > 4e-16
             or least / self.sigma < self._least_shift()
             or records > MAX_RECORDS
-            or math.comb(len(one) + records, records) > MAX_SHIFTS
-            or records * math.log(min(one.values())) <= math.log(SMALLEST_WEIGHT)
+            or math.comb(len(single) + records, records) > MAX_SHIFTS
+            or records * math.log(min(single.values())) <= math.log(SMALLEST_WEIGHT)
         )
 
     def _least_shift(self) -> float:
@@ -192,15 +192,15 @@ def _product(first: float, second: float) -> float:
     return max(first * second, SMALLEST_WEIGHT) if first > 0.0 < second else 0.0
 
 
-def repeated(one: Weights, records: int) -> Weights:
+def repeated(single: Weights, records: int) -> Weights:
     """The sum of `records` independent draws; a large group by one draw of its total size, which the theorem allows."""
-    if not one:
-        return one
+    if not single:
+        return single
     if records > MAX_RECORDS:
-        return {max(one) * records: any_sampled(min(math.fsum(one.values()), 1.0), records)}
-    total = _coarse(one)
+        return {max(single) * records: any_sampled(min(math.fsum(single.values()), 1.0), records)}
+    total = _coarse(single)
     for _ in range(records - 1):
-        total = _coarse(_added(total, one))
+        total = _coarse(_added(total, single))
     return total
 
 

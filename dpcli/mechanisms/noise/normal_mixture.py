@@ -85,7 +85,7 @@ class MixtureLoss:
         return float(step_size(z + 1.0, self.stretch * self.mixture.reach))
 
     def tilted(self, t: float) -> TiltedQuadrature:
-        """Refused where it would take minutes: its nodes grow with the square of contribution over noise."""
+        """Refused if it would take minutes: its nodes grow with the square of contribution over noise."""
         from dpcli.numerics.contour.tilted import TiltedQuadrature
 
         reach = self.mixture.reach
@@ -95,7 +95,7 @@ class MixtureLoss:
         return TiltedQuadrature(t, self.line, self.window(t), 0.5 * math.pi / reach, self.step(t), sharp)
 
     def row(self) -> TableRow | None:
-        """Return its row in a table of many of its kind; None where there is no such table."""
+        """Return its row in a table of many of its kind; None if there is no such table."""
         return None
 
     def tails(self, at: Array) -> Tails:

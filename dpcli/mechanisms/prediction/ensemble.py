@@ -1,8 +1,8 @@
 """Predictions of models on disjoint shards, each mixed towards a public model and averaged; one token is drawn from the average (PMixED).
 
-With V the sampled models other than the one that changes, m of them, and A their average (the public model where m = 0), the token
+With V the sampled models other than the one that changes, m of them, and A their average (the public model if m = 0), the token
 comes from A (1 + t (x - 1)), t = rate / (m + 1), x the changed model's probabilities over A's. All models lie within `radius` of the
-public one, |log p/p0| <= r, so x lies in [e^-h, e^h], h = 2r (r where m = 0), and has mean 1 under A. Every f-divergence is convex in
+public one, |log p/p0| <= r, so x lies in [e^-h, e^h], h = 2r (r if m = 0), and has mean 1 under A. Every f-divergence is convex in
 x, and jointly in the versions of x before and after a change: the worst case sits in the corners of what x may be. Showing V as well
 only adds to what is released: m is Binomial(shards - 1, rate).
 """
@@ -34,14 +34,14 @@ SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))
 )
 CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # (log x, log y) over h
-ROUNDED = 1e-13  # relative: of ratios and masses that come from a few operations each
-LOST = 2e-15  # relative, of the logarithm of a mass
-FEW = 64.0  # of such a logarithm, up to which ROUNDED covers what it loses
-WIDEST = 100.0  # radius up to which corners are solved for as numbers
-ABSOLUTE = 1e-13  # of a logarithm of moments near 1
-BEYOND = 1e3  # radius whose e^2r has a logarithm that is exact enough for the masses, and which protects nothing
+ROUNDED = 1e-13  # relative slack for ratios and masses, each the result of a few operations
+LOST = 2e-15  # relative slack for the logarithm of a mass
+FEW = 64.0  # size of such a logarithm up to which ROUNDED covers its rounding
+WIDEST = 100.0  # largest radius at which the corners are solved for in floating point
+ABSOLUTE = 1e-13  # absolute slack for the logarithm of a moment near 1
+BEYOND = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
 BEYOND_WORDS = "the radius protects nothing: it is beyond what is computed with"
-FAR = 600.0  # e^FAR is still a number
+FAR = 600.0  # e^FAR is finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class EnsembleMixture(Mechanism):
     With u = 1 + t (e^h - 1), d = 1 + t (e^-h - 1) and w = 1 / (e^h + 1), the mass under A of x = e^h: a model that comes or goes has
     likelihood ratios u and d, with masses w and 1 - w under A.
 
-    One that is replaced: x before and y after also lie within 2r of each other, since both are within r of the public model. Where m =
-    0 that says nothing new: ratio u/d has mass w d under Q, d/u has mass w u, the rest is 1. Where m > 0 the corners of what (x, y) may
+    One that is replaced: x before and y after also lie within 2r of each other, since both are within r of the public model. If m =
+    0 that says nothing new: ratio u/d has mass w d under Q, d/u has mass w u, the rest is 1. If m > 0 the corners of what (x, y) may
     be are (e^h, 1), (1, e^-h), (e^h, e^h), those with x and y exchanged, and (e^-h, e^-h). At e^epsilon >= 1 only the first two add to
     E_A(1 + t (x-1) - e^epsilon (1 + t (y-1)))+, balanced by (e^-h, 1) and (1, e^h) to mean 1, and the first alone is as good as any
     mixture: w (u - e^epsilon). So u has mass w under Q, 1/u has mass w u, the rest is 1. A Renyi divergence is taken over the corners
@@ -90,7 +90,7 @@ class EnsembleMixture(Mechanism):
     def _over_corners(self, orders: Array) -> Array:
         """E_m of the largest E_A[(1+t(x-1))^a (1+t(y-1))^{1-a}] over three corners with mean 1, for each order: all in logarithms."""
         log_weight, t, h = _sampled(self.shards, self.rate, self.radius)
-        alone = AtomicLoss.cgf(_losses(1, self.rate, self.radius, True)[0], orders - 1.0) + log_weight[0]
+        single_model = AtomicLoss.cgf(_losses(1, self.rate, self.radius, True)[0], orders - 1.0) + log_weight[0]
         spend(20.0 * self.shards * len(orders))
         up, down = _ratios(t, h)
         x, y = np.array(CORNERS).T
@@ -103,12 +103,12 @@ class EnsembleMixture(Mechanism):
                     for corner, log_mass in zip(corners, masses, strict=True)
                 ]
                 best = np.maximum(best, np.logaddexp.reduce(parts))
-        moments = np.logaddexp.reduce(np.column_stack((alone[:, None], best + log_weight[None, 1:])), axis=1)
+        moments = np.logaddexp.reduce(np.column_stack((single_model[:, None], best + log_weight[None, 1:])), axis=1)
         return np.asarray(np.maximum(moments, 0.0) / (orders - 1.0) + ABSOLUTE * orders / (orders - 1.0))
 
 
 def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Corners, at most three, whose weighted mean is (1, 1), with the logarithms of their weights."""
+    """Yield every three corners with a weighted mean of (1, 1), and the logarithms of their weights."""
     level = np.array([0.0, math.expm1(h), math.expm1(-h)])  # x - 1 where log x is 0, h, -h
     points = np.array([(1.0, level[x], level[y]) for x, y in CORNERS])
     for corners in itertools.combinations(range(len(CORNERS)), 3):
@@ -122,7 +122,7 @@ def _triangles(h: float) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
 
 
 def _sampled(shards: int, rate: float, radius: float, apart: bool = False) -> tuple[Array, Array, Array]:
-    """For each number m of other models: log P(m), t and h."""
+    """Return log P(m), t and h for each number m of other models."""
     m = np.arange(float(shards))
     if not radius <= BEYOND:
         raise NotRepresentable(BEYOND_WORDS)
@@ -130,12 +130,12 @@ def _sampled(shards: int, rate: float, radius: float, apart: bool = False) -> tu
 
 
 def _ratios(t: Array, h: Array) -> tuple[Array, Array]:
-    """log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), each to a few units in its last place, however small it is."""
+    """Return log(1 + t (e^h - 1)) and log(1 + t (e^-h - 1)), accurate to a few units in the last place however small they are."""
     with np.errstate(divide="ignore", over="ignore"):
         rest, own = np.log1p(-t), np.log(t)
         up = np.where(h < FAR, np.log1p(t * np.expm1(np.minimum(h, FAR))), np.logaddexp(rest, own + h))
         moved = t * np.expm1(-h)
-        # Where a model is alone, 1 - t is 0, and nothing but t e^-h is left.
+        # If a model is alone, 1 - t is 0, and nothing but t e^-h is left.
         return up, np.where(moved > -0.5, np.log1p(moved), np.logaddexp(rest, own - h))
 
 
@@ -197,7 +197,7 @@ def _epsilon(loss: AtomicLoss, delta: float) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleMixtureSpec(Spec):
     """A token, drawn from the average over a random subset of models of their next-token probabilities, each first projected so that
-    its logarithms are within `radius` of those of a public model; the public model alone where the subset is empty.
+    its logarithms are within `radius` of those of a public model; the public model alone if the subset is empty.
 
     The models are fine-tuned without noise on `shards` disjoint shards of the private data, all records of a unit of privacy in one
     shard; each is in the subset with probability `model_rate`, independently and afresh for each token. A step is one token. The radius is

@@ -82,8 +82,8 @@ class PrivateDecodingSpec(Spec):
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         if (self.threshold is None) != (self.scale is None):
-            missing = "scale" if self.scale is None else "threshold"
-            yield missing, "threshold and scale together: a distance is compared with noise", f"no {missing}"
+            missing_key = "scale" if self.scale is None else "threshold"
+            yield missing_key, "threshold and scale together: a distance is compared with noise", f"no {missing_key}"
 
     @property
     def unsampled(self) -> str:

@@ -70,7 +70,7 @@ class GnMaxSpec(VoteSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidentGnMaxSpec(VoteSpec):
-    """Queries to teachers that are answered where the votes agree: if the largest count with noise of `threshold_sigma` reaches
+    """Queries to teachers that are answered if the votes agree: if the largest count with noise of `threshold_sigma` reaches
     `threshold`, the label with the most votes after noise of `sigma`; else nothing but that there is no answer.
 
     Teachers are trained without noise on disjoint shards of the private data, all records of a unit of privacy in one shard. A step is a

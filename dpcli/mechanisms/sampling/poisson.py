@@ -1,4 +1,4 @@
-"""Samples of any mechanism, from what is known of the mechanism itself: Poisson, or of a fixed size.
+"""Any mechanism on a sample of the records, Poisson or of fixed size, priced from views of the mechanism itself.
 
 With r = dP/dQ, whose logarithm is the loss L, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q: increasing in r. So the tails of
 the sampled loss are mixtures of the inner tails, taken where 1 - q + q e^L is what is asked for.
@@ -32,7 +32,9 @@ NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characte
 
 
 def amplify(inner: Mechanism, rate: float, delta: float) -> float:
-    """Epsilon at `delta` of `inner` on a sample: log(1 + q (e^eps - 1)) at q times the delta of eps.
+    """Return epsilon at `delta` of `inner` on a sample of rate q: log(1 + q (e^eps - 1)), with eps that of `inner` at delta / q.
+
+    The slacks of 1e-15 to 4e-16 per unit cover the rounding of the few operations: each adds at most 2.2e-16.
 
     Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorems 8 (Poisson, add-remove) and 9 (without replacement, replace-one).
     """
@@ -41,12 +43,12 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
     epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
     if epsilon > 600.0:
         return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) + 4e-16 * epsilon
-    # a product that underflows is still not nothing, and subnormal numbers are half of the least one off
+    # The smallest float is added, since the product may underflow to 0 or lose half a unit among subnormal numbers.
     return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15) + math.ulp(0.0) if epsilon > 0.0 else 0.0
 
 
 def finite_loss(inner: Mechanism) -> float:
-    """The mechanism's pure epsilon, inf where it has none."""
+    """Return the mechanism's pure epsilon; inf if it has none."""
     try:
         return inner.approx_dp(0.0)
     except NotRepresentable:
@@ -54,7 +56,7 @@ def finite_loss(inner: Mechanism) -> float:
 
 
 def log_binomials(orders: Array, rate: float) -> Array:
-    """log C(a, k) + k log q + (a-k) log(1-q), row a of `orders`, column k = 0 .. max order; -inf for k > a."""
+    """Return log C(a, k) + k log q + (a-k) log(1-q), with a row for each order a and columns k = 0, 1, ...; -inf for k > a."""
     top = int(orders[-1])
     log_factorial = log_factorials(top)
     a, k = orders.astype(int)[:, None], np.arange(top + 1)[None, :]
@@ -64,7 +66,7 @@ def log_binomials(orders: Array, rate: float) -> Array:
 
 
 def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
-    """Upper bound of a convex function through (0, 0) from its values at increasing knots: its chords; `beyond` past the last knot."""
+    """Return an upper bound on a convex function through (0, 0): its chords between increasing knots, and `beyond` past the last."""
     finite = int(np.searchsorted(np.isinf(values), True))  # a curve that is stated up to some order
     if finite == 0:
         return beyond
@@ -73,7 +75,10 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
 
 
 def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
-    """`beyond`; past the last knot at most the value there continued at `slope`, the largest loss: log E[e^{z L}] rises no faster."""
+    """Return `beyond`, cut past the last knot by the line of slope `slope` from there.
+
+    The slope is the largest loss, since log E[e^{z L}] rises no faster.
+    """
     if math.isinf(slope):
         return beyond
     line = values[-1] + np.maximum(z - knots[-1], 0.0) * slope
@@ -82,7 +87,7 @@ def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array
 
 @shared(4096)
 def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
-    """(log chi^2, log moments of the remove direction at the integer orders from 2 on): the same whatever order is asked for."""
+    """Return log chi^2, and the log moments of the remove direction at the integer orders from 2 on; cached for all orders asked."""
     integers = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE)
     log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
@@ -92,7 +97,7 @@ def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
 
 @shared(4096)
 def _ternary(inner: Mechanism, rate: float) -> Array:
-    """The ternary bound on the log moments at the integer orders from 2 on."""
+    """Return the ternary bound on the log moments at the integer orders from 2 on."""
     k = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE)
     moments, pure = (k - 1.0) * inner.rdp(k), finite_loss(inner)
@@ -142,8 +147,11 @@ class PoissonSampled(Mechanism):
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
-        """Attained where the inner pairs are, on one record that is or is not there: with it in the sample the release is as without
-        sampling, else as without it. Not those of a group of mechanisms, which are put on a grid from above."""
+        """True if the inner pairs are attained by one record that is present or absent.
+
+        With the record in the sample, the release is as without sampling; otherwise it is as without the record. The pair of a group of
+        mechanisms is not attained, since it is rounded up on a grid.
+        """
         return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
 
     def rdp(self, orders: Array) -> Array:
@@ -173,7 +181,7 @@ class PoissonReplaced(PoissonSampled):
 
     Its pair is `SampledReplaceLoss`. Its Renyi curve is the ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
     Both need the divergence between the record's two versions and between each and its absence, which is at most the replace-one
-    one where noise is stated per contribution.
+    one if noise is stated per contribution.
     """
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
@@ -186,7 +194,7 @@ class PoissonReplaced(PoissonSampled):
         return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
 
     def attained(self) -> bool:
-        """False on a sample: the pair is a curve above all that can happen."""
+        """False on a sample: the pair's curve lies above that of every mechanism."""
         return self.rate == 1.0 and self.inner.attained()
 
     def rdp(self, orders: Array) -> Array:
@@ -194,7 +202,7 @@ class PoissonReplaced(PoissonSampled):
             return self.inner.rdp(orders)
         z, integers = orders - 1.0, np.arange(2.0, MAX_ORDER + 1)
         bound = _ternary(self.inner, self.rate)
-        # e^{(a-1) D_a} is jointly convex: where the record is not drawn the two are the same, else inner's divergence bounds them.
+        # e^{(a-1) D_a} is jointly convex: if the record is not drawn the two are the same, else inner's divergence bounds them.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
         pure = finite_loss(self)
         beyond = continued(z, integers - 1.0, bound, pure, convex)
@@ -257,9 +265,9 @@ def outcomes_of(inner: PrivacyLoss) -> Outcomes:
 class SampledRemoveLoss(SampledLoss):
     """((1-q) Q + q P, Q) for the pair (P, Q) of `inner`: L' = log(1 - q + q e^L).
 
-    It dominates where (P, Q) dominates the removal of what is in the sample with probability q, Poisson sampling. Proof: by joint
+    It dominates if (P, Q) dominates the removal of what is in the sample with probability q, Poisson sampling. Proof: by joint
     convexity the rest of the sample is fixed; P', Q' being the outputs with and without, int (q P' - (gamma - 1 + q) Q')+ is q times
-    the hockey-stick of the inner mechanism at (gamma - 1 + q)/q, or 1 - gamma where that is negative, for every gamma >= 0.
+    the hockey-stick of the inner mechanism at (gamma - 1 + q)/q, or 1 - gamma if that is negative, for every gamma >= 0.
     Source: Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11.
 
     rate: q in (0, 1).
@@ -272,7 +280,7 @@ class SampledRemoveLoss(SampledLoss):
         return outcomes_of(self.inner).removed(self.rate)
 
     def tails(self, at: Array) -> Tails:
-        """P' = (1-q) Q + q P beyond L; all of it where `at` is below log(1 - q). As exact as the inner tails."""
+        """P' = (1-q) Q + q P beyond L; all of it if `at` is below log(1 - q). As exact as the inner tails."""
         p_above, p_below, q_above, q_below = self.inner.tails(unsampled(at, self.rate))
         some = at > math.log1p(-self.rate)
         return Tails(
@@ -294,7 +302,7 @@ class SampledAddLoss(SampledLoss):
         return outcomes_of(self.inner).added(self.rate)
 
     def tails(self, at: Array) -> Tails:
-        """Q' = (1-q) P + q Q beyond L; nothing where `at` is -log(1 - q) or more. As exact as the inner tails."""
+        """Q' = (1-q) P + q Q beyond L; nothing if `at` is -log(1 - q) or more. As exact as the inner tails."""
         p_above, p_below, q_above, q_below = self.inner.tails(-unsampled(-at, self.rate))
         some = at < -math.log1p(-self.rate)
         return Tails(
@@ -314,7 +322,7 @@ class SampledReplaceLoss(SampledLoss):
     H_gamma'((1-q) W + q A || (1-q) W + q A') = q H_gamma(A || (1-b) W + b A'), b = gamma'/gamma (Balle, Barthe, Gaboardi 2018,
     arXiv:1807.01647, Theorem 2), at most q H_gamma(P || Q) by convexity if (P, Q) dominates the pairs among A, A', W: that is
     H_gamma'(S || Q). Below 1, H_gamma(X || Y) = 1 - gamma + gamma H_1/gamma(Y || X) and the symmetry of the relation give the same of
-    (Q, S). The two pieces meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). Where the former is the smaller they are one convex
+    (Q, S). The two pieces meet at gamma = 1 with slopes -S(L <= 0) and -Q(L > 0). If the former is the smaller they are one convex
     curve, hence that of a pair (Zhu, Dong, Wang 2022, arXiv:2106.08567: any convex non-increasing H with H(0) = 1 and H >= 1 - gamma
     is one), with the difference of the slopes as its atom at 0. It is the smaller for inner pairs that are their own mirror image:
     there P(L > 0) = Q(L < 0), hence S(L > 0) + Q(L > 0) = 2 (1-q) Q(L > 0) + q (P(L > 0) + Q(L > 0)) <= 1, as 2 Q(L > 0)

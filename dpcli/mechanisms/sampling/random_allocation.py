@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-DIGITS = 11  # leading binary digits of the number of copies that are kept: each one costs a sum
-MOST = 2**30  # copies
+KEPT_DIGITS = 11  # leading binary digits of the number of copies; every further digit costs a sum
+MOST_COPIES = 2**30
 MAX_ORDER = 96  # largest integer order of the exact Renyi divergence; beyond it, the bound without amplification
 UNPROVEN = (
     "amplification by balls in bins is proven for Gaussian noise with noise_multiplier, and otherwise for one record per unit under "
@@ -77,34 +77,35 @@ class FiniteOutcomes:
 
 @shared(32)
 def average(step: tuple[HasTails], bins: int) -> Spread | None:
-    """The sum of at most `bins` copies of Y, from above; None where Y varies too little or too much.
+    """Return the sum of at most `bins` copies of Y, rounded up in the convex order; None if Y varies too little or too much.
 
-    The average of t copies is the average of the averages that leave one out, so by convexity it falls in the convex order as t grows:
-    rounding t down is on the private side.
+    The average of t copies is the average of the averages that leave one out. By convexity it falls in the convex order as t grows, so
+    rounding t down errs on the private side.
     """
-    spare = max(bins.bit_length() - DIGITS, 0)
-    return None if _one(step) is None else folded(lambda k: _doubled(step, k), min(bins >> spare << spare, MOST))
+    dropped_digits = max(bins.bit_length() - KEPT_DIGITS, 0)
+    copies = min(bins >> dropped_digits << dropped_digits, MOST_COPIES)
+    return None if _spread_of_one(step) is None else folded(lambda k: _doubled(step, k), copies)
 
 
 @shared(32)
-def _one(step: tuple[HasTails]) -> Spread | None:
-    """Y itself; None as in `average`."""
+def _spread_of_one(step: tuple[HasTails]) -> Spread | None:
+    """Return the distribution of Y; None as in `average`."""
     return spread_of(step[0].tails)
 
 
 @shared(256)
 def _doubled(step: tuple[HasTails], k: int) -> Spread:
     if k == 0:
-        one = _one(step)
-        assert one is not None
-        return one
+        spread = _spread_of_one(step)
+        assert spread is not None
+        return spread
     half = _doubled(step, k - 1)
     return total_of(half, half).trimmed().refined()
 
 
 @shared(32)
 def outcomes(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
-    """The pair with the ratio R, "remove" direction; None as in `average`."""
+    """Return the pair with the ratio R, in the "remove" direction; None as in `average`."""
     total = average(step, bins)
     if total is None:
         return None
@@ -117,7 +118,7 @@ def outcomes(step: tuple[HasTails], bins: int) -> FiniteOutcomes | None:
 
 @shared(32)
 def integer_cgf(step: tuple[PrivacyLoss], bins: int) -> Array:
-    """K(z) of the "remove" direction at z = 1 .. MAX_ORDER - 1: exact."""
+    """Return K(z) of the "remove" direction at z = 1, ..., MAX_ORDER - 1, where it is known exactly."""
     log_moments = log_expm1_array(step[0].cgf(np.arange(1.0, MAX_ORDER)))
     return np.asarray(np.logaddexp(0.0, average_moments(log_moments, bins)) * (1.0 + 1e-11))
 
@@ -134,22 +135,25 @@ class Allocated:
         raise NotImplementedError
 
     def outcomes(self) -> FiniteOutcomes | None:
-        """The dominating pair; None where it is the step's own."""
+        """The dominating pair; None if it is the step's own."""
         raise NotImplementedError
 
     def tilted(self, t: float) -> Tilted:
-        """Refuse: the ratio is a sum of many, of which no characteristic function is known."""
+        """Refuse: the ratio is a sum of many terms, whose characteristic function is not known."""
         raise NotRepresentable("random allocation has no characteristic function here")
 
     def tails(self, at: Array) -> Tails:
-        """Return the tails of the dominating pair; of the step's own where the lattice cannot hold it."""
+        """Return the tails of the dominating pair; if the lattice cannot hold it, the tails of one step."""
         pair = self.outcomes()
         return self.inner.tails(at) if pair is None else atom_tails(at, pair.losses, pair.log_p, pair.log_q)
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatedRemove(Allocated):
-    """The pass with the record against the pass without it. inner: the loss of one step, with the record against without."""
+    """The "remove" direction: the pass with the record against the pass without it.
+
+    inner: the loss of one step in the same direction.
+    """
 
     inner: PrivacyLoss
     bins: int
@@ -164,9 +168,10 @@ class AllocatedRemove(Allocated):
 
 @dataclass(frozen=True, slots=True)
 class AllocatedAdd(Allocated):
-    """The pass without the record against the pass with it.
+    """The "add" direction: the pass without the record against the pass with it.
 
-    inner: the loss of one step, without the record against with it. ratio: the reverse, with against without.
+    inner: the loss of one step in the same direction.
+    ratio: the loss of one step in the "remove" direction.
     """
 
     inner: PrivacyLoss
@@ -174,9 +179,10 @@ class AllocatedAdd(Allocated):
     bins: int
 
     def cgf(self, z: Array) -> Array:
-        """The least of three bounds on log E_Q[R^-z].
+        """The smallest of three bounds on log E_Q[R^-z].
 
-        The step's own K(z), by convexity; t K(z/t), since an arithmetic mean is at least the geometric one; and the lattice's, below.
+        They are K(z) of one step, by convexity; t K(z/t), since an arithmetic mean is at least the geometric one; and the bound from the
+        lattice.
         """
         t = float(self.bins)
         bound = np.minimum(self.inner.cgf(z), t * self.inner.cgf(z / t))
@@ -185,10 +191,10 @@ class AllocatedAdd(Allocated):
         return np.asarray(bound)
 
     def _lattice_cgf(self, z: Array) -> Array:
-        """R^-z is replaced below the lowest point r by its tangent, which the convex order covers.
+        """A bound from the lattice: below its lowest point r, R^-z is replaced by its tangent, which the convex order covers.
 
-        What that leaves out is at most E[R^-z; R < r], whose square is at most E[R^-2z] P(R < r); and P(R < r) <= E[(s - R)+] / (s - r)
-        for any s > r.
+        The difference is at most E[R^-z; R < r], whose square is at most E[R^-2z] P(R < r). For any s > r,
+        P(R < r) <= E[(s - R)+] / (s - r).
         """
         pair = outcomes((self.ratio,), self.bins)
         if pair is None:
@@ -202,8 +208,8 @@ class AllocatedAdd(Allocated):
             t = float(self.bins)
             rest = 0.5 * (t * self.inner.cgf(2.0 * z / t) + log_below)
             tangent = zero - z * losses[0] + np.log1p(z)
-            kept = atomic_cgf(z, log_p[None, :], -losses[None, :])
-            log_excess = np.where(kept > 0.0, log_expm1_array(kept), -np.inf)
+            base_cgf = atomic_cgf(z, log_p[None, :], -losses[None, :])
+            log_excess = np.where(base_cgf > 0.0, log_expm1_array(base_cgf), -np.inf)
             extra = np.logaddexp(np.logaddexp(rest, tangent), excess + np.log1p(z))
             return np.asarray(np.logaddexp(0.0, np.logaddexp(log_excess, extra)) * (1.0 + 1e-11))
 
@@ -214,13 +220,13 @@ class AllocatedAdd(Allocated):
 
 @dataclass(frozen=True, slots=True)
 class RandomAllocation(Mechanism):
-    """A pass: `inner` runs `bins` times, and the record takes part in one of them. Never costs more than `inner` once."""
+    """A pass: `inner` runs `bins` times, and the record takes part in one run. A pass never costs more than `inner` once."""
 
     inner: Mechanism
     bins: int
 
     def approx_dp(self, delta: float) -> float:
-        """From the dominating pair's curve; the step's own where that has none, or where delta is below what the lattice leaves out."""
+        """Epsilon from the dominating pair; one step's if there is no such pair, or if delta is below the mass that the lattice drops."""
         own = self.inner.approx_dp(delta)
         with suppress(NotRepresentable):
             pairs = [loss.outcomes() for loss in self.losses()]
@@ -231,7 +237,7 @@ class RandomAllocation(Mechanism):
         return self.inner.delta_floor()
 
     def zcdp(self) -> float:
-        """The step's own: amplification does not lower the whole Renyi curve."""
+        """The rho of one step: amplification does not lower the whole Renyi curve."""
         return self.inner.zcdp()
 
     def attained(self) -> bool:
@@ -245,7 +251,7 @@ class RandomAllocation(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class SymmetricAllocation(RandomAllocation):
-    """Allocation where one step's pair may be exchanged, (P, Q) for (Q, P), as with Gaussian noise: one lattice serves both directions."""
+    """Allocation of steps with a symmetric pair, such as Gaussian noise: (P, Q) is equivalent to (Q, P), so one lattice serves both."""
 
     def losses(self) -> tuple[Allocated, ...]:
         (loss,) = self.inner.losses()
@@ -254,7 +260,7 @@ class SymmetricAllocation(RandomAllocation):
 
 @dataclass(frozen=True, slots=True)
 class Departure(SymmetricAllocation):
-    """The record leaves: one direction alone, a part of a replacement."""
+    """The half of a replacement in which the old record leaves: one direction alone."""
 
     def losses(self) -> tuple[Allocated, ...]:
         return SymmetricAllocation.losses(self)[:1]
@@ -262,14 +268,14 @@ class Departure(SymmetricAllocation):
 
 @dataclass(frozen=True, slots=True)
 class Arrival(SymmetricAllocation):
-    """The record comes: the other direction."""
+    """The half of a replacement in which the new record arrives: the other direction alone."""
 
     def losses(self) -> tuple[Allocated, ...]:
         return SymmetricAllocation.losses(self)[1:]
 
 
 def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
-    """Epsilon of a pair at delta, rounded up; inf where delta is too small for it."""
+    """Return epsilon of a pair at delta, rounded up; inf if delta is too small."""
     if delta <= 0.0 or pair.log_delta(float(pair.losses[-2])) > math.log(delta):
         return math.inf
     if pair.log_delta(0.0) <= math.log(delta):
@@ -279,13 +285,13 @@ def _epsilon(pair: FiniteOutcomes, delta: float) -> float:
 
 
 def allocated(spec: Spec, steps: int, participations: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """Return the cost of one pass of `steps` in which each record takes part in k = `participations`, as a mechanism and its count.
+    """Return the cost of one pass of t = `steps` in which each record takes part k = `participations` times: a mechanism, its count.
 
-    k > 1: the steps are split at random into k blocks of floor(t/k) or floor(t/k) + 1, and one step is drawn from each, which
-    is a uniform choice of k; the hockey-stick divergence is jointly convex, so the worst split bounds the mixture, and given the
-    split the pass is a function of k independent ones (after Feldman & Shenfeld 2025, arXiv:2502.08202).
+    For k > 1, split the steps at random into k blocks of floor(t/k) or floor(t/k) + 1 steps, and draw one step from each block: this is
+    a uniform choice of k steps. The hockey-stick divergence is jointly convex, so the worst split bounds the mixture; and given the
+    split, the pass is a function of k independent passes (after Feldman & Shenfeld 2025, arXiv:2502.08202).
 
-    Raises InputError where no amplification is proven.
+    Raises InputError if no amplification is proven.
     """
     short, longer = divmod(steps, participations)
     blocks = [(size, count) for size, count in ((short, participations - longer), (short + 1, longer)) if count]
@@ -305,7 +311,7 @@ def _one_of(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mechanism, i
 
 
 def _without_privacy(step: Mechanism) -> Mechanism:
-    """A step whose noise protects nothing, which needs no proof; anything else is refused."""
+    """Return the step if its noise protects nothing, as this needs no proof. Raises InputError otherwise."""
     with suppress(NotRepresentable):
         if math.isinf(step.approx_dp(1.0 - 1e-9)):
             return step
@@ -313,7 +319,7 @@ def _without_privacy(step: Mechanism) -> Mechanism:
 
 
 def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
-    """Return one record's contribution over the noise, where the step is a Gaussian that says so; None elsewhere."""
+    """Return one record's contribution over the noise, if the step is a Gaussian that states it; None otherwise."""
     with suppress(NotRepresentable):
         if spec.contribution_form:
             return spec.resolve(Neighbours(Adjacency.ADD_REMOVE)).gdp()
@@ -323,10 +329,11 @@ def _gaussian(spec: Spec, neighbours: Neighbours) -> float | None:
 
 
 def _gaussian_one_of(mu: float, bins: int, neighbours: Neighbours) -> tuple[Mechanism, int]:
-    """k records, each in a bin of its own drawing: noise of variance s^2 is the sum of m independent parts of variance s^2 / m.
+    """Return the cost of a pass for k records, each in a bin that is drawn independently.
 
-    Give each of the m = k records that come or go (2 k where each is replaced: one goes and one comes) a part of its own: the pass is a
-    function of m independent passes with one record each, at mu sqrt(m). At one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
+    Let m = k for records that come or go, m = 2 k for replaced ones, which are one that goes and one that comes. Noise of variance s^2
+    is the sum of m independent parts of variance s^2 / m. With one part per record, the pass is a function of m independent passes with
+    one record each, at mu sqrt(m). With one bin this is exact: m (mu sqrt m)^2 = (m mu)^2.
     """
     records = neighbours.records
     if not neighbours.replaces:

@@ -19,7 +19,7 @@ from dpcli.mechanisms.spec import Spec
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Number of times that an entry runs: `steps`, or `epochs` passes (exactly one is set), over `dataset_size` records where known."""
+    """Number of times that an entry runs: `steps`, or `epochs` passes (exactly one is set), over `dataset_size` records if known."""
 
     steps: int | None
     epochs: float | None
@@ -58,7 +58,7 @@ class Scheme:
         return iter(())
 
     def exact_rate(self, dataset_size: int | None) -> Fraction | None:
-        """The sampling rate without rounding, where the scheme states one."""
+        """The sampling rate without rounding, if the scheme states one."""
         return None
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
@@ -68,7 +68,7 @@ class Scheme:
 
 @dataclass(frozen=True, slots=True)
 class Unsampled(Scheme):
-    """scheme = "none": every step sees every record, as where no sampling table is stated.
+    """scheme = "none": every step sees every record, as if no sampling table is stated.
 
     steps and epochs are the same: how often the mechanism runs. Neighbours: those that the mechanism allows. Bounds: the mechanism's own.
 
@@ -108,14 +108,14 @@ class Batched(Scheme):
         return Fraction(repr(self.rate)) if self.rate is not None and isfinite(self.rate) else None
 
     def lower_rate(self, dataset_size: int | None) -> Fraction | None:
-        """The smaller of two stated rates, at which an epoch takes the most steps; `exact_rate` where there is one."""
+        """The smaller of two stated rates, at which an epoch takes the most steps; `exact_rate` if there is one."""
         rate = self.exact_rate(dataset_size)
         if rate is None or self.rate is None or self.batch_size is None or dataset_size is None:
             return rate
         return min(Fraction(self.rate), Fraction(self.batch_size, dataset_size))
 
     def rounded(self, dataset_size: int | None) -> bool:
-        """Return whether two rates are stated that differ, so that the larger one is an upper bound."""
+        """Return whether two different rates are stated, so that charging the larger one gives only an upper bound."""
         larger, smaller = self.exact_rate(dataset_size), self.lower_rate(dataset_size)
         return larger is not None and smaller is not None and float(larger) != float(smaller)
 
@@ -124,7 +124,7 @@ class Batched(Scheme):
 class Poisson(Batched):
     """scheme = "poisson": each record is in each sample independently with probability `rate`, afresh in every step.
 
-    batch_size over privacy.dataset_size states the rate too; where both are stated and differ, the larger rate is charged. A sample above
+    batch_size over privacy.dataset_size states the rate too; if both are stated and differ, the larger rate is charged. A sample above
     max_batch_size is cut down at random, which is charged by its own theorem. The draws stay secret. rate = 0 costs nothing, rate = 1 is
     no sampling. epochs count as 1 / rate steps each, rounded up.
 
@@ -230,9 +230,9 @@ class OncePerEpoch(Batched):
     Each pass is charged as one unsampled run, on the assumption that an absent record leaves its place in the order empty. A pass takes
     floor(1 / rate) steps; without a rate every step counts as a pass.
 
-    Neighbours: those that the mechanism allows. Where a bare statement covers one release, a unit's records may fall into as many batches.
+    Neighbours: those that the mechanism allows. If a bare statement covers one release, a unit's records may fall into as many batches.
 
-    Bounds: upper: where in a pass a record takes part is hidden, in a way of which no amplification is proven here.
+    Bounds: upper: if in a pass a record takes part is hidden, in a way of which no amplification is proven here.
 
     Source: none is needed: the records of one pass are in disjoint batches, of which one holds the record (McSherry 2009, parallel
     composition).
@@ -262,7 +262,7 @@ class OncePerEpoch(Batched):
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """Return whether some record takes part as often as is charged, and it is known when; claimed by those schemes that prove it."""
+        """Return whether some record takes part as often as is charged, at known steps; schemes that prove it override this."""
         return False
 
     def _passes(self, runs: Runs) -> int:
@@ -272,7 +272,7 @@ class OncePerEpoch(Batched):
         assert runs.steps is not None
         if rate is None:
             return runs.steps
-        # Where a short last batch is dropped, a pass takes floor(1/rate) steps: the shortest pass makes the most participations.
+        # If a short last batch is dropped, a pass takes floor(1/rate) steps: the shortest pass makes the most participations.
         return min(runs.steps, ceil(Fraction(runs.steps) / (1 / rate // 1)))
 
 
@@ -283,9 +283,9 @@ class Cyclic(OncePerEpoch):
     Each pass is charged as one unsampled run, on the assumption that an absent record leaves its place in the order empty. A pass takes
     floor(1 / rate) steps; without a rate every step counts as a pass.
 
-    Neighbours: those that the mechanism allows. Where a bare statement covers one release, a unit's records may fall into as many batches.
+    Neighbours: those that the mechanism allows. If a bare statement covers one release, a unit's records may fall into as many batches.
 
-    Bounds: exact for one record where passes are of whole batches: that of the first batch takes part in every pass that begins; else
+    Bounds: exact for one record if passes are of whole batches: that of the first batch takes part in every pass that begins; else
     upper.
 
     Source: none is needed: the records of one pass are in disjoint batches, of which one holds the record (McSherry 2009, parallel
@@ -293,8 +293,10 @@ class Cyclic(OncePerEpoch):
     """
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """By a record of the first batch, in every pass that begins, where passes are of whole batches; several records need not share
-        a batch."""
+        """True for one record, if passes consist of whole batches: a record of the first batch takes part in every pass that begins.
+
+        Several records need not share a batch.
+        """
         rate = self.exact_rate(runs.dataset_size)
         complete = runs.epochs is not None or (rate is not None and (1 / rate).denominator == 1)
         return complete and neighbours.records == 1 and not self.rounded(runs.dataset_size)
@@ -310,7 +312,7 @@ class BallsInBins(OncePerEpoch):
     Neighbours: all three adjacencies for Gaussian noise with noise_multiplier, add-remove for any mechanism with one record per unit;
     refused elsewhere, where nothing is proven.
 
-    Bounds: what is charged is one pass; its lower bounds hold where passes are whole and the mechanism attains them, elsewhere upper.
+    Bounds: what is charged is one pass; its lower bounds hold if passes are whole and the mechanism attains them, elsewhere upper.
 
     Source: Chua et al. 2024, arXiv:2412.16802; Feldman & Shenfeld 2025, arXiv:2502.08202.
     """
@@ -345,7 +347,7 @@ class BallsInBins(OncePerEpoch):
         return mechanism if self.reached(runs, neighbours) else mechanism.unclaimed(), count * passes
 
     def reached(self, runs: Runs, neighbours: Neighbours) -> bool:
-        """True where passes are run to their end, and have no more steps to hide in than are counted."""
+        """True if all passes are complete and have exactly as many steps to hide in as are counted."""
         rate = self.exact_rate(runs.dataset_size)
         assert rate is not None
         complete = Fraction(repr(runs.epochs)) if runs.steps is None else Fraction(runs.steps, int(self.participations / rate))

@@ -8,7 +8,7 @@ One record x comes or goes, or changes; R is the sample of the n others, q the r
 
     q + tau / alpha,  alpha = P(|R| = B - 1),  tau = q E[B / (|R| + 1); |R| >= B].
 
-Where |R| = m >= B, a set of B others is used with x there 1 - q B/(m+1) times as often as without. Let, for a weight w,
+If |R| = m >= B, a set of B others is used with x there 1 - q B/(m+1) times as often as without. Let, for a weight w,
 
     F(w) = int ((1-q) Q + w P - gamma Q)+        add-remove, (P, Q) the outputs with x and without
     F(w) = int ((1-q) W + w P - gamma ((1-q) W + w Q))+        P, Q the outputs with either version of x, W without.
@@ -83,7 +83,7 @@ class CutSample(Mechanism):
 
 
 def cut_sample(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int, most: int) -> Mechanism | None:
-    """`spec` for one record beside up to `others`, of a sample cut to `most`; None where the mean of |R| is beyond that, unless it is
+    """`spec` for one record beside up to `others`, of a sample cut to `most`; None if the mean of |R| is beyond that, unless it is
     small."""
     q = float(rate)
     if neighbours.records != 1:
@@ -112,7 +112,7 @@ def _moved(others: int, rate: Fraction, most: int) -> float:
 
 
 def _most_moved(others: int, rate: Fraction, most: int) -> float | None:
-    """The largest tau of up to so many others; None where it is not known."""
+    """The largest tau of up to so many others; None if it is not known."""
     if most >= others * rate:
         return _moved(others, rate, most)
     return max(_moved(n, rate, most) for n in range(most, others + 1)) if others <= FEW_OTHERS else None
@@ -129,7 +129,7 @@ def _ratio(others: int, rate: Fraction, most: int) -> float:
 def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: int, most: int) -> Mechanism:
     """`spec` on a Poisson sample of rate q in (0, 1], of which at most B = `most` records, chosen uniformly, are used.
 
-    Let k records change and R be the sample of the n others, n up to dataset_size, or dataset_size - k where both data hold that many.
+    Let k records change and R be the sample of the n others, n up to dataset_size, or dataset_size - k if both data hold that many.
     Joint convexity lets |R| be known.
 
     * |R| + k <= B: nothing is cut, and the step is a Poisson sample.
@@ -138,24 +138,24 @@ def truncated(spec: Spec, rate: Fraction, neighbours: Neighbours, dataset_size: 
       that can be coupled, for all i with one order of R, to lack at most i of those. So with them the step is at most i additions and i
       removals away from the step without: for add-remove (W, (1-p) W + p A) with A and W within 2k changes; for zero-out and
       replace-one ((1-p) W + p A, (1-p) W + p A') with the pairs among A, A', W within 2k changes, or within k replacements. A Gaussian
-      under add-remove moves by at most 2i of one record's contribution where i or more of the k are drawn: Poisson sampling of k
+      under add-remove moves by at most 2i of one record's contribution if i or more of the k are drawn: Poisson sampling of k
       records of twice the contribution.
 
     One record (k = 1), |R| = m >= B: it is used with probability q_m = q B/(m+1), one slot of B for m + 1 that are drawn. Divergences of
-    such pairs at a probability s q are convex in s, and at s = 0 none is left: so the step costs at most (1-s) of the case where
+    such pairs at a probability s q are convex in s, and at s = 0 none is left: so the step costs at most (1-s) of the case if
     nothing is cut and s = B/(m+1) of the case above at probability q, which costs more. A Gaussian under add-remove: the step is at most
     E_m = (1-q) N(0) + (q - q_m) N(mu) + q_m N(2 mu) against N(0), since the divergence grows with each shift (noise/normal_mixture.py),
     and so does what is not cut; E_m is 1-s of what is not cut and s of E_B, s = (B+1)/(m+1).
 
     Every case costs at least what is not cut does, so that too large a probability of it serves; no data need attain it. P(|R| > B - k)
-    grows with n. So does P(|R| = m), m >= B, up to n = m/q: where B >= n q at the largest n, the mean of (B+1)/(|R|+1) over |R| >= B is
+    grows with n. So does P(|R| = m), m >= B, up to n = m/q: if B >= n q at the largest n, the mean of (B+1)/(|R|+1) over |R| >= B is
     largest there, P(Binomial(n+1, q) > B) (B+1)/((n+1) q). No delta is spent, unlike in Chua et al. 2024, arXiv:2411.04205, who add the
     probability of a cut to it.
 
-    That is twice the contribution with the probability of a cut. Where cuts are rare, another coupling (`cut_sample`) charges one
+    That is twice the contribution with the probability of a cut. If cuts are rare, another coupling (`cut_sample`) charges one
     contribution with a larger probability; accountants ask both.
 
-    Raises InputError where units own several records and the statement does not cover the records of others.
+    Raises InputError if units own several records and the statement does not cover the records of others.
     """
     sampled = spec.poisson(float(rate), neighbours)
     if neighbours.contributions > 1 and not spec.contribution_form and getattr(spec, "stated_for", None) != "record":
@@ -200,9 +200,9 @@ def _cut(spec: Spec, rate: Fraction, neighbours: Neighbours, most: int) -> tuple
     if shift <= 0.0:
         return inner, 0.0
     if records > 1:
-        each = records if spec.contribution_form else 1
-        return sampled_gaussian(shift / each, q if each > 1 else any_drawn, each), 0.0
+        records_moved = records if spec.contribution_form else 1
+        return sampled_gaussian(shift / records_moved, q if records_moved > 1 else any_drawn, records_moved), 0.0
     if most > FEW:  # one shift has closed forms
         return sampled_gaussian(shift, q, 1), log_share
-    used = q * most / (most + 1)
-    return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: used})), 0.0
+    kept_rate = q * most / (most + 1)
+    return GaussianMixture(mixture_of({0.5 * shift: q / (most + 1), shift: kept_rate})), 0.0

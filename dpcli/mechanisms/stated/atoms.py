@@ -85,8 +85,8 @@ class TwoPointLoss:
         return TiltedAtoms(np.array([(t + 0.5) * e0, -(t + 0.5) * e0]), np.array([e0, -e0]), cumulant)
 
     def tails(self, at: Array) -> Tails:
-        kept = -math.log1p(math.exp(-self.epsilon))
-        log_p = np.array([kept - self.epsilon, kept])
+        log_kept = -math.log1p(math.exp(-self.epsilon))
+        log_p = np.array([log_kept - self.epsilon, log_kept])
         return atom_tails(at, np.array([-self.epsilon, self.epsilon]), log_p, log_p[::-1])
 
     def outcomes(self) -> Outcomes:

@@ -181,7 +181,7 @@ class PureSpec(GivenSpec):
     """Whatever somebody states to be epsilon-DP, in nats; nothing else about the release is known.
 
     Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. A group of k
-    has k epsilon. Where a unit has several records, stated_for says whom the statement covers.
+    has k epsilon. If a unit has several records, stated_for says whom the statement covers.
 
     Bounds: exact for what the statement allows, which is randomised response of one bit; upper for groups. epsilon = 0 costs nothing.
     Finite at delta = 0.
@@ -208,7 +208,7 @@ class ApproxSpec(GivenSpec):
     """Whatever somebody states to be (epsilon, delta)-DP; nothing else about the release is known.
 
     Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
-    the group theorem. Where a unit has several records, stated_for says whom the statement covers.
+    the group theorem. If a unit has several records, stated_for says whom the statement covers.
 
     Bounds: exact for what the statement allows: with probability delta everything is revealed, else randomised response. No Renyi or zCDP
     form exists. No finite epsilon below the stated delta.

@@ -83,7 +83,7 @@ class Renyi(Mechanism):
 
 
 def _gaussian(rho: float) -> Mechanism | None:
-    """D_a = rho a; None where rho is no noise that is worth computing with."""
+    """D_a = rho a; None if rho is no noise that is worth computing with."""
     mu = math.sqrt(2.0 * rho) * (1.0 - 1e-15)
     return Gaussian(mu) if SMALLEST_RATIO < mu < LARGEST_RATIO else None
 
@@ -93,7 +93,7 @@ class ZcdpSpec(GivenSpec):
     """Whatever somebody states to be rho-zCDP: Renyi divergences of at most rho times the order, in nats; nothing else is known.
 
     Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
-    the group theorem. Where a unit has several records, stated_for says whom the statement covers.
+    the group theorem. If a unit has several records, stated_for says whom the statement covers.
 
     Bounds: upper; `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
 
@@ -118,7 +118,7 @@ class RdpSpec(GivenSpec):
     and accountants use no order there.
 
     Neighbours: those of the statement: the file's adjacency, unless the entry states its own, which is converted or refused. Groups follow
-    the group theorem. Where a unit has several records, stated_for says whom the statement covers.
+    the group theorem. If a unit has several records, stated_for says whom the statement covers.
 
     Bounds: upper; `account` shows a lower bound, which a Gaussian that the statement allows attains. No finite epsilon at delta = 0.
 
@@ -167,7 +167,7 @@ class RenyiPairLoss(TailsOnly):
 
 @shared(16)
 def _pair(loss: RenyiPairLoss) -> ChordPair:
-    """The atoms, remembered. Raises NotRepresentable where no order says anything."""
+    """The atoms, remembered. Raises NotRepresentable if no order says anything."""
     orders = _orders(loss)
     divergences = loss.curve(orders)
     reach = float(np.min(divergences + np.log1p(-1.0 / orders) - (LOG_LEAST + np.log(orders)) / (orders - 1.0)))
@@ -176,7 +176,7 @@ def _pair(loss: RenyiPairLoss) -> ChordPair:
 
 
 def renyi_log_heights(loss: RenyiPairLoss, x: Array) -> Array:
-    """Upper bounds on log delta at increasing x >= 0. Raises NotRepresentable where no order says anything."""
+    """Upper bounds on log delta at increasing x >= 0. Raises NotRepresentable if no order says anything."""
     orders = _orders(loss)
     divergences = loss.curve(orders)
     most = np.minimum(_by_variance(float(loss.curve(np.array([2.0]))[0]), x), _total_variation(float(divergences.min())))
