@@ -101,10 +101,17 @@ def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
 def _no_argument(state: LedgerState) -> str:
     """Return why a smaller total of other accountants changes nothing."""
     terms = state.open_terms()
+    order = getattr(terms.the_filter, "order", None)
+    of_order = (
+        f" at order {order:g}; a run may be cheap at another order, which dpcli account -a rdp prints, and which a ledger has from "
+        "budget init --order"
+        if order is not None
+        else ""
+    )
     return (
         "a smaller total from another accountant does not change this verdict, even within the cap: this run may have been chosen after "
         "looking at an earlier one's output, and such totals do not bound what is chosen that way (arXiv:2602.06756). "
-        f"The {terms.filter} filter does ({terms.the_filter.source}), and it was fixed when the ledger was opened. "
+        f"The {terms.filter} filter does ({terms.the_filter.source}), and it was fixed when the ledger was opened{of_order}. "
         "Runs that really are fixed in advance can be declared together: dpcli budget init --mode declared"
     )
 

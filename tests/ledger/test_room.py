@@ -119,7 +119,15 @@ def test_a_denial_says_why_a_smaller_total_is_no_argument(tmp_path) -> None:
     with pytest.raises(Denied) as caught:
         ledger.spend(second, "second")
     words = str(caught.value)
-    for part in ("too little", "would fit: noise_multiplier", "does not change this verdict", "2602.06756", "--mode declared"):
+    for part in (
+        "too little",
+        "would fit: noise_multiplier",
+        "does not change this verdict",
+        "2602.06756",
+        "--mode declared",
+        "at order ",
+        "--order",
+    ):
         assert part in words
 
 
