@@ -105,9 +105,8 @@ def _adjacency(name: str) -> Adjacency:
     try:
         return Adjacency(name)
     except ValueError:
-        raise InputError(
-            f"expected an adjacency among {', '.join(adjacency.value for adjacency in Adjacency)}, found {name!r}"
-        ) from None
+        known = ", ".join(each.value for each in Adjacency)
+        raise InputError(f"expected an adjacency among {known}, found {name!r}") from None
 
 
 RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {

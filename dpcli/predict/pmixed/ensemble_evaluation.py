@@ -367,7 +367,7 @@ class EvaluationSetup:
 
     def case(self, plan: PmixedPlan, epsilon: float, value: float) -> AblationCase:
         """Return a point of the ablation, with the radius that meets the epsilon."""
-        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),), ["rdp", "pld"]).value
+        radius = calibrate(plan.pipeline, epsilon, self.delta, "radius", ((plan.entry.name, "radius"),)).value
         published = _published(plan, epsilon, self.delta)
         modes = [Sound(radius, PROJECTIONS[plan.pmixed.projection]), *([] if published is None else [published])]
         return AblationCase(plan, value, radius, tuple((mode, plan.spec.model_rate) for mode in modes))
