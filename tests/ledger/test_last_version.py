@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,7 @@ def test_the_last_ledger_is_what_this_version_writes(last: str, tmp_path: Path) 
             assert len(ledger.entries()) == count
             for old, new in zip(ledger.entries(), fresh.entries(), strict=True):
                 assert said(old.content) == said(new.content)
+                require_no_larger(old.content.get("terms", {}).get("certified"), new.content.get("terms", {}).get("certified"))
                 require_close(amounts.read(old.content.get("cost", {})), amounts.read(new.content.get("cost", {})))
             require_close(ledger.state().spent, fresh.state().spent)
             assert ledger.state().caps == fresh.state().caps
@@ -70,12 +72,18 @@ def require_close(old: Mapping[str, Decimal], new: Mapping[str, Decimal]) -> Non
     assert all(new[name] <= value <= new[name] * Decimal("1.000000000000004") for name, value in old.items())
 
 
+def require_no_larger(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+    """What the declared runs cost together, by whichever accountant of this version: no more than it was, up to rounding."""
+    assert (old is None) == (new is None)
+    assert old is None or new is None or 0.0 < new["epsilon"] <= old["epsilon"] * (1.0 + 1e-12)
+
+
 def said(content: object) -> dict[str, object]:
     """What does not depend on who writes it where and when."""
     assert isinstance(content, dict)
     found = {name: value for name, value in content.items() if name not in ("who", "when", "dpcli", "previous", "cost")}
     if "terms" in found:
-        found["terms"] = {name: value for name, value in content["terms"].items() if name not in ("schema", "version")}
+        found["terms"] = {name: value for name, value in content["terms"].items() if name not in ("schema", "version", "certified")}
     return found
 
 
