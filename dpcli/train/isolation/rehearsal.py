@@ -17,7 +17,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import check, shifted, tolerance_of, unmoved
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.draws import remembered, repeated
+from dpcli.train.engine.draws import Drawn, remembered, repeated
 from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, lengths_of
@@ -176,14 +176,13 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     if engine.method.isolates:
         return engine(batch)
     random = engine.program is None or engine.program.random
-    nothing: list[list[Tensor]] = [[]]
-    listening: AbstractContextManager[list[list[Tensor]]] = remembered(row, size(batch)) if random else nullcontext(nothing)
-    with listening as kept:
+    listening: AbstractContextManager[list[Drawn]] = remembered(row, size(batch)) if random else nullcontext([])
+    with listening as drawn:
         sums = engine(batch)
     if engine.method.isolates:  # something in these records had them taken one at a time
         return sums
     together, alone = float(sums.norms[row]), tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
-    if not any(agree(engine, length_alone(engine, alone, drawn), together) for drawn in kept):
+    if not agree(engine, length_alone(engine, alone, drawn), together):
         raise InputError(
             "model: expected an example's gradient in the batch to be the one that it has alone, but the model or the loss "
             "does not keep examples apart; this step was not released"
@@ -191,7 +190,7 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def length_alone(engine: Sum, alone: Batch, drawn: list[Tensor]) -> float:
+def length_alone(engine: Sum, alone: Batch, drawn: list[Drawn]) -> float:
     """Return the length of the example's gradient, where it is given these random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
     with dense(engine.model), repeated(drawn) if drawn else nullcontext():
