@@ -6,7 +6,7 @@ import copy
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
-from dpcli.train.engine.choice import check, shifted, tolerance_of, unmoved
+from dpcli.train.engine.choice import TRIED, check, seeded, shifted, tolerance_of, unmoved
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.draws import Drawn, remembered, repeated
 from dpcli.train.engine.method import Loss, Method, per_example_losses
@@ -58,7 +58,45 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
         except Exception as problem:
             raise InputError(f"{stack[-1]}: expected a program that runs on made-up records, found {raised(problem)}") from problem
     before.require_same(state(model, loss))
+    forgetting(copied(model), loss, draw, program)
     return program
+
+
+def forgetting(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
+    """Take a record's gradient, those of others, and its own again, with the same random numbers.
+
+    What a backward pass keeps (in a class, a closure, a hook) shows in that alone: where it changes no gradient, it is nobody's business.
+
+    Raises:
+        InputError: the gradient is another one.
+    """
+    rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
+    tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # the same computation twice: kernels may add in another order
+    with shifted(model), unmoved(model):
+        for record in (draw(1) for _ in range(TRIED)):
+            seed = secrets.randbits(40)
+            first = gradient_alone(model, loss, record, seed)
+            far = math.hypot(*(float(g.norm()) for g in first.values()))
+            if far > 0.0:  # a label may be a mark, that it counts for nothing
+                break
+        for scale in SCALES if has_numbers(record) else SCALES[:1] * len(SCALES):
+            with suppress(Exception):  # of a loss that does not take such numbers: it has run until there
+                gradient_alone(model, loss, scaled(draw(1), scale), secrets.randbits(40))
+        again = gradient_alone(model, loss, record, seed)
+    apart = math.hypot(*(float((again[name] - one).norm()) for name, one in first.items()))
+    if math.isfinite(far) and not apart <= tolerance * far:
+        raise InputError(
+            "model: expected a gradient of each record that depends on it alone, found one that depends on the records that were taken "
+            "before it; let the backward pass and its hooks keep nothing that a gradient is computed with"
+        )
+
+
+def gradient_alone(model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
+    """Return the gradient of one record as it is in a loop."""
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with seeded(model, seed), dense(model), torch.enable_grad():
+        gradients = one_example(per_example_losses(model, loss, tree_map(torch.clone, record), 1), parameters)
+    return {name: gradients[name].values if name in gradients else torch.zeros_like(p)[None] for name, p in parameters.items()}
 
 
 def tried(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
