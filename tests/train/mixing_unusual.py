@@ -271,6 +271,14 @@ class ScaledByAHook(Net):
         return self.first(x)
 
 
+class ScaledByTheFirst(ScaledByAHook):
+    """As above, with the scale of the gradient that was the first."""
+
+    def divided(self, module: nn.Module, inputs: Any, outputs: Any) -> Any:
+        self.scale = float(outputs[0].norm()) if self.scale == 1.0 else self.scale
+        return tuple(None if one is None else one / self.scale for one in inputs)
+
+
 MIXING: dict[str, type[Net]] = {
     **{name: type(name, (Net,), {"done": lambda self, x, f=function: f(x)}) for name, function in DONE.items()},
     **{
@@ -278,7 +286,7 @@ MIXING: dict[str, type[Net]] = {
         for kind in (
             StepsAreRecords, GruStepsAreRecords, AttentionAcross, HeadsAcross, Renorming, ByFrequency, BackwardHook, BackwardPreHook,
             PreHook, SavedTensors, Observed, LazyNorm, Parametrised, ReplacesAParameter, SwapsAModule, FreezesByTheBatch,
-            ScaledByAHook,
+            ScaledByAHook, ScaledByTheFirst,
         )
     },
 }  # fmt: skip

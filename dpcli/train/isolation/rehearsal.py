@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
@@ -58,12 +58,12 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
         except Exception as problem:
             raise InputError(f"{stack[-1]}: expected a program that runs on made-up records, found {raised(problem)}") from problem
     before.require_same(state(model, loss))
-    forgetting(copied(model), loss, draw, program)
+    require_forgetting(model, loss, draw, program)
     return program
 
 
-def forgetting(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
-    """Take a record's gradient, those of others, and its own again, with the same random numbers.
+def require_forgetting(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
+    """Take a record's gradient; on another copy those of others, then its own again, with the same random numbers.
 
     What a backward pass keeps (in a class, a closure, a hook) shows in that alone: where it changes no gradient, it is nobody's business.
 
@@ -72,17 +72,15 @@ def forgetting(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> No
     """
     rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
     tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # the same computation twice: kernels may add in another order
-    with shifted(model), unmoved(model):
+    with unmoved(model):
         for record in (draw(1) for _ in range(TRIED)):
             seed = secrets.randbits(40)
-            first = gradient_alone(model, loss, record, seed)
+            first = gradient_after([], copied(model), loss, record, seed)
             far = math.hypot(*(float(g.norm()) for g in first.values()))
             if far > 0.0:  # a label may be a mark, that it counts for nothing
                 break
-        for scale in SCALES if has_numbers(record) else SCALES[:1] * len(SCALES):
-            with suppress(Exception):  # of a loss that does not take such numbers: it has run until there
-                gradient_alone(model, loss, scaled(draw(1), scale), secrets.randbits(40))
-        again = gradient_alone(model, loss, record, seed)
+        scales = SCALES if has_numbers(record) else SCALES[:1] * len(SCALES)
+        again = gradient_after([scaled(draw(1), scale) for scale in scales], copied(model), loss, record, seed)
     apart = math.hypot(*(float((again[name] - one).norm()) for name, one in first.items()))
     if math.isfinite(far) and not apart <= tolerance * far:
         raise InputError(
@@ -91,11 +89,19 @@ def forgetting(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> No
         )
 
 
-def gradient_alone(model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
-    """Return the gradient of one record as it is in a loop."""
+def gradient_after(others: Sequence[Batch], model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
+    """Return the gradient of one record, as a loop takes it after others, by the parameters' names."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with seeded(model, seed), dense(model), torch.enable_grad():
-        gradients = one_example(per_example_losses(model, loss, tree_map(torch.clone, record), 1), parameters)
+
+    def alone(one: Batch, seed: int) -> Mapping[str, PlainRows]:
+        with seeded(model, seed):
+            return one_example(per_example_losses(model, loss, tree_map(torch.clone, one), 1), parameters)
+
+    with shifted(model), dense(model), torch.enable_grad():
+        for other in others:
+            with suppress(Exception):  # of a loss that does not take such numbers: it has run until there
+                alone(other, secrets.randbits(40))
+        gradients = alone(record, seed)
     return {name: gradients[name].values if name in gradients else torch.zeros_like(p)[None] for name, p in parameters.items()}
 
 
