@@ -255,6 +255,30 @@ class FreezesByTheBatch(Net):
         return x
 
 
+class ScaledByAHook(Net):
+    """A hook of a module's backward pass that keeps a running scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.first = 1.0, nn.Linear(WIDTH, WIDTH)
+        self.body.register_full_backward_hook(self.divided)
+
+    def divided(self, module: nn.Module, inputs: Any, outputs: Any) -> Any:
+        self.scale = 0.9 * self.scale + 0.1 * float(outputs[0].norm())
+        return tuple(None if one is None else one / self.scale for one in inputs)
+
+    def done(self, x: Tensor) -> Tensor:
+        return self.first(x)
+
+
+class ScaledByTheFirst(ScaledByAHook):
+    """As above, with the scale of the gradient that was the first."""
+
+    def divided(self, module: nn.Module, inputs: Any, outputs: Any) -> Any:
+        self.scale = float(outputs[0].norm()) if self.scale == 1.0 else self.scale
+        return tuple(None if one is None else one / self.scale for one in inputs)
+
+
 MIXING: dict[str, type[Net]] = {
     **{name: type(name, (Net,), {"done": lambda self, x, f=function: f(x)}) for name, function in DONE.items()},
     **{
@@ -262,6 +286,7 @@ MIXING: dict[str, type[Net]] = {
         for kind in (
             StepsAreRecords, GruStepsAreRecords, AttentionAcross, HeadsAcross, Renorming, ByFrequency, BackwardHook, BackwardPreHook,
             PreHook, SavedTensors, Observed, LazyNorm, Parametrised, ReplacesAParameter, SwapsAModule, FreezesByTheBatch,
+            ScaledByAHook, ScaledByTheFirst,
         )
     },
 }  # fmt: skip
@@ -290,4 +315,39 @@ def distilled(model: nn.Module, batch: Any) -> Tensor:
     return functional.kl_div(scores, scores.detach().exp().mean(0).expand_as(scores), reduction="none").sum(1)
 
 
-LOSSES = {f.__name__: f for f in (penalty_of_all, weighted_by_classes, mean_of_all, distilled)}
+class RunningScale(torch.autograd.Function):
+    """Divides the gradient by a running scale of gradients."""
+
+    scale = 1.0
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        RunningScale.scale = 0.9 * RunningScale.scale + 0.1 * float(gradient.abs().max())
+        return gradient / RunningScale.scale
+
+
+SCALE = {"of a hook": 1.0}
+
+
+def scaled_backwards(model: nn.Module, batch: Any) -> Tensor:
+    return functional.cross_entropy(RunningScale.apply(model(batch[0])), batch[1], reduction="none")
+
+
+def scaled_by_a_hook(model: nn.Module, batch: Any) -> Tensor:
+    scores = model(batch[0])
+
+    def divided(gradient: Tensor) -> Tensor:
+        SCALE["of a hook"] = 0.9 * SCALE["of a hook"] + 0.1 * float(gradient.norm())
+        return gradient / SCALE["of a hook"]
+
+    scores.register_hook(divided)
+    return functional.cross_entropy(scores, batch[1], reduction="none")
+
+
+# What they keep is of the backward pass: a record's gradient depends on those that were taken before.
+BACKWARDS = {f.__name__: f for f in (scaled_backwards, scaled_by_a_hook)}
+LOSSES = {f.__name__: f for f in (penalty_of_all, weighted_by_classes, mean_of_all, distilled)} | BACKWARDS

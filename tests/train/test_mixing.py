@@ -14,6 +14,7 @@ from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.ledger.ledger import Ledger  # noqa: E402
 from dpcli.ledger.stores.places import init  # noqa: E402
 from dpcli.ledger.terms import LedgerTerms  # noqa: E402
+from dpcli.train.engine import per_example  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
 from dpcli.train.isolation.rehearsal import like  # noqa: E402
@@ -212,6 +213,33 @@ def test_no_record_is_seen_before_the_charge(books: Ledger, monkeypatch: pytest.
     assert seen and not any(torch.isin(x.flatten().float(), private).any() for x in seen)
 
 
+@pytest.mark.parametrize("name", [*unusual.BACKWARDS, "ScaledByAHook", "ScaledByTheFirst"])
+@pytest.mark.parametrize("single", [True, False])
+def test_what_keeps_state_in_the_backward_pass_is_refused(name: str, single: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every method: one record at a time is no help, as the next one is divided by what this one left."""
+    if single:
+        monkeypatch.setattr(per_example, "CANDIDATES", [])
+    model, loss = (models.Net(), unusual.LOSSES[name]) if name in unusual.LOSSES else (unusual.MIXING[name](), models.loss)
+    engine = ClippedGradients(model, loss, Flat(1.0))
+    with pytest.raises(InputError, match="found one that depends on the records that were taken before it"):
+        engine.rehearse(like(models.data()))
+
+
+class Counted(models.Net):
+    """Keeps in the backward pass what no gradient depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[float] = []
+        self.head.register_full_backward_hook(lambda module, inputs, outputs: self.lengths.append(float(outputs[0].norm())))
+
+
+def test_a_log_of_the_backward_pass_is_let_in() -> None:
+    engine = ClippedGradients(Counted(), models.loss, Flat(1.0))
+    engine.rehearse(like(models.data()))
+    assert bool(engine.checked(models.data(), 3).finite.all())
+
+
 class Sleeper(models.Net):
     """Mixes once it is told, as nothing that a rehearsal can see would tell."""
 
@@ -239,6 +267,24 @@ def test_an_example_is_taken_alone_with_the_numbers_that_it_drew(name: str) -> N
     for row in range(0, models.RECORDS, 7):
         engine.checked(records, row)
     assert engine.program is not None and engine.program.random
+
+
+@pytest.mark.parametrize("wide", [10, 20])
+def test_one_mask_for_all_is_the_one_of_the_example_that_is_taken_alone(wide: int) -> None:
+    """Whatever its length has to do with the number of records."""
+
+    def masked(model: torch.nn.Module, batch: models.Batch) -> torch.Tensor:
+        inputs, labels = batch
+        scores = model(inputs * (torch.rand(wide) < 0.8))
+        return torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+
+    records = torch.randn(40, wide), torch.randint(0, 4, (40,))
+    engine = ClippedGradients(torch.nn.Linear(wide, 4), masked, Flat(1.0))
+    engine.rehearse(like(records))
+    assert engine.method.name == "book-keeping"
+    for size in (2, 5, 10, 20):
+        for row in range(size):
+            engine.checked((records[0][:size], records[1][:size]), row)
 
 
 def in_the_batch(model: torch.nn.Module, loss: models.Loss, records: models.Batch) -> torch.Tensor:

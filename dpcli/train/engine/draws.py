@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -54,9 +55,13 @@ def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
 
     The first dimension of that many entries, else the first with several for each record, one record after the other.
     """
+    return next(iter(places(shape, size)), None)
+
+
+def places(shape: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """Return all of them, the likeliest first."""
     exact = [(dim, 1) for dim, length in enumerate(shape) if length == size]
-    merged = [(dim, length // size) for dim, length in enumerate(shape) if size > 1 and length and length % size == 0]
-    return next(iter((*exact, *merged)), None)
+    return exact + [(dim, length // size) for dim, length in enumerate(shape) if length > size > 1 and length % size == 0]
 
 
 @contextmanager
@@ -142,11 +147,27 @@ def lengths(value: Any, size: int) -> Any:
     return value if at is None else [at[1] if dim == at[0] else length for dim, length in enumerate(value)]
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A tensor that was drawn for a batch: its shape, and one record's part of it along each dimension that may hold the records.
+
+    before: states of the generators, from which it can be drawn again.
+    """
+
+    shape: torch.Size
+    parts: list[Tensor]
+    before: list[Tensor]
+
+    def of(self, shape: torch.Size) -> Tensor | None:
+        """Return the part of this shape, else one of as many numbers."""
+        fits = [part for part in self.parts if part.shape == shape] or [p for p in self.parts if p.numel() == shape.numel()]
+        return fits[0] if fits else None
+
+
 @contextmanager
-def remembered(row: int, size: int) -> Iterator[list[list[Tensor]]]:
-    """Keeps what one record of a batch is given, operator after operator: read along the first dimension of that length, and along the
-    last, which is another where a tensor has two."""
-    kept: list[list[Tensor]] = [[], []]
+def remembered(row: int, size: int) -> Iterator[list[Drawn]]:
+    """Keeps what one record of a batch is given, operator after operator."""
+    kept: list[Drawn] = []
     with Remembered(row, size, kept):
         yield kept
 
@@ -154,40 +175,52 @@ def remembered(row: int, size: int) -> Iterator[list[list[Tensor]]]:
 class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See `remembered`."""
 
-    def __init__(self, row: int, size: int, kept: list[list[Tensor]]) -> None:
+    def __init__(self, row: int, size: int, kept: list[Drawn]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.row, self.size, self.kept = row, size, kept
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if not draws(func, args, kwargs or {}):
+            return func(*args, **(kwargs or {}))
+        before = [generator.get_state() for generator in generators()]
         drawn = func(*args, **(kwargs or {}))
-        if draws(func, args, kwargs or {}):
-            for value in tensors(drawn):
-                self.kept[0].append(rows(value, self.row, self.size).clone())
-                dims = [dim for dim, length in enumerate(value.shape) if length == self.size]
-                self.kept[1].append(value.narrow(dims[-1], self.row, 1).clone() if len(dims) > 1 else self.kept[0][-1])
+        for value in tensors(drawn):
+            parts = [value.narrow(dim, self.row * each, each).clone() for dim, each in places(value.shape, self.size)]
+            self.kept.append(Drawn(value.shape, parts, before))
         return drawn
 
 
 @contextmanager
-def repeated(kept: Sequence[Tensor]) -> Iterator[None]:
-    """Gives a record that is taken alone what was kept of it."""
-    with Repeated(kept):
+def repeated(kept: Sequence[Drawn]) -> Iterator[None]:
+    """Gives a record that is taken alone what was kept of it; the generators are afterwards as before."""
+    with torch.random.fork_rng(devices=range(len(generators()) - 1)), Repeated(kept):
         yield
 
 
 class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `repeated`; draws afresh if nothing of that size was kept."""
+    """See `repeated`.
 
-    def __init__(self, kept: Sequence[Tensor]) -> None:
+    Whatever has the same shape for one record as for the batch is shared by all, however long it is, and drawn again from the same state;
+    a part of that many numbers is given; other draws are left as they are.
+    """
+
+    def __init__(self, kept: Sequence[Drawn]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.kept = list(kept)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        random = draws(func, args, kwargs or {})
+        if random and self.kept:
+            for generator, state in zip(generators(), self.kept[0].before, strict=False):
+                generator.set_state(state)
         drawn = func(*args, **(kwargs or {}))
-        if draws(func, args, kwargs or {}):
-            for value in tensors(drawn):
-                if self.kept and self.kept[0].numel() == value.numel():
-                    value.copy_(self.kept.pop(0).reshape(value.shape))
+        for value in tensors(drawn) if random else []:
+            part = self.kept[0].of(value.shape) if self.kept else None
+            if self.kept and value.shape == self.kept[0].shape:
+                self.kept.pop(0)
+            elif part is not None:
+                value.copy_(part.reshape(value.shape))
+                self.kept.pop(0)
         return drawn
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
 import torch
@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
-from dpcli.train.engine.choice import check, shifted, tolerance_of, unmoved
+from dpcli.train.engine.choice import TRIED, check, seeded, shifted, tolerance_of, unmoved
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.draws import remembered, repeated
+from dpcli.train.engine.draws import Drawn, remembered, repeated
 from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, lengths_of
@@ -58,7 +58,51 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
         except Exception as problem:
             raise InputError(f"{stack[-1]}: expected a program that runs on made-up records, found {raised(problem)}") from problem
     before.require_same(state(model, loss))
+    require_forgetting(model, loss, draw, program)
     return program
+
+
+def require_forgetting(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
+    """Take a record's gradient; on another copy those of others, then its own again, with the same random numbers.
+
+    What a backward pass keeps (in a class, a closure, a hook) shows in that alone: where it changes no gradient, it is nobody's business.
+
+    Raises:
+        InputError: the gradient is another one.
+    """
+    rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
+    tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # the same computation twice: kernels may add in another order
+    with unmoved(model):
+        for record in (draw(1) for _ in range(TRIED)):
+            seed = secrets.randbits(40)
+            first = gradient_after([], copied(model), loss, record, seed)
+            far = math.hypot(*(float(g.norm()) for g in first.values()))
+            if far > 0.0:  # a label may be a mark, that it counts for nothing
+                break
+        scales = SCALES if has_numbers(record) else SCALES[:1] * len(SCALES)
+        again = gradient_after([scaled(draw(1), scale) for scale in scales], copied(model), loss, record, seed)
+    apart = math.hypot(*(float((again[name] - one).norm()) for name, one in first.items()))
+    if math.isfinite(far) and not apart <= tolerance * far:
+        raise InputError(
+            "model: expected a gradient of each record that depends on it alone, found one that depends on the records that were taken "
+            "before it; let the backward pass and its hooks keep nothing that a gradient is computed with"
+        )
+
+
+def gradient_after(others: Sequence[Batch], model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
+    """Return the gradient of one record, as a loop takes it after others, by the parameters' names."""
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+    def alone(one: Batch, seed: int) -> Mapping[str, PlainRows]:
+        with seeded(model, seed):
+            return one_example(per_example_losses(model, loss, tree_map(torch.clone, one), 1), parameters)
+
+    with shifted(model), dense(model), torch.enable_grad():
+        for other in others:
+            with suppress(Exception):  # of a loss that does not take such numbers: it has run until there
+                alone(other, secrets.randbits(40))
+        gradients = alone(record, seed)
+    return {name: gradients[name].values if name in gradients else torch.zeros_like(p)[None] for name, p in parameters.items()}
 
 
 def tried(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
@@ -176,14 +220,13 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     if engine.method.isolates:
         return engine(batch)
     random = engine.program is None or engine.program.random
-    nothing: list[list[Tensor]] = [[]]
-    listening: AbstractContextManager[list[list[Tensor]]] = remembered(row, size(batch)) if random else nullcontext(nothing)
-    with listening as kept:
+    listening: AbstractContextManager[list[Drawn]] = remembered(row, size(batch)) if random else nullcontext([])
+    with listening as drawn:
         sums = engine(batch)
     if engine.method.isolates:  # something in these records had them taken one at a time
         return sums
     together, alone = float(sums.norms[row]), tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
-    if not any(agree(engine, length_alone(engine, alone, drawn), together) for drawn in kept):
+    if not agree(engine, length_alone(engine, alone, drawn), together):
         raise InputError(
             "model: expected an example's gradient in the batch to be the one that it has alone, but the model or the loss "
             "does not keep examples apart; this step was not released"
@@ -191,7 +234,7 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def length_alone(engine: Sum, alone: Batch, drawn: list[Tensor]) -> float:
+def length_alone(engine: Sum, alone: Batch, drawn: list[Drawn]) -> float:
     """Return the length of the example's gradient, if it is given these random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
     with dense(engine.model), repeated(drawn) if drawn else nullcontext():

@@ -68,11 +68,43 @@ def test_a_record_is_given_again_what_it_drew() -> None:
         for row in (0, 3):
             with remembered(row, 5) as kept:
                 whole = WAYS[name](x)
-            with repeated(kept[0]):
+            with repeated(kept):
                 alone = WAYS[name](x[row : row + 1])
             torch.testing.assert_close(alone, whole[row : row + 1])
 
     require_each(WAYS, check)
+
+
+SHARED: dict[str, Callable[[Tensor], Tensor]] = {
+    "one number": lambda x: x * torch.rand(()),
+    "of another length": lambda x: x * torch.rand(4),
+    "as long as the batch": lambda x: x.mean(2) + torch.rand(6),
+    "a multiple": lambda x: x.repeat(1, 1, 3) * torch.rand(12),
+    "a mask of features": lambda x: x.repeat(1, 1, 3) * (torch.rand(12) < 0.5),
+    "weights": lambda x: x @ functional.dropout(torch.ones(4, 12), 0.5),
+    "places": lambda x: x + functional.dropout(torch.ones(6, 4), 0.5),
+    "and each its own": lambda x: functional.dropout(x + torch.randn(6, 4), 0.5) * torch.rand(6, 1) * torch.rand(len(x), 6, 1),
+    "after the records": lambda x: x.transpose(0, 1) * torch.rand(6, len(x), 1),
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 12])
+def test_what_all_records_share_is_the_same_for_one_that_is_taken_alone(size: int) -> None:
+    """Also where it is as long as there are records, or a multiple of that."""
+
+    def check(name: str) -> None:
+        x = batch(size)
+        for row in range(size):
+            with remembered(row, size) as kept:
+                whole = SHARED[name](x)
+            after = torch.random.get_rng_state()
+            with repeated(kept):
+                alone = SHARED[name](x[row : row + 1])
+            assert torch.equal(after, torch.random.get_rng_state())  # or the next step would be given some of these again
+            dim = 1 if name == "after the records" else 0
+            torch.testing.assert_close(alone, whole.narrow(dim, row, 1))
+
+    require_each(SHARED, check)
 
 
 def test_records_draw_differently_and_nobody_elses_numbers_are_touched() -> None:
