@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -203,7 +204,7 @@ class BoundGroup(Spec):
             except NotRepresentable:
                 return Spec.poisson(self, rate, neighbours)
             if mu > 0.0:
-                return GaussianSpec(noise_multiplier=1.0 / mu).poisson(rate, neighbours)
+                return GaussianSpec(noise_multiplier=min(1.0 / mu, sys.float_info.max)).poisson(rate, neighbours)
         return Spec.poisson(self, rate, neighbours)
 
 

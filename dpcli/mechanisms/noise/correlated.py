@@ -8,6 +8,7 @@ what was released before (Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
@@ -72,7 +73,8 @@ class CorrelatedSpec(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         """Return one Gaussian: sensitivities of several records, and of a record's two versions, add up at most."""
-        multiplier = self.noise_multiplier / _norm(replace(self, noise_multiplier=1.0))
+        # No infinity, which is no noise that can be stated; less noise costs more.
+        multiplier = min(self.noise_multiplier / _norm(replace(self, noise_multiplier=1.0)), sys.float_info.max)
         return GaussianSpec(noise_multiplier=multiplier).resolve(neighbours) if multiplier > 0.0 else NoPrivacy(math.inf)
 
 
