@@ -12,6 +12,7 @@ from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import spend
 
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
+ATOM = 1e-15  # relative error of the place of an atom
 
 
 class Tails(NamedTuple):
@@ -69,11 +70,18 @@ class HasTails(Protocol):
 def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
     """(lower, upper) bounds on log delta(epsilon) of one step, any epsilon; they differ by rounding alone.
 
-    The subtraction is of logarithms; it magnifies the relative error of P(L > eps) by its ratio to delta.
+    The subtraction is of logarithms; it magnifies the relative error of P(L > eps) by its ratio to delta. An atom of the loss lies where
+    it was rounded to, so that the bounds are those at an epsilon some digits above and below: delta does not rise.
     """
-    tails = loss.tails(np.array([epsilon]))
-    above = float(tails.p_above[0])
-    weighted = min(epsilon + float(tails.q_above[0]), above)
+    at = epsilon + ATOM * abs(epsilon) * np.array([-1.0, 1.0])
+    tails = loss.tails(at)
+    upper = _ends(float(at[0]), float(tails.p_above[0]), float(tails.q_above[0]))[1]
+    return min(_ends(float(at[1]), float(tails.p_above[1]), float(tails.q_above[1]))[0], upper), upper
+
+
+def _ends(epsilon: float, above: float, reference_above: float) -> tuple[float, float]:
+    """Bounds on log delta, from the logarithms of P(L > epsilon) and Q(L > epsilon)."""
+    weighted = min(epsilon + reference_above, above)
     value = log_sub(above, weighted)
     if value == -math.inf:
         return -math.inf, above + math.log(ROUNDING * (20.0 + 2.0 * abs(above) + abs(epsilon))) if above > -math.inf else -math.inf
@@ -84,6 +92,7 @@ def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
 
 def log_deltas(loss: HasTails, epsilons: Array) -> Array:
     """Upper bounds on log delta of one step at increasing epsilons, as `single_log_delta` has them one by one; shape as given."""
+    epsilons = epsilons - ATOM * np.abs(epsilons)
     tails = loss.tails(epsilons)
     above, weighted = tails.p_above, np.minimum(epsilons + tails.q_above, tails.p_above)
     with np.errstate(all="ignore"):

@@ -106,6 +106,8 @@ def best_smoothed(
     losses: Losses, log_delta: float, t: float, epsilon: float | None, nodes: float, log_lost: float = -math.inf
 ) -> Smoothed | None:
     """The pair with the least s that AIM asks for and the number of nodes allows."""
+    if not t > 0.0:
+        return None
     at = np.array([t])
     cumulant = float(total_cgf(losses, at)[0])
     if not math.isfinite(cumulant):
