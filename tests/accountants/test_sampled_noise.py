@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ import pytest
 from dpcli.accountants.base import Bound, Steps
 from dpcli.accountants.directions import directions
 from dpcli.accountants.exact import ExactProfile
+from dpcli.base.errors import NotRepresentable
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.randomized_response import RandomizedResponse
 from dpcli.mechanisms.mechanism import Mechanism
@@ -296,3 +298,30 @@ def test_a_peer_says_no_less_and_no_more(case: dict[str, Any]) -> None:
     assert bound.upper >= case["optimistic"] * (1.0 - 1e-9)
     assert bound.lower <= case["pessimistic"] * (1.0 + 1e-7)
     assert bound.upper - bound.lower <= 1e-5 * bound.upper
+
+
+def test_delta_next_to_the_largest_loss_is_not_rounded_to_nothing() -> None:
+    """Of sampled Laplace noise at the numbers next to its top atom, whose place is rounded: by its masses, in fifty digits."""
+    random = Random()
+    for _ in range(30):
+        ratio, rate = random.uniform(0.01, 5.0), random.uniform(1e-3, 0.9)
+        profile = ExactProfile(((PoissonSampled(Laplace(ratio), rate), 1),))
+        with mp.workdps(50):
+            growth = mp.exp(mp.mpf(ratio))
+            top = mp.log1p(mp.mpf(rate) * (growth - 1))
+            p, q = (1 - mp.mpf(rate)) / (2 * growth) + mp.mpf(rate) / 2, 1 / (2 * growth)
+        for epsilon in (*np.nextafter(float(top), [-math.inf, math.inf]).tolist(), float(top)):
+            with mp.workdps(50):
+                truth = p - mp.exp(mp.mpf(epsilon)) * q
+            bound = profile.delta(epsilon)
+            assert bound.upper >= truth and (bound.lower or 0.0) <= max(truth, 0), (ratio, rate, epsilon)
+
+
+def test_hardly_any_noise_in_one_step_beside_another_is_answered_or_refused() -> None:
+    """Where the tilt of the contour rounds to 0."""
+    for noise in (0.03, 0.02, 0.015, 0.001):
+        little = GaussianSpec(noise_multiplier=noise).poisson(1e-5, Neighbours(Adjacency.ADD_REMOVE))
+        profile = ExactProfile(((little, 1), (PoissonSampled(Laplace(1.0), 0.01), 1)))
+        for ask in (lambda profile=profile: profile.epsilon(1e-5), lambda profile=profile: profile.delta(1.0)):
+            with suppress(NotRepresentable), allowance(QUESTION):
+                ask()
