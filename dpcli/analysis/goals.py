@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from dpcli.accountants.base import Steps
@@ -99,13 +100,15 @@ class PowerGoal:
         return f"true positive rate at a false positive rate of {self.level!r}"
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        low, high = 0.0, -math.log(min(self.level, 1.0 - self.target))  # beyond, each side of the curve exceeds the target
+        last = -math.log(min(self.level, 1.0 - self.target))  # beyond, each side of the curve exceeds the target
         delta_of_interest = min(1e-6, 1e-2 * self.level)
-        pure = min(pure_epsilon(pipeline, group_size), high)  # a corner, which a search by halves misses
+        pure = pure_epsilon(pipeline, group_size)  # a corner, which a search by halves misses
+        low, high = 0.0, last
         smallest = math.inf
         for _ in range(ROUNDS):
-            epsilons = np.sort(np.append(np.linspace(low, high, POINTS), pure))
+            epsilons = np.sort(np.append(np.linspace(low, high, POINTS), min(pure, last)))
             curve = profile(pipeline, epsilons, group_size, delta_of_interest)
+            curve = replace(curve, upper=np.where(epsilons >= pure, 0.0, curve.upper))
             smallest = min(smallest, 1.0 - float(trade_off(curve, [self.level])[0]))
             steep = curve.upper + np.exp(epsilons + math.log(self.level))  # e^epsilon alone may overflow
             flat = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)

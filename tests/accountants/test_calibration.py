@@ -191,4 +191,8 @@ def test_the_largest_radius_is_found(accountants: list[str] | None) -> None:
     """By the grid alone, whose interval for small ones is wide, and by whoever certifies it."""
     spec = {"shards": 20, "model_rate": 0.03, "radius": 0.85, "change": "remove-shard"}
     found = calibrate(pipeline(replace(entry("pmixed", **spec), steps=1024)), 4.0, 1e-5, "radius", None, accountants)
-    assert found.accountant == ("exact" if accountants is None else "pld") and found.value == pytest.approx(0.905, abs=1e-3) and found.adjacent
+    assert (
+        found.accountant == ("exact" if accountants is None else "pld")
+        and found.value == pytest.approx(0.905, abs=1e-3)
+        and found.adjacent
+    )

@@ -31,7 +31,7 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.tails import single_log_delta
-from dpcli.numerics.work import QUESTION, allowance
+from dpcli.numerics.work import QUESTION, TooMuchWork, allowance
 from tests.cases import by_tier
 from tests.oracles import Array
 
@@ -203,10 +203,15 @@ def any_step(random: Random) -> tuple[Mechanism, int]:
 def test_mixtures_against_lattices(cases: int) -> None:
     """Fresh mixtures of everything, each direction: the interval holds what both roundings of a lattice say."""
     random = Random(f"{SEED} 2 {cases}")
+    refused = 0
     for _ in range(cases):
         steps = tuple(any_step(random) for _ in range(random.randint(1, 3)))
         delta = 10.0 ** random.uniform(-7.0, -1.5)
-        bound = epsilon(steps, delta)
+        try:
+            bound = epsilon(steps, delta)
+        except TooMuchWork:
+            refused += 1
+            continue
         assert bound.lower is not None
         sides = directions(steps)
         at_low = max(lattice_deltas(side, bound.lower)[1] for side in sides)
@@ -214,6 +219,7 @@ def test_mixtures_against_lattices(cases: int) -> None:
         assert at_high <= delta, (steps, delta)
         assert bound.lower == 0.0 or at_low >= delta, (steps, delta)
         assert bound.upper - bound.lower <= 1e-3 * bound.upper + 1e-6, (steps, delta)
+    assert refused <= max(cases // 20, 1), SEED
 
 
 @pytest.mark.parametrize("cases", by_tier(3, 30, 200))

@@ -69,7 +69,7 @@ def test_power_is_met_where_a_pure_loss_ends(steps: int) -> None:
     """Laplace loses at most steps / noise, where an attacker with few false positives gains most: noise = steps / log(target / level)."""
     text = GAUSSIAN.replace("gaussian", "laplace").replace("steps = 4", f"steps = {steps}")
     result = calibrate_goal(parse(text.encode(), "it.toml"), PowerGoal(0.05, 0.001))
-    assert result.value == pytest.approx(steps / math.log(50.0), rel=1e-6)
+    assert result.value == pytest.approx(steps / math.log(50.0), rel=1e-6 if result.adjacent else 1e-4)
 
 
 def test_what_is_pure_has_the_advantage_and_the_gaussian_of_randomised_response() -> None:
