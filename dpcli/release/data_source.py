@@ -16,11 +16,12 @@ from dpcli.file.toml.limits import read_bytes
 from dpcli.release.answers.intervals import on_grid
 
 NUMBER_TYPES = ("integer", "decimal")
-KEY_TYPES = ("text", "integer", "boolean")  # of columns whose values may be keys of an answer
+TEXT = "text"
+KEY_TYPES = (TEXT, "integer", "boolean")  # of columns whose values may be keys of an answer
 MOST_STEPS = 2**53  # from 0: up to there a double counts one by one
 MOST_KEYS = 1_000_000  # that one column may declare
 OF_NUMBERS = Reader('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
-OF_TEXT = Reader('type = "text"', lambda column: column.type == "text")
+OF_TEXT = Reader('type = "text"', lambda column: column.type == TEXT)
 OF_PATH = Reader("path", lambda source: source.path is not None)
 
 

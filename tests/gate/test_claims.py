@@ -208,7 +208,7 @@ NEW: list[tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = [
     ([FIRST], [FIRST, entry("new", partition={"of": "region", "part": "b"})], "new"),
     ([FIRST], [FIRST, entry("new", "post-processing")], "new"),
     ([FIRST], [FIRST, entry("new")], ""),
-    ([FIRST], [FIRST, entry("new", **POISSON)], ""),
+    ([FIRST], [FIRST, entry("new", **{**POISSON, "steps": 30_000})], ""),
     ([entry("old")], [entry("new", **POISSON)], "new"),
     ([FIRST, entry("old")], [FIRST, entry("new", **POISSON)], "new"),
     ([entry("old")], [entry("new")], ""),

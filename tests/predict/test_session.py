@@ -354,7 +354,7 @@ def test_the_guarantee_is_told_apart_from_what_depends_on_the_votes(entry: str, 
     ("at", "message"),
     [
         ("begin_session", "no query was put, and the same command begins"),
-        ("Asking.put", "the same command goes on with the next query"),
+        ("QueryRounds.put", "the same command goes on with the next query"),
         ("_write_outputs", "the same command leaves the labels and the statement"),
     ],
 )
