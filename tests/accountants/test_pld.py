@@ -342,3 +342,9 @@ def test_an_example_in_which_nearly_every_token_costs_nothing_is_close() -> None
     """The ratio is 1 but for 3 % of tokens: the interval is far narrower than asked for."""
     bound = PldProfile(((EnsembleMixture(80, 0.03, 1.375793, True), 1024),)).epsilon(1e-5)
     assert bound.lower is not None and bound.upper - bound.lower <= 1e-3 * bound.upper and bound.upper <= 8.0002
+
+
+def test_three_weak_steps_at_a_tiny_delta_are_not_below_the_contour() -> None:
+    steps = ((SampledGaussian(mu=0.858628027908137, rate=3.0650520944506763e-06), 3),)
+    delta = 2.986923056511131e-22
+    assert PldProfile(steps, seconds=1.0).epsilon(delta).upper >= (ExactProfile(steps).epsilon(delta).lower or 0.0) > 0.0045

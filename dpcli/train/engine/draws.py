@@ -148,7 +148,7 @@ def lengths(value: Any, size: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnNumbers:
     """A tensor that was drawn for a batch: its shape, and one record's part of it along each dimension that may hold the records.
 
     before: states of the generators, from which it can be drawn again.
@@ -165,9 +165,9 @@ class Drawn:
 
 
 @contextmanager
-def remembered(row: int, size: int) -> Iterator[list[Drawn]]:
+def remembered(row: int, size: int) -> Iterator[list[DrawnNumbers]]:
     """Keeps what one record of a batch is given, operator after operator."""
-    kept: list[Drawn] = []
+    kept: list[DrawnNumbers] = []
     with Remembered(row, size, kept):
         yield kept
 
@@ -175,7 +175,7 @@ def remembered(row: int, size: int) -> Iterator[list[Drawn]]:
 class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See `remembered`."""
 
-    def __init__(self, row: int, size: int, kept: list[Drawn]) -> None:
+    def __init__(self, row: int, size: int, kept: list[DrawnNumbers]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.row, self.size, self.kept = row, size, kept
 
@@ -186,12 +186,12 @@ class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn):
             parts = [value.narrow(dim, self.row * each, each).clone() for dim, each in places(value.shape, self.size)]
-            self.kept.append(Drawn(value.shape, parts, before))
+            self.kept.append(DrawnNumbers(value.shape, parts, before))
         return drawn
 
 
 @contextmanager
-def repeated(kept: Sequence[Drawn]) -> Iterator[None]:
+def repeated(kept: Sequence[DrawnNumbers]) -> Iterator[None]:
     """Gives a record that is taken alone what was kept of it; the generators are afterwards as before."""
     with torch.random.fork_rng(devices=range(len(generators()) - 1)), Repeated(kept):
         yield
@@ -204,7 +204,7 @@ class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
     a part of that many numbers is given; other draws are left as they are.
     """
 
-    def __init__(self, kept: Sequence[Drawn]) -> None:
+    def __init__(self, kept: Sequence[DrawnNumbers]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.kept = list(kept)
 

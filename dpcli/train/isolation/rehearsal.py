@@ -17,7 +17,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.choice import TRIED, check, seeded, shifted, tolerance_of, unmoved
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.draws import Drawn, remembered, repeated
+from dpcli.train.engine.draws import DrawnNumbers, remembered, repeated
 from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, lengths_of
@@ -220,7 +220,7 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     if engine.method.isolates:
         return engine(batch)
     random = engine.program is None or engine.program.random
-    listening: AbstractContextManager[list[Drawn]] = remembered(row, size(batch)) if random else nullcontext([])
+    listening: AbstractContextManager[list[DrawnNumbers]] = remembered(row, size(batch)) if random else nullcontext([])
     with listening as drawn:
         sums = engine(batch)
     if engine.method.isolates:  # something in these records had them taken one at a time
@@ -234,7 +234,7 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def length_alone(engine: Sum, alone: Batch, drawn: list[Drawn]) -> float:
+def length_alone(engine: Sum, alone: Batch, drawn: list[DrawnNumbers]) -> float:
     """Return the length of the example's gradient, if it is given these random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
     with dense(engine.model), repeated(drawn) if drawn else nullcontext():
