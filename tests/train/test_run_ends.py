@@ -263,9 +263,8 @@ def test_a_run_that_does_not_fit_names_what_was_reserved_and_never_begun(tmp_pat
     assert not (folder / "state.pt").exists() and set(statuses(books)) == {"reserved"}
 
 
-def test_an_interrupt_at_the_end_is_too_late(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, interruptible: None
-) -> None:
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_at_the_end_is_too_late(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     books, commit = ledger(tmp_path), Ledger.commit
 
     def interrupted(*given: Any) -> Any:
