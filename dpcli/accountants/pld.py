@@ -22,7 +22,6 @@ from dpcli.numerics.work import foresee, remembered, shared
 
 if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
     from dpcli.numerics.grid.grid_curve import GridCurve
-    from dpcli.numerics.grid.jumps import JumpedCurve
     from dpcli.numerics.grid.survey import Survey
 
 TOLERANCE = 1e-3
@@ -37,8 +36,6 @@ LOG_NEGLIGIBLE = (
     -24.0
 )  # logarithm of the share of the tilted mass that a first grid leaves out; a next one, of what the first has shown
 COARSER = 64.0  # times the error, where the window of a finer grid would not hold all that matters
-TAKE_APART = False  # a case is known whose upper end is 6e-4 below the truth: three weak sampled Gaussians at delta 3e-22
-HEAVY = 12.0  # logarithm of the tilted mass in units of delta beyond which large losses are taken apart
 MAX_SURVEYS = 4096
 PART = 1.5e4  # cells that one more part takes at the least: a look at its loss, and its transform
 
@@ -107,7 +104,7 @@ class PldProfile(PrivacyProfile):
     def _narrowed(
         self,
         grid: Callable[[Losses, float, Effort], tuple[GridCurve, float]],
-        ends: Callable[[GridCurve | JumpedCurve], tuple[float, float]],
+        ends: Callable[[GridCurve], tuple[float, float]],
         point: Callable[[float], tuple[float, float]],
     ) -> tuple[float, float, float]:
         """(lower, upper, spacing): the larger bounds of both directions, by ever finer grids until these are near enough or the next
@@ -126,19 +123,14 @@ class PldProfile(PrivacyProfile):
             for k, side in enumerate(wanted):
                 share = points * (1.0 / (len(wanted) - k) if attempt else FIRST_SHARE)
                 effort = self.effort._replace(points=share, log_negligible=side.log_negligible)
-                curve: GridCurve | JumpedCurve
                 try:
                     with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
-                        if side.jumps:
-                            curve, cost = curve_with_jumps(side.losses, *point(side.upper), side.error, effort)
-                        else:
-                            curve, cost = grid(side.losses, side.error, effort)
+                        curve, cost = grid(side.losses, side.error, effort)
                         side.narrow(curve, ends(curve), attempt > 0)
                 except NotRepresentable:  # what has been shown by then holds
                     if attempt == 0:
                         raise
-                    side.last = not side.jumps  # a grid of everything may still be finer
-                    side.jumps, side.undivided = False, True
+                    side.last = True
                     continue
                 points -= cost
                 if not curve.covered:
@@ -155,8 +147,6 @@ class PldProfile(PrivacyProfile):
                 epsilon, log_delta = point(side.upper)
                 excess = curve.lattice.log_scale - curve.lattice.tilt * epsilon - log_delta  # of the tilted mass, in units of delta
                 side.log_negligible = min(side.log_negligible, LOG_NEGLIGIBLE - max(excess, 0.0))
-                if TAKE_APART and excess > HEAVY and not (side.jumps or side.undivided):
-                    side.jumps, side.last, side.error = True, False, AIM * self.tolerance
         lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
         if lower > upper * (1.0 + 1e-9):
             raise InternalError(
@@ -185,20 +175,19 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
 class _Side:
     """A direction, and what grids have shown of it.
 
-    error: relative width of the next interval. last: whether no finer grid is made. jumps: whether large losses are taken apart; undivided:
-    whether that gains nothing.
+    error: relative width of the next interval. last: whether no finer grid is made.
     """
 
     def __init__(self, losses: Losses, error: float, log_negligible: float) -> None:
         self.losses, self.error, self.log_negligible = losses, error, log_negligible
         self.lower, self.upper, self.spacing = 0.0, math.inf, math.nan
-        self.last, self.jumps, self.undivided = False, False, False
+        self.last = False
 
     def wanted(self, lower: float, upper: float, tolerance: float) -> bool:
         """Return whether a finer grid may change the larger of both directions' bounds, which are these now."""
         return not self.last and self.upper > lower and (self.upper - lower > tolerance * upper or not upper < math.inf)
 
-    def narrow(self, curve: GridCurve | JumpedCurve, ends: tuple[float, float], all_points: bool) -> None:
+    def narrow(self, curve: GridCurve, ends: tuple[float, float], all_points: bool) -> None:
         self.lower = max(self.lower, ends[0])
         if ends[1] < self.upper or math.isnan(self.spacing):
             self.upper, self.spacing = max(ends[1], 0.0), curve.lattice.spacing
@@ -236,23 +225,6 @@ def curve_at_epsilon(losses: Losses, epsilon: float, width: float, effort: Effor
         tilt, log_delta = tilt_for(surveys, epsilon)
         surveys = _surveys(losses, min(log_delta - 2.0, -1.0) + effort.log_rare)
     return _curve(losses, surveys, tilt, min(log_delta - 2.0, -1.0), width * max(epsilon, 0.5 / tilt), effort)
-
-
-@remembered(16)
-def curve_with_jumps(losses: Losses, epsilon: float, log_delta: float, width: float, effort: Effort) -> tuple[JumpedCurve, float]:
-    """(the curve near a pair that is nearly on it, with large losses apart; points that it took). Raises NotRepresentable where that gains
-    nothing."""
-    from dpcli.numerics.grid.composed_losses import GridTarget
-    from dpcli.numerics.grid.jumps import NONE_LARGER, jumped, level_for
-
-    parts = [(loss, surveyed(loss), count) for loss, count in losses]
-    with np.errstate(all="ignore"):
-        level = level_for(parts, log_delta, epsilon)
-        if math.isnan(level):
-            raise NotRepresentable(NONE_LARGER)
-        negligible = effort.log_negligible - math.log(len(losses))
-        target = GridTarget(math.nan, log_delta, log_delta + effort.log_rare - math.log(len(losses)), negligible)
-        return jumped(parts, target, epsilon, level, max(width * epsilon, 1e-14), effort.points)
 
 
 def _surveys(losses: Losses, log_rare: float) -> Surveys:

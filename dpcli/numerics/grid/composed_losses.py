@@ -42,15 +42,13 @@ Parts = Sequence[tuple[HasTails, Survey, int]]
 class GridTarget:
     """The question that a grid is made for: the tilt, log delta, and logarithms of what may be left out.
 
-    log_rare: of the P-mass that may count as infinite. log_negligible: of the share of the tilted mass that may be lost. tops: for each
-    part, the loss above which outcomes are left out altogether; empty where none are.
+    log_rare: of the P-mass that may count as infinite. log_negligible: of the share of the tilted mass that may be lost.
     """
 
     tilt: float
     log_delta: float
     log_rare: float
     log_negligible: float
-    tops: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +144,16 @@ def _reach(part: tuple[HasTails, Survey, int], target: GridTarget) -> tuple[floa
     return survey.range(target.log_rare - math.log(count), target.tilt, target.log_negligible - math.log(count))
 
 
-def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: float, top: float) -> Lattice:
-    """The lattice of one step, without outcomes above `top`."""
+def _single(part: tuple[HasTails, Survey, int], target: GridTarget, spacing: float) -> Lattice:
+    """Return the lattice of one step."""
     low, high = _reach(part, target)
     if not max(abs(low), abs(high)) <= FARTHEST_CELL * spacing:
         raise NotRepresentable(TOO_STEADY)
     start = math.floor(low / spacing) - 1
     end = max(math.ceil(high / spacing) + 1, start + 2)  # losses beyond the survey leave no range: they count as infinite
     magnified = math.exp(min(-target.log_negligible - 16.0, 100.0))
-    at = np.minimum(edges(start, end - start + 1, spacing), top)
-    lattice = discretised(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
-    return replace(lattice, infinite=0.0) if top < math.inf else lattice
+    at = edges(start, end - start + 1, spacing)
+    return discretised(part[0].tails(at), start, spacing, target.tilt, part[2], magnified)
 
 
 def _snapped(spacing: float, unit: float) -> float:
@@ -192,11 +189,11 @@ def composed(parts: Parts, plan: GridPlan) -> GridCurve:
     """The curve of the composition."""
     lattices: list[tuple[Lattice, int]] = []
     infinite = 0.0
-    for part, rounds, top in zip(parts, plan.rounds, plan.target.tops or (math.inf,) * len(parts), strict=True):
+    for part, rounds in zip(parts, plan.rounds, strict=True):
         _, survey, count = part
-        one = _single(part, plan.target, plan.spacing / 2.0**rounds, top)
+        one = _single(part, plan.target, plan.spacing / 2.0**rounds)
         lattices += _powered(one, count, rounds, survey, plan.target)
-        infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16)) if top == math.inf else 0.0
+        infinite += count * math.log1p(-min(math.exp(survey.log_infinite), 1.0 - 1e-16))
     lattice, outside = _finished(lattices, plan)
     return GridCurve(lattice, outside, -math.expm1(infinite) * (1.0 - 1e-12), plan.coarse)
 
