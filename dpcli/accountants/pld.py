@@ -32,9 +32,7 @@ AIM = 0.5  # of the tolerance: relative width that a grid is made for
 GLIMPSE = 0.02  # relative width of the first interval of the other direction, which is seldom the larger
 FIRST_SHARE = 0.25  # of the points that the question may cost: where epsilon lies is better known after a first grid
 RARE = 2e-3  # share of the tolerance that may be lost for what is very rare
-LOG_NEGLIGIBLE = (
-    -24.0
-)  # logarithm of the share of the tilted mass that a first grid leaves out; a next one, of what the first has shown
+LOG_NEGLIGIBLE = -24.0  # logarithm of the share of the tilted mass that a first grid may leave out
 COARSER = 64.0  # times the error, where the window of a finer grid would not hold all that matters
 MAX_SURVEYS = 4096
 PART = 1.5e4  # cells that one more part takes at the least: a look at its loss, and its transform

@@ -22,7 +22,7 @@ from dpcli.numerics.work import KEPT, QUESTION, allowance, limited
 CURVE_GAP = 5e-2
 POINT_GAP = 1e-3  # at an epsilon whose delta is printed as a number; also the grid accountant's goal
 NEGLIGIBLE = 1e-4  # share of the delta of interest below which an upper bound need not be tight
-MANY_MECHANISMS = 64
+MANY_MECHANISMS = 64  # beyond these, accountants that ask each step are not asked at single points
 COMPETITIVE = 1.25  # ratio to the best epsilon, above which an accountant is not asked for a whole curve
 CURVE_CELLS = 3.0 * QUESTION  # work for a whole curve
 # One-sided accountants are asked at a few deltas up to FIRST_CLOSE_DELTA, and at more between that and LAST_DELTA.
