@@ -146,11 +146,12 @@ def _curve(
     """
     profiles = {profile.accountant.name: profile for profile in composed}
     wide_points = list(points)
-    curve = _unbounded(at, delta)
+    curve = dominating = _unbounded(at, delta)  # the latter with its lower bounds, which say how much another could gain
     for name, ask in TWO_SIDED.items():
-        if name in profiles and not curve.is_narrow():
+        if name in profiles and not dominating.is_narrow():
             with allowance(CURVE_CELLS, 0.0, KEPT):
                 answer = ask(profiles[name].profile, at, delta)
+            dominating = dominating.intersected(replace(answer, delta=delta))
             wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]
             curve = curve.intersected(answer if certifies else replace(answer, lower=np.zeros_like(at)))
     if not curve.is_narrow():

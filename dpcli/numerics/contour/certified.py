@@ -28,7 +28,7 @@ LOOKS = 2  # with more and more nodes, where delta is asked for
 LOOSE = 3e-5  # width of bounds on log delta, where closer ones take ever more nodes: whole curves are asked for
 VAGUE = 1.0  # width of bounds on log delta that say next to nothing
 MAX_PARTS = 8  # that are looked at for one big jump one by one
-QUICK, JUMP = 1e5, 1.4e7  # cells for the integrand as it is, where one big jump may serve better, and for that
+QUICK, JUMP = 1.5e5, 1.4e7  # cells for the integrand as it is, where one big jump may serve better, and for that
 BESIDE = 5e5  # the former, where some losses have no far tail
 ROW, JUMP_OF_MANY = 8e3, 1.9e7  # the same where parts are many: the former for each
 CLIFF = 1.35  # Chernoff's epsilon over where epsilon is looked for, beyond which the integrand as it is would not serve many parts
@@ -258,7 +258,8 @@ def intervals(losses: Losses, near: float, epsilon: float) -> Iterator[tuple[Int
     which on the next would be in vain."""
     yield from ((counts, NARROW) for counts in _counts_apart(losses, near))
     if cuttable(losses):
-        first = _within_work(QUICK, lambda: Attempt(losses, tilt_for(losses, near), undivided).contour(near, epsilon))
+        cells = QUICK if all(hasattr(loss, "cut") for loss, _ in losses) else BESIDE
+        first = _within_work(cells, lambda: Attempt(losses, tilt_for(losses, near), undivided).contour(near, epsilon))
         if first is not None:
             yield first, NARROW
         from dpcli.numerics.contour.jumped import jump_to

@@ -382,10 +382,8 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
     chernoff = (contour.cumulant - log_delta + t * math.log(t) - (t + 1.0) * math.log1p(t)) / t
     epsilon = min(contour.mean - 1.0 / t - 1.0 / (1.0 + t), chernoff)
     slope, last = math.nan, math.inf
-    below, above = (
-        -math.inf,
-        math.inf,
-    )  # where delta falls in pieces, a step may lead beyond a point that is known to lie on the other side
+    # Where delta falls in pieces, a step may lead beyond a point that is known to lie on the other side.
+    below, above = -math.inf, math.inf
     for _ in range(60):
         total, change = contour.sums(epsilon)
         if not total > 0.0:  # delta is drowned here
@@ -398,11 +396,11 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
         excess = contour.cumulant - t * epsilon + math.log(total) - log_delta
         below, above = (max(below, epsilon), above) if excess > 0.0 else (below, min(above, epsilon))
         move = min(max(excess / slope, -2.0 / t), 2.0 / t)
+        if not abs(move) > 1e-15 * abs(epsilon) or (abs(move) < 1e-9 * abs(epsilon) and abs(move) >= abs(last)):
+            break
         if not below < epsilon + move < above and math.isfinite(above - below):
             move = 0.5 * (below + above) - epsilon
         epsilon += move
-        if not abs(move) > 1e-15 * abs(epsilon) or (abs(move) < 1e-9 * abs(epsilon) and abs(move) >= abs(last)):
-            break
         last = move
     return epsilon, slope
 
