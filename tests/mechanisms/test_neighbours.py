@@ -23,6 +23,7 @@ from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace, DiscreteLap
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.noise.laplace_group import SampledLaplaceGroup
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, Free, PostProcessingSpec, Pure, PureSpec, StatedPure
@@ -104,7 +105,7 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
         Neighbours(Adjacency.REPLACE_ONE, 100),
         Dominated(SampledGaussianReplaced(5.0, any_sampled(0.1, 100))),
     ),
-    (LaplaceSpec(noise_multiplier=2.0), CROWD, Dominated(PoissonSampled(Laplace(7.5), any_sampled(0.1, 15)))),
+    (LaplaceSpec(noise_multiplier=2.0), CROWD, SampledLaplaceGroup(0.5, 0.1, 15)),
     (LaplaceSpec(scale=4.0, sensitivity=2.0), USER, PoissonSampled(Laplace(0.5), any_sampled(0.1, 5))),
     (PureSpec(epsilon=0.5, stated_for="unit"), CROWD, PoissonSampled(Pure(1.5), any_sampled(0.1, 15))),
     (PostProcessingSpec(), REPLACE, Free()),
