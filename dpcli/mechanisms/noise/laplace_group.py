@@ -95,7 +95,7 @@ class LaplaceGroupAddLoss(SampledLoss):
         from dpcli.numerics.contour.outcomes import Outcomes
 
         removal = self.other.outcomes()
-        return Outcomes(removal.log_reference + there.log_ratio, -there.log_ratio, self.other.pieces(-1.0))
+        return Outcomes(removal.log_reference + removal.log_ratio, -removal.log_ratio, self.other.pieces(-1.0))
 
     def tails(self, at: Array) -> Tails:
         return self.other.tails(-at[::-1]).mirrored()
