@@ -137,8 +137,8 @@ class LaplaceSpec(Spec):
     Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
 
     Bounds: pure epsilon = sensitivity / scale; delta of epsilon, Renyi and rho are exact for one number, and upper bounds for a vector of
-    the same L1 sensitivity. Finite at delta = 0. Up to 64 records of a unit that are each on a Poisson sample, with noise_multiplier, cost
-    what the pair of their sum does, exactly; replaced ones, and more, are bounded by one record of their total size.
+    the same L1 sensitivity. Finite at delta = 0. Records of a unit that are each on a Poisson sample, with noise_multiplier, cost what the
+    pair of their sum does: exactly up to 64, from above up to 100,000; replaced ones, and more, as one record of their total size.
 
     Source: Dwork & Roth 2014 (pure epsilon); Mironov 2017, arXiv:1702.07476 (Renyi).
     """
@@ -172,11 +172,13 @@ class LaplaceSpec(Spec):
         return with_noise(Laplace, noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours))
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """The exact pair of a group whose records are each sampled on their own; larger groups, and replaced ones, as any mechanism."""
-        from dpcli.mechanisms.noise.laplace_group import MAX_RECORDS, SampledLaplaceGroup
+        """The exact pair of a group whose records are each sampled on their own; large groups by one that dominates it."""
+        from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture
+        from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
 
-        ratio = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours)
-        own = self.contribution_form and not neighbours.replaces and 2 <= neighbours.records <= MAX_RECORDS
+        ratio, records = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours), neighbours.records
+        own = self.contribution_form and not neighbours.replaces and 2 <= records <= MOST_RECORDS
         if not own or rate == 1.0 or ratio > LARGEST_RATIO:
             return Spec.poisson(self, rate, neighbours)
-        return SampledLaplaceGroup(ratio / neighbours.records, rate, neighbours.records)
+        sampled = LaplaceMixture(binomial_mixture(ratio / records, rate, records))
+        return sampled if records <= EXACT else sampled.unclaimed()

@@ -14,6 +14,7 @@ that SUM w_j l_n(Y) is that largest sum. Hockey-sticks of both directions are su
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dpcli.base.errors import NotRepresentable
@@ -21,8 +22,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.logspace import log_binomial
-from dpcli.numerics.mixture import unmixed
+from dpcli.numerics.mixture import Mixture, unmixed
 from dpcli.numerics.tails import Tails, mixed, single_epsilon
 from dpcli.numerics.work import shared
 
@@ -31,54 +31,53 @@ if TYPE_CHECKING:
 
 LOG_TWO = math.log(2.0)
 LARGEST = 700.0  # e^x is a floating-point number up to there
-MAX_RECORDS = 64  # larger groups are bounded by one record of their total size
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceGroupLoss(SampledLoss):
-    """(SUM_j w_j Lap(j e0, 1), Lap(0, 1)), w_j = Binomial(records, rate): ratio m(y) = SUM_j w_j e^{|y| - |y - j e0|}, which rises in y.
+class LaplaceMixtureLoss(SampledLoss):
+    """(SUM_j w_j Lap(s_j, 1), Lap(0, 1)), s_0 = 0 and the others rising: the ratio m(y) = SUM_j w_j e^{|y| - |y - s_j|} rises in y.
 
-    Between y = i e0 and (i+1) e0 it is SUM_{j<=i} w_j e^{j e0} + e^{2y} SUM_{j>i} w_j e^{-j e0}, and constant below 0 and above k e0.
+    Between s_i and s_{i+1} it is SUM_{j<=i} w_j e^{s_j} + e^{2y} SUM_{j>i} w_j e^{-s_j}, and it is constant below 0 and above the last.
+    The weights and shifts are those of `mixture`, in units of the noise's scale.
     """
 
-    epsilon: float
-    rate: float
-    records: int
+    mixture: Mixture
 
     def log_knots(self) -> Array:
-        """log m at y = 0, e0, ..., k e0, with all its digits where it is near 0; shape (records + 1,)."""
-        return _knots(self)[0]
+        """log m at the shifts, with all its digits where it is near 0; shape (shifts + 1,)."""
+        return _knots(self.mixture)[0]
 
     def shares(self) -> Array:
-        """The share of m at y = i e0 that rises from there on as e^{2y}, i = 0, ..., k - 1; shape (records,)."""
-        return _knots(self)[1]
+        """The share of m at a shift that rises from there on as e^{2y}, but for the last; shape (shifts,)."""
+        return _knots(self.mixture)[1]
 
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
 
-        knots = self.log_knots()
-        reference = np.array([-LOG_TWO, -LOG_TWO - self.records * self.epsilon])
-        return Outcomes(reference, knots[[0, -1]], self.pieces(1.0))
+        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])
+        return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
 
     def pieces(self, sign: float) -> tuple[LossPiece, ...]:
-        """Between the knots, in g = 2 (y - i e0)."""
+        """Between the shifts, in g = 2 (y - s_i)."""
         from dpcli.numerics.contour.outcomes import LossPiece
 
-        knots, shares, width = self.log_knots().tolist(), self.shares().tolist(), 2.0 * self.epsilon
+        shifts, knots = (0.0, *self.mixture.shifts), self.log_knots().tolist()
         return tuple(
-            LossPiece(0.0, width, -2.0 * LOG_TWO - i * self.epsilon, -0.5, share, sign, knots[i]) for i, share in enumerate(shares)
+            LossPiece(0.0, 2.0 * (later - shift), -2.0 * LOG_TWO - shift, -0.5, share, sign, knot)
+            for (shift, later), share, knot in zip(pairwise(shifts), self.shares().tolist(), knots, strict=False)
         )
 
     def tails(self, at: Array) -> Tails:
-        knots, e0 = self.log_knots(), self.epsilon
-        i = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, self.records - 1)
+        knots, shifts = self.log_knots(), (0.0, *self.mixture.shifts)
+        i = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(shifts) - 2)
         y = np.empty(len(at))
         for one in np.unique(i).tolist():
             rows, share = i == one, float(self.shares()[one])
             rest = math.log1p(-share) if share < 1.0 else -math.inf
-            y[rows] = one * e0 + 0.5 * np.clip(unmixed(at[rows] - knots[one], rest, share), 0.0, 2.0 * e0)
-        ends = [_laplace_tails(y - j * e0) for j in range(self.records + 1)]
-        weights = log_binomial(self.records, self.rate)
+            width = 2.0 * (shifts[one + 1] - shifts[one])
+            y[rows] = shifts[one] + 0.5 * np.clip(unmixed(at[rows] - knots[one], rest, share), 0.0, width)
+        ends = [_laplace_tails(y - shift) for shift in shifts]
+        weights = [self.mixture.log_rest, *self.mixture.log_weights]
         p_above, p_below = (mixed(weights, [end[side] for end in ends]) for side in (0, 1))
         low, high = at < knots[0], at >= knots[-1]
         columns = zip((p_above, p_below, *ends[0]), (0.0, -np.inf, 0.0, -np.inf), (-np.inf, 0.0, -np.inf, 0.0), strict=True)
@@ -86,19 +85,19 @@ class LaplaceGroupLoss(SampledLoss):
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceGroupAddLoss(SampledLoss):
+class LaplaceMixtureAddLoss(SampledLoss):
     """The pair the other way round: minus the loss, from the reference to the mixture."""
 
-    other: LaplaceGroupLoss
+    removal: LaplaceMixtureLoss
 
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
 
-        removal = self.other.outcomes()
-        return Outcomes(removal.log_reference + removal.log_ratio, -removal.log_ratio, self.other.pieces(-1.0))
+        removal = self.removal.outcomes()
+        return Outcomes(removal.log_reference + removal.log_ratio, -removal.log_ratio, self.removal.pieces(-1.0))
 
     def tails(self, at: Array) -> Tails:
-        return self.other.tails(-at[::-1]).mirrored()
+        return self.removal.tails(-at[::-1]).mirrored()
 
 
 def _laplace_tails(x: Array) -> tuple[Array, Array]:
@@ -109,27 +108,25 @@ def _laplace_tails(x: Array) -> tuple[Array, Array]:
 
 
 @shared(256)
-def _knots(loss: LaplaceGroupLoss) -> tuple[Array, Array]:
-    weights, k, e0 = np.array(log_binomial(loss.records, loss.rate)), loss.records, loss.epsilon
-    i, j = np.arange(k + 1.0)[:, None], np.arange(k + 1.0)[None, :]
-    rise = e0 * np.where(j <= i, j, 2.0 * i - j)  # log of the ratio of Lap(j e0) at y = i e0
+def _knots(mixture: Mixture) -> tuple[Array, Array]:
+    weights, shifts = np.array([mixture.log_rest, *mixture.log_weights]), np.array([0.0, *mixture.shifts])
+    at, by = shifts[:, None], shifts[None, :]
+    rise = np.where(by <= at, by, 2.0 * at - by)  # log of the ratio of Lap(by) at y = at
     near = np.log1p((np.exp(weights) * np.expm1(np.minimum(rise, LARGEST))).sum(axis=1))
     far = np.logaddexp.reduce(weights + rise, axis=1)
     knots = np.where(rise.max(axis=1) < 1.0, near, far)
-    later = np.where(j > i, weights + rise, -np.inf)[:k]
-    return knots, np.minimum(np.exp(np.logaddexp.reduce(later, axis=1) - knots[:k]), 1.0)
+    later = np.where(by > at, weights + rise, -np.inf)[:-1]
+    return knots, np.minimum(np.exp(np.logaddexp.reduce(later, axis=1) - knots[:-1]), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class SampledLaplaceGroup(Mechanism):
-    """Laplace noise on a Poisson sample, add-remove or zero-out, for a group of 2 to MAX_RECORDS records of contribution `epsilon` each.
+class LaplaceMixture(Mechanism):
+    """Laplace noise on a sum that records move by a random amount, add-remove or zero-out; shifts in units of the scale.
 
     Attained: by one number to which each of the records adds its whole bound.
     """
 
-    epsilon: float
-    rate: float
-    records: int
+    mixture: Mixture
 
     def approx_dp(self, delta: float) -> float:
         remove, add = self.losses()
@@ -144,6 +141,6 @@ class SampledLaplaceGroup(Mechanism):
     def attained(self) -> bool:
         return True
 
-    def losses(self) -> tuple[LaplaceGroupLoss, LaplaceGroupAddLoss]:
-        loss = LaplaceGroupLoss(self.epsilon, self.rate, self.records)
-        return loss, LaplaceGroupAddLoss(loss)
+    def losses(self) -> tuple[LaplaceMixtureLoss, LaplaceMixtureAddLoss]:
+        loss = LaplaceMixtureLoss(self.mixture)
+        return loss, LaplaceMixtureAddLoss(loss)
