@@ -138,7 +138,7 @@ class GaussianSpec(Spec):
         return with_noise(Gaussian, noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours))
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Exact pairs; very large groups are bounded by one record of their total size."""
+        """Exact pairs; of large groups pairs that dominate them."""
         ratio = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
         if rate == 1.0 or ratio > LARGEST_RATIO:
             return self.resolve(neighbours)
