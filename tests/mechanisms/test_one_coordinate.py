@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcli.accountants.exact import ExactProfile
 from dpcli.analysis.account import account
 from dpcli.exam.enumeration.drawing_records import Array
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.mechanisms.neighbours import Adjacency
-from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace
+from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS, DiscreteLaplace
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
 from dpcli.mechanisms.sampling.schemes import Poisson
@@ -78,6 +79,22 @@ def test_one_coordinate_of_laplace_is_the_worst(places: int) -> None:
             p, q = together(laws)
             for epsilon in EPSILONS:
                 assert delta(p, q, epsilon) <= math.exp(single_log_delta(worst, epsilon)[1]) + 1e-12, (seed, cut, epsilon)
+
+
+def test_few_large_moves_dominate_many_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for sensitivities above MAX_ATOMS, which is made small here; and there a step more of it costs about as much."""
+    seed = random.getrandbits(32)
+    draw = random.Random(seed)
+    for _ in range(50):
+        exact = DiscreteLaplace(draw.uniform(0.5, 20.0), draw.randint(5, 40))
+        (fine,) = exact.losses()
+        with monkeypatch.context() as patch:
+            patch.setattr("dpcli.mechanisms.noise.discrete_laplace.MAX_ATOMS", draw.randint(1, exact.sensitivity - 1))
+            (coarse,) = exact.losses()
+        for epsilon in (0.0, *(draw.uniform(0.0, 1.05) * exact.epsilon for _ in range(5))):
+            assert single_log_delta(fine, epsilon)[0] <= single_log_delta(coarse, epsilon)[1], (seed, exact, epsilon)
+    costs = [ExactProfile(((DiscreteLaplace(10.0 * most, most), 100),)).epsilon(1e-6).upper for most in (MAX_ATOMS, MAX_ATOMS + 1)]
+    assert costs[0] <= costs[1] <= 1.001 * costs[0]
 
 
 def test_a_coordinate_more_than_the_sensitivity_loses_more() -> None:

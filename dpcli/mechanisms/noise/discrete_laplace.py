@@ -26,7 +26,8 @@ class DiscreteLaplace(Mechanism):
     """Noise with probability proportional to e^{-|x|/scale}; s = integer sensitivity, a = 1/scale.
 
     The loss is (2x - s) a for 0 <= x <= s with all mass beyond at the ends: s + 1 outcomes. For s = 1 that is binary randomised
-    response of epsilon a; for s > MAX_ATOMS only pure epsilon is used. A vector of the same L1 sensitivity is covered: go from one dataset
+    response of epsilon a. For s > MAX_ATOMS the pair is that of fewer, larger moves: one by c has epsilon c a, so that s moves by 1 are
+    dominated by s / c moves, rounded up, of noise of scale / c. A vector of the same L1 sensitivity is covered: go from one dataset
     to the other by s steps, each of one coordinate by 1. The likelihood ratio of a step is e^a or e^-a, e^a with probability r/(1+r) before
     it, r = e^-a; so an event S has at most g(q(S)) after it, g(y) = e^a min(y, r/(1+r)) + e^-a max(0, y - r/(1+r)), which rises: the best
     test of that randomised response. In one coordinate the thresholds {x >= c}, drawn between two of them, attain g in every step. rho: the
@@ -65,8 +66,11 @@ class DiscreteLaplace(Mechanism):
 
     def losses(self) -> tuple[PrivacyLoss]:
         a, s = 1.0 / self.scale, self.sensitivity
-        if s == 1 or s > MAX_ATOMS:
+        if s == 1:
             return (TwoPointLoss(self.epsilon),)
+        if s > MAX_ATOMS:
+            several = math.ceil(s / MAX_ATOMS)
+            return DiscreteLaplace(self.scale / several, math.ceil(s / several)).losses()
         log_end, log_middle = -math.log1p(math.exp(-a)), math.log(-math.expm1(-a)) - math.log1p(math.exp(-a))
         reference = [log_end, *(log_middle - x * a for x in range(1, s)), log_end - s * a]
         return (AtomicLoss(tuple(reference), tuple((2 * x - s) * a for x in range(s + 1))),)
@@ -81,8 +85,8 @@ class DiscreteLaplaceSpec(Spec):
 
     Neighbours: all three adjacencies; no Poisson sampling under replace-one or zero-out, for want of a bound on one contribution.
 
-    Bounds: pure epsilon = sensitivity / scale; exact for one integer that moves by at most 4096, an upper bound for vectors; beyond that
-    pure epsilon alone. Finite at delta = 0.
+    Bounds: pure epsilon = sensitivity / scale; exact for one integer that moves by at most 4096, an upper bound for vectors and
+    beyond that. Finite at delta = 0.
 
     Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
     """
