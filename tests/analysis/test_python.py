@@ -20,7 +20,6 @@ from tests.command import ROOT
 from tests.command import dpcli as run
 
 EXAMPLE = ROOT / "examples" / "dp-sgd.toml"
-FEDERATED = ROOT / "examples" / "federated.toml"
 PUBLIC = [
     pytest.param(name, marks=pytest.mark.long if name == "PrivateTrainer" else (), id=name)  # which takes seconds to import
     for name in dpcli.__all__
