@@ -68,7 +68,7 @@ def test_composed_gaussians_are_one_gaussian(mu: float) -> None:
     assert trade_off(answer.curve, ALPHAS) == pytest.approx(exact, rel=5e-3, abs=1e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0, 20.0])
 def test_randomised_response_is_piecewise_linear(epsilon: float) -> None:
     answer = found(pipeline(entry("randomized-response", epsilon=epsilon), adjacency="replace-one", delta=0.0), 0.01, 0.3, 0.5, 0.9)
@@ -280,7 +280,7 @@ def same_as_account(stated: Pipeline, said: str = "") -> None:
         assert answer.pointwise == pytest.approx(account(stated, delta=0.0).upper, rel=1e-9), said
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("stated", ONE_PROFILE, ids=lambda one: one.mechanisms[0].type)
 def test_one_profile_answers_explain_and_account(stated: Pipeline) -> None:
     same_as_account(stated)
