@@ -61,7 +61,8 @@ def each_way(steps: Steps) -> tuple[Steps, ...]:
 
 
 def least(bound_of: Callable[[Steps], Bound], steps: Steps) -> Bound:
-    """The smallest of the bounds by each way. Raises NotRepresentable with the first one's reason where none answers."""
+    """The smallest of the bounds by each way, with a lower end that holds for each. Raises NotRepresentable with the first one's reason
+    where none answers."""
     compositions = each_way(steps)
     if len(compositions) == 1:
         return bound_of(steps)
@@ -74,4 +75,6 @@ def least(bound_of: Callable[[Steps], Bound], steps: Steps) -> Bound:
             reason = reason or error
     if not bounds and reason is not None:
         raise reason
-    return min(bounds, key=lambda bound: bound.upper)
+    best = min(bounds, key=lambda bound: bound.upper)
+    lowers = [bound.lower for bound in bounds if bound.lower is not None]
+    return Bound(best.upper, min(lowers) if len(lowers) == len(compositions) else None, best.detail)

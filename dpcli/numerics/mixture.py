@@ -23,6 +23,10 @@ from dpcli.numerics.work import hold, spend
 
 Line = TypeVar("Line", Array, ComplexArray)
 FAR = 30.0  # exponent beyond which m is no longer taken as 1 and what it exceeds it by
+EXACT = 64  # records whose numbers are told apart; those of more are rounded up to so many
+MIDDLE = 48  # of them, near the mean
+DEVIATIONS = 8.0
+MOST_RECORDS = 100_000  # larger groups are bounded by one record of their total size
 BLOCK = 1 << 17  # numbers of a table that are worked on at a time: they stay in the cache
 LEAST = 6  # rows that are worth a table
 ALIKE = 1.2  # tables of rows whose numbers of nodes differ by no more than this factor are made together
@@ -154,10 +158,34 @@ class Mixture:
 
 @functools.lru_cache(1 << 14)
 def binomial_mixture(mu: float, rate: float, records: int) -> Mixture:
-    """Shifts j mu with Binomial(records, rate) weights, rate in (0, 1)."""
-    weights = log_binomial(records, rate)
-    shifts = tuple(mu * j for j in range(1, records + 1))
-    return Mixture(weights[0], tuple(weights[1:]), shifts, (rate,) if records == 1 else None)
+    """Shifts j mu with Binomial(records, rate) weights, rate in (0, 1); of more than EXACT records a mixture that dominates this one.
+
+    More weight at larger shifts dominates (normal_mixture.py, laplace_mixture.py). So the numbers of records are rounded up to EXACT of
+    them: evenly spaced within DEVIATIONS standard deviations of the mean, in equal ratios beyond.
+    """
+    if records <= EXACT:
+        weights = log_binomial(records, rate)
+        shifts = tuple(mu * j for j in range(1, records + 1))
+        return Mixture(weights[0], tuple(weights[1:]), shifts, (rate,) if records == 1 else None)
+    numbers = _numbers(records, rate)
+    exact = np.array(log_binomial(records, rate)[1:])
+    # What the logarithms' own rounding may have taken off is put on again, and taken from the smallest numbers.
+    logs = np.logaddexp.reduceat(exact, [0, *numbers[:-1]]) + 4e-15 * math.lgamma(records + 1)
+    masses = np.exp(logs)
+    room = np.maximum(1.0 - (masses[::-1].cumsum()[::-1] - masses), 0.0)
+    logs = np.minimum(logs, np.log(np.maximum(room, math.ulp(0.0))))
+    rest = 1.0 - math.fsum(np.exp(logs).tolist())
+    return Mixture(math.log(rest) if rest > 0.0 else -math.inf, tuple(logs.tolist()), tuple(mu * j for j in numbers))
+
+
+def _numbers(records: int, rate: float) -> list[int]:
+    """Return EXACT numbers of records or fewer, in increasing order, the last of which is all."""
+    mean, deviation = records * rate, math.sqrt(records * rate * (1.0 - rate))
+    low = max(math.floor(mean - DEVIATIONS * deviation), 1)
+    high = min(max(math.ceil(mean + DEVIATIONS * deviation), low + MIDDLE), records)
+    middle = range(low, high, math.ceil((high - low) / MIDDLE))
+    beyond = np.ceil(np.geomspace(high, records, EXACT - MIDDLE)).tolist()
+    return sorted({*middle, *(min(int(number), records) for number in beyond), records})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,7 +31,7 @@ from dpcli.mechanisms.noise.laplace import Laplace
 from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.tails import single_log_delta
-from dpcli.numerics.work import QUESTION, TooMuchWork, allowance
+from dpcli.numerics.work import QUESTION, allowance
 from tests.cases import by_tier, tiered
 from tests.oracles import Array
 
@@ -209,7 +209,7 @@ def test_mixtures_against_lattices(cases: int) -> None:
         delta = 10.0 ** random.uniform(-7.0, -1.5)
         try:
             bound = epsilon(steps, delta)
-        except TooMuchWork:
+        except NotRepresentable:  # an interval of more than 1 %, or too much work
             refused += 1
             continue
         assert bound.lower is not None
@@ -219,38 +219,47 @@ def test_mixtures_against_lattices(cases: int) -> None:
         assert at_high <= delta, (steps, delta)
         assert bound.lower == 0.0 or at_low >= delta, (steps, delta)
         assert bound.upper - bound.lower <= 1e-3 * bound.upper + 1e-6, (steps, delta)
-    assert refused <= max(cases // 20, 1), SEED
+    assert refused <= max(cases // 20, 2), SEED
 
 
 @pytest.mark.parametrize("cases", by_tier(3, 30, 200))
 def test_replaced_records_against_lattices(cases: int) -> None:
-    random = Random(f"{SEED} 3 {cases}")
+    random, refused = Random(f"{SEED} 3 {cases}"), 0
     for _ in range(cases):
         inner = random.choice([Laplace(10.0 ** random.uniform(-1.0, 0.6)), Pure(10.0 ** random.uniform(-1.0, 0.5))])
         steps = ((PoissonReplaced(inner, 10.0 ** random.uniform(-3.0, -0.1)), random.randint(1, 5)),)
         delta = 10.0 ** random.uniform(-7.0, -1.5)
-        bound = epsilon(steps, delta)
+        try:
+            bound = epsilon(steps, delta)
+        except NotRepresentable:
+            refused += 1
+            continue
         assert bound.lower is not None
         (side,) = directions(steps)
         assert lattice_deltas(side, bound.upper)[0] <= delta, (steps, delta)
         assert bound.lower == 0.0 or lattice_deltas(side, bound.lower)[1] >= delta, (steps, delta)
+    assert refused <= max(cases // 20, 2), SEED
 
 
 @pytest.mark.parametrize("cases", by_tier(4, 40, 300))
 def test_delta_and_epsilon_say_the_same(cases: int) -> None:
-    random = Random(f"{SEED} 4 {cases}")
+    random, refused = Random(f"{SEED} 4 {cases}"), 0
     for _ in range(cases):
         steps = tuple(any_step(random) for _ in range(2))
         delta = 10.0 ** random.uniform(-12.0, -2.0)
-        bound = epsilon(steps, delta)
-        assert bound.lower is not None
-        if bound.lower == 0.0:
+        try:
+            bound = epsilon(steps, delta)
+            with allowance(QUESTION):
+                above, below = ExactProfile(steps).delta(bound.upper), ExactProfile(steps).delta(bound.lower or 0.0)
+        except NotRepresentable:
+            refused += 1
             continue
-        with allowance(QUESTION):
-            above, below = ExactProfile(steps).delta(bound.upper), ExactProfile(steps).delta(bound.lower)
+        if not bound.lower:
+            continue
         assert above.lower is not None
         assert above.lower <= delta * (1.0 + 1e-9), (steps, delta)
         assert below.upper >= delta * (1.0 - 1e-9), (steps, delta)
+    assert refused <= max(cases // 20, 2), SEED
 
 
 def test_more_noise_never_costs_more() -> None:

@@ -21,12 +21,15 @@ from dpcli.mechanisms.neighbours import Adjacency, Neighbours, any_sampled
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSpec, DiscreteGaussianVector
 from dpcli.mechanisms.noise.discrete_laplace import DiscreteLaplace, DiscreteLaplaceSpec
 from dpcli.mechanisms.noise.gaussian import Gaussian
+from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixtureReplaced
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec, SampledGaussian, SampledGaussianReplaced
 from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture
 from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.pure_and_approx import Approx, ApproxSpec, Free, PostProcessingSpec, Pure, PureSpec, StatedPure
 from dpcli.mechanisms.stated.renyi import RdpSpec, Renyi, StatedZcdp, Zcdp, ZcdpSpec
+from dpcli.numerics.mixture import binomial_mixture
 from tests.cases import of_each
 from tests.oracles import Array, FinitePairs, hockey_stick, renyi
 
@@ -102,9 +105,9 @@ SAMPLED: list[tuple[Spec, Neighbours, Mechanism]] = [
     (
         GaussianSpec(noise_multiplier=20.0),
         Neighbours(Adjacency.REPLACE_ONE, 100),
-        Dominated(SampledGaussianReplaced(5.0, any_sampled(0.1, 100))),
+        Dominated(GaussianMixtureReplaced(binomial_mixture(0.05, 0.1, 100))),
     ),
-    (LaplaceSpec(noise_multiplier=2.0), CROWD, Dominated(PoissonSampled(Laplace(7.5), any_sampled(0.1, 15)))),
+    (LaplaceSpec(noise_multiplier=2.0), CROWD, LaplaceMixture(binomial_mixture(0.5, 0.1, 15))),
     (LaplaceSpec(scale=4.0, sensitivity=2.0), USER, PoissonSampled(Laplace(0.5), any_sampled(0.1, 5))),
     (PureSpec(epsilon=0.5, stated_for="unit"), CROWD, PoissonSampled(Pure(1.5), any_sampled(0.1, 15))),
     (PostProcessingSpec(), REPLACE, Free()),

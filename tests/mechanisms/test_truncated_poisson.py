@@ -195,7 +195,7 @@ def test_a_bound_of_almost_three_deviations_costs_a_run_little(adjacency: str, p
     assert plain <= found.upper <= most
     assert ExactProfile(((sampled, 14_040),)).delta(found.upper).upper == pytest.approx(1e-5, rel=1e-6)
     first, second = sampled.ways()
-    assert found == ExactProfile(((second, 14_040),)).epsilon(1e-5)
+    assert found.upper == ExactProfile(((second, 14_040),)).epsilon(1e-5).upper
     assert PldProfile(((first, 14_040),)).epsilon(1e-5).upper == pytest.approx(told, rel=3e-3)
 
 

@@ -25,7 +25,7 @@ Weights = dict[float, float]  # of the positive shifts; what is left is at 0
 
 MAX_SHIFTS = 256  # different amounts that are told apart; beyond, amounts are rounded up
 SMALLEST_WEIGHT = 1e-300  # of an outcome of the draw that can happen at all
-MAX_RECORDS = 64  # larger groups are bounded by one record of their total size
+MAX_RECORDS = 64  # in larger groups every draw that is not 0 counts as the largest
 
 
 def stated_epsilon(losses: tuple[PrivacyLoss, ...], delta: float, bound: float) -> float:
@@ -193,11 +193,17 @@ def _product(first: float, second: float) -> float:
 
 
 def repeated(single: Weights, records: int) -> Weights:
-    """The sum of `records` independent draws; a large group by one draw of its total size, which the theorem allows."""
+    """The sum of `records` independent draws; in a large group each that is not 0 counts as the largest, which the theorem allows."""
     if not single:
         return single
     if records > MAX_RECORDS:
-        return {max(single) * records: any_sampled(min(math.fsum(single.values()), 1.0), records)}
+        from dpcli.numerics.mixture import MOST_RECORDS, binomial_mixture
+
+        most, rate = max(single), min(math.fsum(single.values()), 1.0)
+        if rate == 1.0 or records > MOST_RECORDS:
+            return {most * records: any_sampled(rate, records)}
+        mixture = binomial_mixture(most, rate, records)
+        return {shift: max(math.exp(log), SMALLEST_WEIGHT) for shift, log in zip(mixture.shifts, mixture.log_weights, strict=True)}
     total = _coarse(single)
     for _ in range(records - 1):
         total = _coarse(_added(total, single))

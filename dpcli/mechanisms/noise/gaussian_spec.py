@@ -17,10 +17,9 @@ from dpcli.mechanisms.noise.gaussian_mixture import GaussianMixture, GaussianMix
 from dpcli.mechanisms.sampling.poisson import NO_RHO, amplify
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array
-from dpcli.numerics.mixture import binomial_mixture
+from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
 
 NOT_PLAIN = "it is a sampled Gaussian, and the closed form is for unsampled ones"
-MAX_MULTIPLICITY = 64  # larger groups are bounded by one record of their total size
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +78,13 @@ class SampledGaussianReplaced(SampledGaussian):
 
 
 def sampled_gaussian(mu: float, rate: float, records: int, kind: type[SampledGaussian] = SampledGaussian) -> Mechanism:
-    """`kind`, or what bounds it: for a large group one record of its total size; at rate 1 no sampling."""
+    """`kind`, or what bounds it: for a large group a mixture of fewer numbers of records; at rate 1 no sampling."""
     if rate == 1.0:
         return Gaussian(kind.pair.stretch * mu * records)
-    if records > MAX_MULTIPLICITY:
+    if records > MOST_RECORDS:
         return Dominated(sampled_gaussian(mu * records, any_sampled(rate, records), 1, kind))
+    if records > EXACT:
+        return Dominated(kind.pair(binomial_mixture(mu, rate, records)))
     return kind(mu, rate, records)
 
 
@@ -137,7 +138,7 @@ class GaussianSpec(Spec):
         return with_noise(Gaussian, noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours))
 
     def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
-        """Exact pairs; very large groups are bounded by one record of their total size."""
+        """Exact pairs; of large groups pairs that dominate them."""
         ratio = noise_ratio(self.noise_multiplier, self.sigma, self.sensitivity, neighbours)
         if rate == 1.0 or ratio > LARGEST_RATIO:
             return self.resolve(neighbours)

@@ -11,7 +11,7 @@ from dpcli.base.premise import NOISE, SECRET, Premises, moves
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import noise_problems, noise_ratio, with_noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, noise_problems, noise_ratio, with_noise
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import TiltedCgf
@@ -137,7 +137,8 @@ class LaplaceSpec(Spec):
     Neighbours: all three adjacencies. Poisson sampling under replace-one or zero-out needs noise_multiplier.
 
     Bounds: pure epsilon = sensitivity / scale; delta of epsilon, Renyi and rho are exact for one number, and upper bounds for a vector of
-    the same L1 sensitivity. Finite at delta = 0.
+    the same L1 sensitivity. Finite at delta = 0. Records of a unit that are each on a Poisson sample, with noise_multiplier, cost what the
+    pair of their sum does: exactly up to 64, from above up to 100,000; replaced ones, and more, as one record of their total size.
 
     Source: Dwork & Roth 2014 (pure epsilon); Mironov 2017, arXiv:1702.07476 (Renyi).
     """
@@ -169,3 +170,15 @@ class LaplaceSpec(Spec):
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
         return with_noise(Laplace, noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours))
+
+    def poisson(self, rate: float, neighbours: Neighbours) -> Mechanism:
+        """The exact pair of a group whose records are each sampled on their own; large groups by one that dominates it."""
+        from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture
+        from dpcli.numerics.mixture import EXACT, MOST_RECORDS, binomial_mixture
+
+        ratio, records = noise_ratio(self.noise_multiplier, self.scale, self.sensitivity, neighbours), neighbours.records
+        own = self.contribution_form and not neighbours.replaces and 2 <= records <= MOST_RECORDS
+        if not own or rate == 1.0 or ratio > LARGEST_RATIO:
+            return Spec.poisson(self, rate, neighbours)
+        sampled = LaplaceMixture(binomial_mixture(ratio / records, rate, records))
+        return sampled if records <= EXACT else sampled.unclaimed()

@@ -51,9 +51,9 @@ FAR = 30.0  # loss beyond which e^g is no longer taken less 1
 
 @dataclass(frozen=True, slots=True)
 class LossPiece:
-    """The base measure's density e^{log_density + slope g} at low <= g <= high, where the ratio is r = m(g)^sign.
+    """The base measure's density e^{log_density + slope g} at low <= g <= high, where the ratio is r = (c m(g))^sign, c = e^{log_scale}.
 
-    The base is Q where sign is 1, and P where it is -1: then Q has m times as much.
+    The base is Q where sign is 1, and P where it is -1: then Q has c m times as much.
     """
 
     low: float
@@ -62,6 +62,11 @@ class LossPiece:
     slope: float
     rate: float = 1.0
     sign: float = 1.0
+    log_scale: float = 0.0
+
+    def log_size(self, g: Array) -> Array:
+        """log(c m(g)): the loss where sign is 1, and minus the loss where it is -1."""
+        return log_mixed(self.rate, g) + self.log_scale
 
     def focused(self, order: float) -> LossPiece:
         """The part of the piece on which base r^order is more than e^-DROPPED of what it is where r^order is largest."""
@@ -104,7 +109,7 @@ class LossPiece:
         at, weights = _legendre(POINTS)
         half = 0.5 * np.diff(edges)[:, None]
         g = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * at).ravel()
-        log_m = log_mixed(self.rate, g)
+        log_m = self.log_size(g)
         base = self.log_density + self.slope * g + np.log((half * weights).ravel())
         return (base if self.sign > 0.0 else base + log_m), self.sign * log_m
 
@@ -127,6 +132,7 @@ class LossPiece:
         g, log_weights = (np.concatenate(each) for each in zip(*parts, strict=True))
         g = np.asarray(g, dtype=np.complex128)
         log_m = g if self.rate == 1.0 else log1p_complex(np.asarray(self.rate * np.expm1(g), dtype=np.complex128))
+        log_m = log_m + self.log_scale
         return np.asarray(self.log_density + self.slope * g + power * log_m + log_weights), log_m
 
     def cells(self, t: float, cumulant: float) -> tuple[Array, Array]:
@@ -138,7 +144,7 @@ class LossPiece:
             place = math.log(turn / (1.0 - turn)) + math.log1p(-self.rate) - math.log(self.rate)
             if self.low < place < self.high:
                 g = np.sort(np.append(g, place))
-        log_m = log_mixed(self.rate, g)
+        log_m = self.log_size(g)
         log_p = self.log_density + self.slope * g + power * log_m - np.log(self._share(g)) - cumulant
         rounding = 1e-15 * np.abs(log_m[1:] + log_m[:-1])
         return np.exp(np.minimum(log_p[1:], log_p[:-1])), np.maximum(np.diff(log_m) - rounding, 0.0)
@@ -181,9 +187,7 @@ class Outcomes:
 
     @property
     def largest(self) -> float:
-        ends = [
-            float(part.sign * log_mixed(part.rate, np.array([end]))[0]) for part in self.pieces for end in (part.low, part.high)
-        ]
+        ends = [float(part.sign * part.log_size(np.array([end]))[0]) for part in self.pieces for end in (part.low, part.high)]
         return max(float(self.log_ratio.max(initial=-math.inf)), *ends) if ends else float(self.log_ratio.max())
 
     def nodes(self, order: float, y: float = 0.0, least: float | None = None) -> tuple[Array, Array]:

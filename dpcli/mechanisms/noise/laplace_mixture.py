@@ -1,0 +1,146 @@
+"""Laplace noise on a Poisson sample, for several records of one unit or group, each of which is sampled on its own.
+
+Let Q be the output without the records and P_j that with those of a subset j of them, drawn with probability w_j: the pair is
+(SUM w_j P_j, Q). Theorem: it is dominated by the one of a single number to which every record adds its whole bound.
+
+Proof. Let Y have the law of one coordinate's noise, and l_n(Y) be the ratio of the densities of noise moved by n bounds and of noise. For a
+convex function f, E_Q[f(SUM w_j dP_j/dQ)] has a sum of random variables. Sums of given marginals are the largest in the convex order where
+all rise together, and such a sum rises in the convex order with each marginal (Kaas, Dhaene, Goovaerts 2000, Upper and lower bounds for
+sums of random variables). The marginal of dP_j/dQ is at most that of l_n(Y), n records being in the subset, since moving by n bounds
+in one coordinate is the worst case (laplace.py) and l_n rises with n. Each l_n rises in Y, as the density of the noise is log-concave, so
+that SUM w_j l_n(Y) is that largest sum. Hockey-sticks of both directions are such E_Q[f].
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from dpcli.base.errors import NotRepresentable
+from dpcli.base.values import dataclass
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss
+from dpcli.numerics.arrays import Array, np
+from dpcli.numerics.mixture import Mixture, unmixed
+from dpcli.numerics.tails import Tails, mixed, single_epsilon
+from dpcli.numerics.work import shared
+
+if TYPE_CHECKING:
+    from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
+
+LOG_TWO = math.log(2.0)
+LARGEST = 700.0  # e^x is a floating-point number up to there
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMixtureLoss(SampledLoss):
+    """(SUM_j w_j Lap(s_j, 1), Lap(0, 1)), s_0 = 0 and the others rising: the ratio m(y) = SUM_j w_j e^{|y| - |y - s_j|} rises in y.
+
+    Between s_i and s_{i+1} it is SUM_{j<=i} w_j e^{s_j} + e^{2y} SUM_{j>i} w_j e^{-s_j}, and it is constant below 0 and above the last.
+    The weights and shifts are those of `mixture`, in units of the noise's scale.
+    """
+
+    mixture: Mixture
+
+    def log_knots(self) -> Array:
+        """log m at the shifts, with all its digits where it is near 0; shape (shifts + 1,)."""
+        return _knots(self.mixture)[0]
+
+    def shares(self) -> Array:
+        """The share of m at a shift that rises from there on as e^{2y}, but for the last; shape (shifts,)."""
+        return _knots(self.mixture)[1]
+
+    def outcomes(self) -> Outcomes:
+        from dpcli.numerics.contour.outcomes import Outcomes
+
+        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])
+        return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
+
+    def pieces(self, sign: float) -> tuple[LossPiece, ...]:
+        """Between the shifts, in g = 2 (y - s_i)."""
+        from dpcli.numerics.contour.outcomes import LossPiece
+
+        shifts, knots = (0.0, *self.mixture.shifts), self.log_knots().tolist()
+        return tuple(
+            LossPiece(0.0, 2.0 * (later - shift), -2.0 * LOG_TWO - shift, -0.5, share, sign, knot)
+            for (shift, later), share, knot in zip(pairwise(shifts), self.shares().tolist(), knots, strict=False)
+        )
+
+    def tails(self, at: Array) -> Tails:
+        knots, shifts = self.log_knots(), (0.0, *self.mixture.shifts)
+        i = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(shifts) - 2)
+        y = np.empty(len(at))
+        for one in np.unique(i).tolist():
+            rows, share = i == one, float(self.shares()[one])
+            rest = math.log1p(-share) if share < 1.0 else -math.inf
+            width = 2.0 * (shifts[one + 1] - shifts[one])
+            y[rows] = shifts[one] + 0.5 * np.clip(unmixed(at[rows] - knots[one], rest, share), 0.0, width)
+        ends = [_laplace_tails(y - shift) for shift in shifts]
+        weights = [self.mixture.log_rest, *self.mixture.log_weights]
+        p_above, p_below = (mixed(weights, [end[side] for end in ends]) for side in (0, 1))
+        low, high = at < knots[0], at >= knots[-1]
+        columns = zip((p_above, p_below, *ends[0]), (0.0, -np.inf, 0.0, -np.inf), (-np.inf, 0.0, -np.inf, 0.0), strict=True)
+        return Tails(*(np.where(low, below, np.where(high, above, inside)) for inside, below, above in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMixtureAddLoss(SampledLoss):
+    """The pair the other way round: minus the loss, from the reference to the mixture."""
+
+    removal: LaplaceMixtureLoss
+
+    def outcomes(self) -> Outcomes:
+        from dpcli.numerics.contour.outcomes import Outcomes
+
+        removal = self.removal.outcomes()
+        return Outcomes(removal.log_reference + removal.log_ratio, -removal.log_ratio, self.removal.pieces(-1.0))
+
+    def tails(self, at: Array) -> Tails:
+        return self.removal.tails(-at[::-1]).mirrored()
+
+
+def _laplace_tails(x: Array) -> tuple[Array, Array]:
+    """log P(Y > x), log P(Y <= x) of standard Laplace noise."""
+    small = -np.abs(x) - LOG_TWO
+    large = np.log1p(-np.exp(small))
+    return np.where(x > 0.0, small, large), np.where(x > 0.0, large, small)
+
+
+@shared(256)
+def _knots(mixture: Mixture) -> tuple[Array, Array]:
+    weights, shifts = np.array([mixture.log_rest, *mixture.log_weights]), np.array([0.0, *mixture.shifts])
+    at, by = shifts[:, None], shifts[None, :]
+    rise = np.where(by <= at, by, 2.0 * at - by)  # log of the ratio of Lap(by) at y = at
+    near = np.log1p((np.exp(weights) * np.expm1(np.minimum(rise, LARGEST))).sum(axis=1))
+    far = np.logaddexp.reduce(weights + rise, axis=1)
+    knots = np.where(rise.max(axis=1) < 1.0, near, far)
+    later = np.where(by > at, weights + rise, -np.inf)[:-1]
+    return knots, np.minimum(np.exp(np.logaddexp.reduce(later, axis=1) - knots[:-1]), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMixture(Mechanism):
+    """Laplace noise on a sum that records move by a random amount, add-remove or zero-out; shifts in units of the scale.
+
+    Attained: by one number to which each of the records adds its whole bound.
+    """
+
+    mixture: Mixture
+
+    def approx_dp(self, delta: float) -> float:
+        remove, add = self.losses()
+        if delta <= 0.0:
+            knots = remove.log_knots()
+            return max(float(knots[-1]), -float(knots[0])) * (1.0 + 1e-13)
+        return max(single_epsilon(loss, math.log(delta))[1] for loss in (remove, add))
+
+    def zcdp(self) -> float:
+        raise NotRepresentable(NO_RHO)
+
+    def attained(self) -> bool:
+        return True
+
+    def losses(self) -> tuple[LaplaceMixtureLoss, LaplaceMixtureAddLoss]:
+        loss = LaplaceMixtureLoss(self.mixture)
+        return loss, LaplaceMixtureAddLoss(loss)

@@ -1,0 +1,172 @@
+"""Several records of one unit on a Poisson sample, with Laplace noise: against quadrature, and against what else the records may do."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import binom
+
+from dpcli.accountants.base import Bound
+from dpcli.accountants.exact import ExactProfile
+from dpcli.accountants.pld import PldProfile
+from dpcli.exam.subjects import SEED
+from dpcli.mechanisms.mechanism import Mechanism
+from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
+from dpcli.mechanisms.noise.laplace import Laplace, LaplaceSpec
+from dpcli.mechanisms.noise.laplace_mixture import LaplaceMixture, LaplaceMixtureLoss
+from dpcli.mechanisms.sampling.poisson import PoissonSampled
+from dpcli.numerics.mixture import EXACT, binomial_mixture
+from dpcli.numerics.tails import single_log_delta
+from tests.cases import by_tier
+
+
+class Group(NamedTuple):
+    """Records of one unit: the contribution of each, over the scale; the rate; and how many there are."""
+
+    epsilon: float
+    rate: float
+    records: int
+
+    @property
+    def sampled(self) -> LaplaceMixture:
+        return LaplaceMixture(binomial_mixture(self.epsilon, self.rate, self.records))
+
+
+def drawn(random: Random) -> Group:
+    return Group(10.0 ** random.uniform(-1.5, 0.7), 10.0 ** random.uniform(-3.0, -0.1), random.randint(2, 6))
+
+
+def binomial(records: int, rate: float, j: int) -> float:
+    return math.comb(records, j) * rate**j * (1.0 - rate) ** (records - j)
+
+
+def ratio(group: Group, y: float) -> float:
+    """The density of the mixture over that of the noise."""
+    k, e0 = group.records, group.epsilon
+    return math.fsum(binomial(k, group.rate, j) * math.exp(abs(y) - abs(y - j * e0)) for j in range(k + 1))
+
+
+def integral(group: Group, function: object, *places: float) -> float:
+    """Of a function of the ratio times the density of the noise."""
+    k, e0 = group.records, group.epsilon
+    ends = sorted({-45.0, *(j * e0 for j in range(k + 1)), k * e0 + 45.0, *places})
+
+    def at(y: float) -> float:
+        return float(function(ratio(group, y))) * 0.5 * math.exp(-abs(y))  # type: ignore[operator]
+
+    return math.fsum(quad(at, low, high, epsabs=0.0, epsrel=1e-11)[0] for low, high in itertools.pairwise(ends))
+
+
+def crossing(group: Group, level: float) -> tuple[float, ...]:
+    last = group.records * group.epsilon
+    inside = ratio(group, 0.0) < level < ratio(group, last)
+    return (brentq(lambda y: ratio(group, y) - level, 0.0, last, xtol=1e-15),) if inside else ()
+
+
+@pytest.mark.parametrize("cases", by_tier(3, 30, 200))
+def test_tails_and_cgf_by_quadrature(cases: int) -> None:
+    random = Random(f"{SEED} group {cases}")
+    for _ in range(cases):
+        group = drawn(random)
+        remove, add = group.sampled.losses()
+        for epsilon in (0.0, random.uniform(0.0, 1.0), -random.uniform(0.0, 0.1)):
+            level = math.exp(epsilon)
+            exact = integral(group, lambda r, level=level: max(r - level, 0.0), *crossing(group, level))
+            backwards = integral(group, lambda r, level=level: max(1.0 - level * r, 0.0), *crossing(group, 1.0 / level))
+            for loss, truth in ((remove, exact), (add, backwards)):
+                low, high = single_log_delta(loss, epsilon)
+                assert math.exp(low) - 1e-13 <= truth * (1.0 + 1e-9) + 1e-13, (group, epsilon)
+                assert truth * (1.0 - 1e-9) - 1e-13 <= math.exp(high) + 1e-13, (group, epsilon)
+        for z in (0.1, 1.0, random.uniform(1.0, 20.0)):
+            moments = (integral(group, lambda r, z=z: r ** (z + 1.0)), integral(group, lambda r, z=z: r**-z))
+            for loss, moment in zip((remove, add), moments, strict=True):
+                assert (
+                    abs(math.expm1(float(loss.cgf(np.array([z]))[0])) - (moment - 1.0)) <= 1e-9 * abs(moment - 1.0) + 1e-12 * moment
+                )
+
+
+@pytest.mark.parametrize("cases", by_tier(2, 20, 100))
+def test_two_accountants_agree_and_one_record_is_the_known_pair(cases: int) -> None:
+    random = Random(f"{SEED} group steps {cases}")
+    for _ in range(cases):
+        group, steps, delta = drawn(random), round(10.0 ** random.uniform(0.0, 4.0)), 10.0 ** random.uniform(-9.0, -2.0)
+        contour, grid = ExactProfile(((group.sampled, steps),)).epsilon(delta), PldProfile(((group.sampled, steps),)).epsilon(delta)
+        assert contour.lower is not None and grid.lower is not None
+        assert contour.lower <= grid.upper * (1.0 + 1e-12) and grid.lower <= contour.upper * (1.0 + 1e-12), (group, steps, delta)
+        loss = LaplaceMixtureLoss(binomial_mixture(group.epsilon, group.rate, 1))
+        known = PoissonSampled(Laplace(group.epsilon), group.rate).losses()[0]
+        at = np.sort(np.array([random.uniform(-1.0, 1.0) * group.epsilon for _ in range(9)]))
+        for own, other in zip(loss.tails(at), known.tails(at), strict=True):
+            assert np.allclose(own, other, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("cases", by_tier(4, 40, 300))
+def test_no_other_contributions_cost_more(cases: int) -> None:
+    """Vectors of two coordinates, of any signs and at most the bound, each record sampled on its own: sums over a fine mesh."""
+    random = Random(f"{SEED} other contributions {cases}")
+    axis = np.arange(-14.0, 14.0, 0.05)
+    for _ in range(cases):
+        group = Group(random.uniform(0.1, 1.5), random.uniform(0.01, 0.9), random.randint(2, 3))
+        moves = []
+        for _ in range(group.records):
+            share, size = random.random(), group.epsilon * random.choice((1.0, 1.0, random.random()))
+            moves.append((size * share * random.choice((-1.0, 1.0)), size * (1.0 - share) * random.choice((-1.0, 1.0))))
+        mass = np.zeros((len(axis) - 1, len(axis) - 1))
+        for chosen in itertools.product((0, 1), repeat=group.records):
+            weight = math.prod(group.rate if one else 1.0 - group.rate for one in chosen)
+            shift = [sum(move[side] for one, move in zip(chosen, moves, strict=True) if one) for side in (0, 1)]
+            mass += weight * np.outer(*(cells(axis - by) for by in shift))
+        noise = np.outer(cells(axis), cells(axis))
+        for epsilon in (0.0, random.uniform(0.0, 2.0)):
+            for loss, (p, q) in zip(group.sampled.losses(), ((mass, noise), (noise, mass)), strict=True):
+                least = float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())  # merged outcomes: from below
+                assert least <= math.exp(single_log_delta(loss, epsilon)[1]) + 1e-9, (group, moves, epsilon)
+
+
+def cells(x: np.ndarray) -> np.ndarray:
+    return np.diff(np.where(x < 0.0, 0.5 * np.exp(-np.abs(x)), 1.0 - 0.5 * np.exp(-np.abs(x))))
+
+
+def cost(mechanism: Mechanism, steps: int, delta: float) -> Bound:
+    return ExactProfile(((mechanism, steps),)).epsilon(delta)
+
+
+def test_a_unit_by_the_pair_of_its_sum_costs_less_than_one_record_of_its_size() -> None:
+    three = LaplaceSpec(noise_multiplier=1.0).poisson(0.01, Neighbours(Adjacency.ADD_REMOVE, contributions=3))
+    assert cost(three, 1000, 1e-8).upper == pytest.approx(5.104087365, rel=1e-9)
+    one = PoissonSampled(Laplace(3.0), 1.0 - 0.99**3)
+    assert 4.0 * cost(three, 1000, 1e-8).upper < (cost(one, 1000, 1e-8).lower or 0.0)
+
+
+@pytest.mark.parametrize("spec", [LaplaceSpec(noise_multiplier=20.0), GaussianSpec(noise_multiplier=20.0)])
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE])
+def test_one_record_more_costs_about_as_much(spec: LaplaceSpec | GaussianSpec, adjacency: Adjacency) -> None:
+    """Also where their numbers are no longer told apart one by one: 65 records once cost 440 times as much as 64."""
+    if adjacency is Adjacency.REPLACE_ONE and isinstance(spec, LaplaceSpec):
+        pytest.skip("replaced records of Laplace noise are bounded by one of their total size")
+    costs = [cost(spec.poisson(0.01, Neighbours(adjacency, contributions=k)), 200, 1e-8) for k in (64, 65, 80)]
+    assert costs[0].upper < costs[1].upper < 1.05 * costs[0].upper
+    assert costs[1].upper < costs[2].upper < 1.5 * costs[0].upper
+
+
+@pytest.mark.parametrize("cases", by_tier(3, 30, 300))
+def test_numbers_of_records_are_rounded_up(cases: int) -> None:
+    """Of a mixture of fewer shifts no tail is lighter than the binomial one's, and the whole is 1."""
+    random = Random(f"{SEED} rounded {cases}")
+    for _ in range(cases):
+        records, rate = round(10.0 ** random.uniform(math.log10(EXACT + 1), 4.0)), 10.0 ** random.uniform(-6.0, -0.01)
+        mixture = binomial_mixture(1.0, rate, records)
+        assert len(mixture.shifts) <= EXACT + 1 and mixture.reach <= records
+        assert math.exp(mixture.log_rest) + math.fsum(map(math.exp, mixture.log_weights)) == pytest.approx(1.0, abs=1e-14)
+        for number in {1, EXACT, records, *(random.randint(1, records) for _ in range(9))}:
+            tail = np.logaddexp.reduce([w for w, s in zip(mixture.log_weights, mixture.shifts, strict=True) if s >= number])
+            exact = np.logaddexp.reduce(binom.logpmf(np.arange(number, records + 1), records, rate))
+            assert tail >= exact - 1e-9 * (1.0 + abs(exact)), (records, rate, number)
