@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -11,9 +12,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from tests.ledger.cluster import Cluster
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before anything imports numpy
     os.environ.setdefault(threads, "1")  # there are as many tests at once as cores
@@ -68,6 +73,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"tests/{room}: not collected: {package} is not installed" for room, package in ROOMS.items() if absent(package)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage while modules are imported and tests collected, nor later among what was made then, which stays to the end."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before those that are marked as long or nightly are left out
@@ -128,6 +144,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for package in mark.args:
             if absent(package):
                 pytest.skip(f"{package} is not installed")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL server of our own, started when a test of any folder first asks for it."""
+    from tests.ledger.cluster import OWNER, missing, running
+
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with running() as server:
+        server.run(f"CREATE ROLE {OWNER} LOGIN CREATEROLE")
+        yield server
 
 
 @pytest.fixture

@@ -100,6 +100,7 @@ def test_without_a_cap_nothing_is_promised_anywhere(tmp_path: Path) -> None:
     assert json.loads(judged.out)["files"][0]["result"]["epsilon_upper"] == 3.0
 
 
+@pytest.mark.long
 def test_what_a_report_says_of_an_attacker_follows_from_the_cap() -> None:
     low, high = (meaning(adaptive(3.0, Budget(epsilon=cap, delta=DELTA)))[1] for cap in (2.0, 4.0))
     fixed = meaning(replace(adaptive(3.0, None), privacy=replace(adaptive(3.0, None).privacy, adaptive=False)))[1]

@@ -63,6 +63,7 @@ def test_few_are_left_as_they_are_and_so_are_others() -> None:
     assert coarse(((Laplace(0.1), 1), *drawn(source, 50)), 50, 50) is None
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 def test_louder_steps_dominate(kind: int) -> None:
     """A single step at many epsilons: delta of the quieter is never above that of the louder."""

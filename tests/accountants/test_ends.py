@@ -30,6 +30,7 @@ def loss(keys: str) -> PrivacyLoss:
     return charge.mechanism.losses()[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("steps", [1, 2, 50, 10**16])
 def test_what_loses_nothing_costs_nothing(steps: int) -> None:
     found = pipeline(f'type = "post-processing"\nsteps = {steps}\n')

@@ -63,6 +63,7 @@ def test_unsampled_gaussians_are_analytic() -> None:
     assert found.lower is not None and found.lower <= found.upper <= found.lower * (1.0 + 1e-12)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("known", KNOWN)
 def test_no_sound_accountant_falls_below_the_exact_epsilon(known: Known) -> None:
     entries = [entry("gaussian", steps=n, rate=q if q < 1.0 else None, noise_multiplier=s) for q, s, n in known.parts]

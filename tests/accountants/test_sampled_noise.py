@@ -32,7 +32,7 @@ from dpcli.mechanisms.sampling.poisson import PoissonReplaced, PoissonSampled
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.numerics.tails import single_log_delta
 from dpcli.numerics.work import QUESTION, allowance
-from tests.cases import by_tier
+from tests.cases import by_tier, tiered
 from tests.oracles import Array
 
 ADD_REMOVE = Neighbours(Adjacency.ADD_REMOVE)
@@ -303,6 +303,7 @@ def as_stated(noise: str, parameters: list[float], rate: float) -> Mechanism:
     return PoissonSampled(inner, rate) if rate < 1.0 else inner
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", PEER["cases"], ids=[str(k) for k in range(len(PEER["cases"]))])
 def test_a_peer_says_no_less_and_no_more(case: dict[str, Any]) -> None:
     """Both of its estimates, on grids of 1e-4: they round losses up, or down. Its transform's rounding is not counted: the last pessimistic
@@ -315,10 +316,11 @@ def test_a_peer_says_no_less_and_no_more(case: dict[str, Any]) -> None:
     assert bound.upper - bound.lower <= 1e-5 * bound.upper
 
 
-def test_delta_next_to_the_largest_loss_is_not_rounded_to_nothing() -> None:
+@pytest.mark.parametrize("cases", by_tier(10, 30, None))
+def test_delta_next_to_the_largest_loss_is_not_rounded_to_nothing(cases: int) -> None:
     """Of sampled Laplace noise at the numbers next to its top atom, whose place is rounded: by its masses, in fifty digits."""
     random = Random()
-    for _ in range(30):
+    for _ in range(cases):
         ratio, rate = random.uniform(0.01, 5.0), random.uniform(1e-3, 0.9)
         profile = ExactProfile(((PoissonSampled(Laplace(ratio), rate), 1),))
         with mp.workdps(50):
@@ -332,11 +334,11 @@ def test_delta_next_to_the_largest_loss_is_not_rounded_to_nothing() -> None:
             assert bound.upper >= truth and (bound.lower or 0.0) <= max(truth, 0), (ratio, rate, epsilon)
 
 
-def test_hardly_any_noise_in_one_step_beside_another_is_answered_or_refused() -> None:
+@pytest.mark.parametrize("noise", tiered((0.03, 0.02, 0.015, 0.001), 2, 2))
+def test_hardly_any_noise_in_one_step_beside_another_is_answered_or_refused(noise: float) -> None:
     """Where the tilt of the contour rounds to 0."""
-    for noise in (0.03, 0.02, 0.015, 0.001):
-        little = GaussianSpec(noise_multiplier=noise).poisson(1e-5, Neighbours(Adjacency.ADD_REMOVE))
-        profile = ExactProfile(((little, 1), (PoissonSampled(Laplace(1.0), 0.01), 1)))
-        for ask in (lambda profile=profile: profile.epsilon(1e-5), lambda profile=profile: profile.delta(1.0)):
-            with suppress(NotRepresentable), allowance(QUESTION):
-                ask()
+    little = GaussianSpec(noise_multiplier=noise).poisson(1e-5, Neighbours(Adjacency.ADD_REMOVE))
+    profile = ExactProfile(((little, 1), (PoissonSampled(Laplace(1.0), 0.01), 1)))
+    for ask in (lambda: profile.epsilon(1e-5), lambda: profile.delta(1.0)):
+        with suppress(NotRepresentable), allowance(QUESTION):
+            ask()

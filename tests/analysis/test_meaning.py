@@ -20,6 +20,7 @@ from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.model import Budget, PartitionKey, Pipeline
 from dpcli.numerics.closed.normal import gaussian_delta
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives, gaussian_above, pointwise_epsilon, total_variation
+from tests.cases import by_tier
 from tests.strategies import dp_sgd, entry, log_uniform, pipeline, pipelines
 
 NORMAL = NormalDist()
@@ -67,6 +68,7 @@ def test_composed_gaussians_are_one_gaussian(mu: float) -> None:
     assert trade_off(answer.curve, ALPHAS) == pytest.approx(exact, rel=5e-3, abs=1e-5)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0, 20.0])
 def test_randomised_response_is_piecewise_linear(epsilon: float) -> None:
     answer = found(pipeline(entry("randomized-response", epsilon=epsilon), adjacency="replace-one", delta=0.0), 0.01, 0.3, 0.5, 0.9)
@@ -83,6 +85,7 @@ def test_randomised_response_is_piecewise_linear(epsilon: float) -> None:
         assert belief.success == pytest.approx(max(p, 1.0 - p, keep), rel=1e-9)  # follow the answer, or the prior
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("type_", ["pure-dp", "laplace", pytest.param("exponential", marks=pytest.mark.long)])
 def test_pure_mechanisms_are_bounded_by_randomised_response(type_: str) -> None:
     keys = {"scale": 2.0, "sensitivity": 1.0} if type_ == "laplace" else {"epsilon": 0.5}
@@ -277,6 +280,7 @@ def same_as_account(stated: Pipeline, said: str = "") -> None:
         assert answer.pointwise == pytest.approx(account(stated, delta=0.0).upper, rel=1e-9), said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("stated", ONE_PROFILE, ids=lambda one: one.mechanisms[0].type)
 def test_one_profile_answers_explain_and_account(stated: Pipeline) -> None:
     same_as_account(stated)
@@ -293,12 +297,13 @@ def test_every_type_has_one_profile(kind: str) -> None:
     same_as_account(subject.pipeline, subject.source)
 
 
-def test_disjoint_parts_have_the_largest_of_their_profiles() -> None:
+@pytest.mark.parametrize("points", by_tier(5, 19, None))
+def test_disjoint_parts_have_the_largest_of_their_profiles(points: int) -> None:
     noise = [entry("gaussian", name="a", noise_multiplier=3.0, steps=4), entry("laplace", name="b", noise_multiplier=2.0)]
     common = entry("laplace", name="c", noise_multiplier=5.0)
     parts = tuple(replace(one, partition=PartitionKey("region", one.name)) for one in noise)
     whole, *alone = (replace(pipeline(common, delta=1e-5), mechanisms=(common, *some)) for some in (parts, *zip(parts)))
-    grid = np.linspace(0.2, 2.0, 19)
+    grid = np.linspace(0.2, 2.0, points)
     curve, curves = profile(whole, grid), [profile(one, grid) for one in alone]
     assert curve.upper == pytest.approx(np.max([one.upper for one in curves], axis=0), rel=1e-6, abs=1e-12)
     assert curve.is_narrow()

@@ -209,6 +209,7 @@ def test_what_leaks_seldom_and_then_all_is_found(score: float) -> None:
     assert sum(found) >= 6, (found, seed)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("choose", [by_split, by_bonferroni])
 def test_a_private_program_is_accused_at_most_as_often_as_the_significance(choose: Callable[..., Any]) -> None:
     """Randomised response at epsilon = 1 in the sign of the score, and scores that are no number on both sides alike."""

@@ -58,6 +58,7 @@ def test_planted_bug_is_caught_by_its_check(tmp_path: Path, program: str, check:
     assert not found[check]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", [*learners.RIGHT, *learners.WRONG])
 def test_what_follows_from_other_releases_is_not_blamed(tmp_path: Path, program: str) -> None:
     """After the first step with the record two right trainings go apart; a wrong one shows itself in that step."""

@@ -102,6 +102,7 @@ def test_every_command_with_a_delta_is_asked() -> None:
         assert "write_made(" in inspect.getsource(inspect.unwrap(COMMANDS[name].callback)), name
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_a_delta_of_a_flag_is_judged(name: str, places: dict[str, str], tmp_path: Path) -> None:
     for delta in SAID:

@@ -86,6 +86,7 @@ def test_one_gaussian_against_its_closed_form(sigma: float) -> None:
     assert 0.5 + 0.5 * advantage <= guess <= 0.5 + 0.5 * advantage + 2e-4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FILES)
 def test_epsilons_are_the_accounts_own_rounded_up_and_never_bare(name: str) -> None:
     from decimal import Decimal

@@ -38,7 +38,7 @@ def _searches(accountant: Accountant) -> bool:
     return type(accountant.profile(())).delta is PrivacyProfile.delta
 
 
-@pytest.mark.sampled(14, 27)
+@pytest.mark.sampled(9, 32)
 @pytest.mark.parametrize(
     ("kind", "part"), [*every(12, CHEAP), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )
@@ -56,7 +56,7 @@ def test_every_accountant_answers_or_says_why(kind: str, part: slice) -> None:
                 raise AssertionError(f"{name} {subject.source}") from error
 
 
-@pytest.mark.sampled(9, 14)
+@pytest.mark.sampled(5, 18)
 @pytest.mark.parametrize(
     ("kind", "part"), [*every(13, MECHANISMS), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )

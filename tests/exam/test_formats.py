@@ -21,6 +21,7 @@ def test_nothing_is_left_out(name: str) -> None:
         assert list(left_out(name, render_of(name), document)) == [], f"seed {SEED}"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FORMATS)
 @of_each("what", WITHOUT)
 def test_a_format_that_drops_something_is_seen(name: str, what: str) -> None:

@@ -75,6 +75,7 @@ def test_no_view_contradicts_another(kind: str) -> None:
         assert list(contradictions(mechanism)) == [], subject.source
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("kind", MECHANISMS)
 @of_each("view", VIEWS)
 def test_a_view_that_is_a_tenth_is_seen(kind: str, view: str) -> None:

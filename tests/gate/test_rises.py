@@ -194,6 +194,7 @@ def stated(repository: Path, text: str, kind: str, values: dict[str, object]) ->
     return arguments
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tight", "loose"), list(permutations(SOURCES, 2)))
 def test_the_tighter_cap_decides_and_is_named(repository: Path, kind: str, tight: str, loose: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 SUPERUSER = "cluster_owner"
+OWNER = "ledger_owner"  # of ledgers, no superuser: what the owner may not do by himself must work all the same
 SECONDS = 60.0
 # The server dies with whoever holds the pipe to its standard input, and its folder goes with it: even SIGKILL of the tests leaves nothing.
 GUARD = """

@@ -12,9 +12,8 @@ from typing import Protocol
 import pytest
 
 from dpcli.ledger.stores import postgres
-from tests.ledger.cluster import Cluster, missing, running
+from tests.ledger.cluster import OWNER, Cluster
 
-OWNER = "ledger_owner"  # no superuser: what the owner may not do by himself must work all the same
 GUARDED = ("dpcli.entry", "dpcli.dataset")
 NEVER = [f"ALTER TABLE dpcli.{table} %s TRIGGER never" for table in ("entry", "dataset", "checkpoint")]
 EMPTIED = (
@@ -109,17 +108,6 @@ class Database:
                 postgres.create(self.url, lambda store: None)
             connection.execute("; ".join(EMPTIED))
             self.installed[:] = connection.execute(WRITTEN).fetchall()
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A server of our own, started when first asked for."""
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with running() as found:
-        found.run(f"CREATE ROLE {OWNER} LOGIN CREATEROLE")
-        yield found
 
 
 @contextmanager

@@ -8,8 +8,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-SOON = 300.0  # seconds: a wait that is not bounded takes longer; the machine may do other things as well
-
 
 class Freezes(threading.Thread):
     """On a socket in `folder`, to the server whose socket is in `real`."""

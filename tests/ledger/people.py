@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from dpcli.ledger.chain import digest, seal, utc_now
 from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.stores import postgres_install
 from dpcli.ledger.stores.places import open_store
 from dpcli.ledger.stores.postgres import PostgresStore
-from dpcli.ledger.stores.postgres_install import definitions
 from tests.ledger.conftest import Database, Place
 from tests.ledger.setting import DATASET
 
+FUNCTIONS = Path(postgres_install.__file__).with_name("postgres_functions.sql")
 # How often a server notes what its entries add up to: as it is installed, and at every third entry.
-(USUAL,) = re.findall(r"(?s)CREATE OR REPLACE FUNCTION dpcli.every.*?\$\$;", definitions("postgres_functions.sql"))
+(USUAL,) = re.findall(r"(?s)CREATE OR REPLACE FUNCTION dpcli.every.*?\$\$;", FUNCTIONS.read_text(encoding="utf-8"))
 EVERY = USUAL.replace("256", "3")
 
 

@@ -20,8 +20,6 @@ from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.stores.sqlite import SqliteStore
 from tests.ledger.setting import DATASET, charge, run, terms
 
-TENTH = "0.1"
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:

@@ -541,10 +541,6 @@ FIXED = st.one_of(
     settings(["scheduler"], words("cosine", "warmup")),
     st.just({"clipping": "adaptive", "covers": {"clipping": "quantile"}}),
 )
-CLIPPED_TOGETHER = (
-    settings(["clip_per", "clip_by"], words("microbatch", "batch", "per_device")),
-    settings(["num_microbatches", "microbatches"], st.integers(1, 64)),
-)
 SHOWN = ["debug", "log_examples", "log_gradients"]
 DOMAIN = ["vocabulary", "tokenizer", "bins", "bin_edges", "classes", "scaler"]
 

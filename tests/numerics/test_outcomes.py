@@ -55,6 +55,7 @@ def loss_of(inner: LaplaceLoss | RangeLoss, rate: float, way: str) -> SampledRem
     return {"remove": half, "add": SampledAddLoss(inner, rate), "replace": SampledReplaceLoss(half)}[way]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["remove", "add", "replace"])
 @pytest.mark.parametrize(
     ("e0", "rate", "t", "y"), tiered([(3.3, 0.01, 2.0, 40.0), (0.3, 0.2, 30.0, 9.0), (6.0, 1e-5, 0.4, 3.0)], 1)
@@ -63,6 +64,7 @@ def test_laplace_in_thirty_digits(way: str, e0: float, rate: float, t: float, y:
     check(laplace, LaplaceLoss(e0), rate, t, y, way)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["remove", "add", "replace"])
 def test_a_bounded_range_in_thirty_digits(way: str) -> None:
     check(range_pair, RangeLoss(1.3), 0.05, 3.0, 25.0, way)

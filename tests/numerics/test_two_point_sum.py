@@ -47,6 +47,7 @@ def check(epsilons: list[float], delta: float, tolerance: float) -> None:
     assert exact * (1.0 - 1e-9) <= found <= min(exact * (1.0 + tolerance) + 1e-3 * tolerance * max(epsilons), worst * (1.0 + 1e-14))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("delta", [1e-6, 1e-12])
 @pytest.mark.parametrize(
     "epsilons",

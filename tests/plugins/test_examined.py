@@ -64,6 +64,7 @@ def test_a_bug_in_it_is_seen(bug: str, tmp_path: Path) -> None:
     assert done.returncode == 1 and "fault" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_type_without_references_does_not_pass(tmp_path: Path) -> None:
     place = tmp_path / "packages"
     shutil.copytree(PACKAGE, place)

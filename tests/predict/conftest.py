@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
+from dpcli.predict import shard_processes
 from dpcli.predict.documents import prediction_statement
-from tests.ledger.conftest import cluster, database, used_again
+from tests.ledger.conftest import database, used_again
 
-__all__ = ("cluster", "database", "used_again")  # one server for all of them
+__all__ = ("database", "used_again")
+
+QUICK = "not long and not nightly"
+STARTED = ("test_one_change",)  # files about the processes themselves
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +27,19 @@ def short_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def whole_statements() -> None:
     """Leave statements as a user gets them."""
+
+
+@pytest.fixture(scope="session")
+def forked_starts() -> Iterator[Any]:
+    """What starts warmed processes without their imports."""
+    from tests.predict.forked_starts import forking
+
+    with forking() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def quick_starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a quick run, fork warmed processes; in a longer one each is a Python of its own, as it is for a user."""
+    if request.config.option.markexpr == QUICK and request.path.stem not in STARTED:
+        monkeypatch.setattr(shard_processes, "subprocess", request.getfixturevalue("forked_starts"))

@@ -139,6 +139,7 @@ def test_what_gains_nothing_is_said(place: Path) -> None:
     assert ["gained nothing" in " ".join(document.notes) for document in message] == [True, False]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("radius", ["0.3", "0.6"])
 def test_a_cell_that_is_empty_has_its_footnote(place: Path, radius: str) -> None:
     """In each table, and no footnote where none is: the published protocol has nothing left of a small epsilon."""

@@ -9,17 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.cluster import Cluster, missing, running
+from tests.ledger.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
-def release_cluster() -> Iterator[Cluster]:
-    """A PostgreSQL server of our own, started when first asked for."""
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with running() as found:
-        yield found
+def release_cluster(cluster: Cluster) -> Cluster:
+    """The server that all tests share."""
+    return cluster
 
 
 @pytest.fixture(scope="session")

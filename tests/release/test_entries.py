@@ -22,7 +22,7 @@ from dpcli.release.aggregate import MOST_ROWS
 from dpcli.release.query_entries import priced_queries
 from dpcli.release.release_plan import ReleasePlan
 from dpcli.release.vectors import Contribution, sensitivity
-from tests.cases import of_each
+from tests.cases import by_tier, of_each
 from tests.inline import text_of
 from tests.release.files import BY_UNIT, document, queries
 
@@ -49,7 +49,7 @@ def test_two_mechanisms_of_one_name_are_not_priced() -> None:
 
 
 @of_each("weight", [5e-324, 1e-300, 0.1, 3.0, 1e300, 1.7e308])
-@of_each("others", [1, 4])
+@pytest.mark.parametrize("others", by_tier(1, 4, None))
 def test_weights_are_shares_whatever_their_size(weight: float, others: int) -> None:
     """Equal ones share the budget equally, and never more than all of it."""
     tables = [{"name": f"q{place}", "measure": "count", "max_rows": 1} for place in range(1 + others)]

@@ -164,6 +164,7 @@ SKEWED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.needs("opendp")
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("table", SKEWED)

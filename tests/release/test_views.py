@@ -31,6 +31,7 @@ def most(source: Source, folder: Path, unit: str | None, asked: str) -> int:
         return max(sum(total.rows for total in engine.totals(aggregation, secrets.token_bytes(32)).values()) for _ in range(TIMES))
 
 
+@pytest.mark.sampled
 @pytest.mark.needs("duckdb", "sqlglot")
 @pytest.mark.parametrize("view", [EACH, "select * from t using sample 50% (bernoulli)", SAME])
 @pytest.mark.parametrize("asked", ASKED)

@@ -28,7 +28,7 @@ from dpcli.sweep.worker import Job, perform
 from tests.cli.commands import commands
 from tests.command import Result, dpcli
 from tests.inline import text_of
-from tests.ledger.conftest import Place, cluster, database, place, used_again  # noqa: F401
+from tests.ledger.conftest import Place, database, place, used_again  # noqa: F401
 from tests.ledger.families import FAMILIES, family
 from tests.predict import generate_files, pmixed_files, prompt_files, samples
 from tests.release.files import COLUMNS, document
@@ -250,6 +250,7 @@ STATED = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("words", "place", "stated"), STATED, indirect=["place"])
 def test_a_session_is_charged_on_its_window_and_stays_with_it(words: Words, stated: bool, begun: Callable[[Words], Asked]) -> None:
     """All of its blocks and no other; it goes on with these alone, and says which they are."""

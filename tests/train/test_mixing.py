@@ -213,6 +213,7 @@ def test_no_record_is_seen_before_the_charge(books: Ledger, monkeypatch: pytest.
     assert seen and not any(torch.isin(x.flatten().float(), private).any() for x in seen)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*unusual.BACKWARDS, "ScaledByAHook", "ScaledByTheFirst"])
 @pytest.mark.parametrize("single", [True, False])
 def test_what_keeps_state_in_the_backward_pass_is_refused(name: str, single: bool, monkeypatch: pytest.MonkeyPatch) -> None:

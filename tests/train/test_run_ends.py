@@ -129,6 +129,7 @@ def test_a_disk_without_room_for_the_last_state_may_have_room_for_the_model(fold
     assert (folder / "state.pt").exists() and not (folder / "state.pt.new").exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize("charged", [False, True])
 def test_a_run_that_has_ended_is_ended_whatever_state_it_left(

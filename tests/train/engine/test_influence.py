@@ -40,6 +40,7 @@ def test_influence_on_random_data(configuration: Configuration) -> None:
     require_each(CLIPS, bounded)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("depth", "count"), [(64, 29), (64, 33), (5, 10), (31, 7)])
 def test_influence_at_a_kink(depth: int, count: int) -> None:
     """An absolute error whose targets are the model's first answers: the last digit of each decides the sign of a gradient."""
