@@ -14,7 +14,8 @@ from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.exam.enumeration.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst
-from dpcli.exam.enumeration.references import Reference, Situation
+from dpcli.exam.enumeration.drawing_records import Situation
+from dpcli.exam.enumeration.references import Reference
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.numerics.work import LEAST
 

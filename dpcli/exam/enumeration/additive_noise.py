@@ -69,14 +69,12 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
     sign = {"x": 1.0, "y": -1.0, "z": 0.0, "o": other}
 
     def release(records: Records) -> Array:
-        total: Array | None = None
+        laws = []
         for drawn in itertools.product(range(len(shifts)), repeat=len(records)):
             weight = math.prod(weights[i] for i in drawn)
             centre = math.fsum(sign[r] * shifts[i] for r, i in zip(records, drawn, strict=True))
-            law = weight * cells(normal(sigma), centre, -12.0 * sigma, 12.0 * sigma, count)
-            total = law if total is None else total + law
-        assert total is not None
-        return total
+            laws.append(weight * cells(normal(sigma), centre, -12.0 * sigma, 12.0 * sigma, count))
+        return np.asarray(sum(laws))
 
     return release
 

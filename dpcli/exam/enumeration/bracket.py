@@ -13,8 +13,9 @@ from dpcli.analysis.account import attained, sound_profiles
 from dpcli.base import registry
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.lazy import load
-from dpcli.exam.enumeration.drawing_records import SCHEMES, Records, datasets, hockey_stick, pair
-from dpcli.exam.enumeration.references import REFERENCES, Reference, Situation
+from dpcli.exam.drawn_files import text_of
+from dpcli.exam.enumeration.drawing_records import SCHEMES, Records, Situation, datasets, hockey_stick, pair
+from dpcli.exam.enumeration.references import REFERENCES, Reference
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
@@ -59,12 +60,6 @@ class BracketRow:
 
     def faults(self) -> list[Bracket]:
         return [bracket for bracket in self.brackets if not bracket.holds(self.reference.loss)]
-
-
-def rows(name: str, every: bool = False) -> Iterator[BracketRow]:
-    """Yield the bounds of `account` and the enumeration's delta for each situation."""
-    for situated in situations(name, every):
-        yield row(*situated)
 
 
 def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str, Situation]]:
@@ -152,17 +147,4 @@ def _file(reference: Reference, scheme: str, situation: Situation, size: int) ->
         **({"sampling": {"scheme": scheme, **sampled}} if sampled is not None else {}),
     }
     members = [{"name": name, **keys} for name, keys in reference.members.items()]
-    tables = ["[privacy]\n" + _keys(privacy), *("[[mechanism]]\n" + _keys(keys) for keys in (*members, entry))]
-    return "format = 1\n" + "\n".join(tables)
-
-
-def _keys(table: dict[str, object]) -> str:
-    return "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_value(part)}" for key, part in value.items()) + " }"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return text_of({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})

@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 Records = tuple[str, ...]  # "x" the record; "y" its other version; "z" its zeroed version, or the place that it left; "o" any other
 Release = Callable[[Records], Array]  # records of one sample -> probability of each outcome
 Drawn = Callable[[Release, Records], Array]  # of one pass
+ONE_STEP_CELLS, SEVERAL_STEPS_CELLS = 4800, 480  # cells into which the noise of an outcome is cut: of one step, of one of several
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +35,30 @@ class WayOfSampling:
     slots: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A setting in which a release is used.
+
+    adjacency: the neighbouring relation.
+    draws: how records are sampled.
+    contributions: records of one unit.
+    group: units that change together.
+    """
+
+    adjacency: str
+    draws: WayOfSampling
+    contributions: int = 1
+    group: int = 1
+
+    @property
+    def cells(self) -> int:
+        return ONE_STEP_CELLS if self.draws.steps == 1 else SEVERAL_STEPS_CELLS
+
+    def changed_units(self, records: Records, letter: str = "x") -> list[bool]:
+        """Return for each unit that may change whether its records in the data are `letter`s."""
+        return [letter in records[k * self.contributions : (k + 1) * self.contributions] for k in range(self.group)]
+
+
 def product(laws: Iterable[Array]) -> Array:
     """Independent releases."""
     return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
@@ -47,16 +72,13 @@ def poisson(rate: float, most: int | None = None) -> Drawn:
     """Each record on its own; a larger sample is cut to `most` at random."""
 
     def drawn(release: Release, records: Records) -> Array:
-        total: Array | None = None
+        laws = []
         for chosen in itertools.product((False, True), repeat=len(records)):
-            sample = tuple(record for record, taken in zip(records, chosen, strict=True) if taken)
+            sample = tuple(itertools.compress(records, chosen))
             weight = rate ** len(sample) * (1.0 - rate) ** (len(records) - len(sample))
             subsets = list(itertools.combinations(sample, min(len(sample), most if most is not None else len(sample))))
-            for part in subsets:
-                law = weight / len(subsets) * release(part)
-                total = law if total is None else total + law
-        assert total is not None
-        return total
+            laws += [weight / len(subsets) * release(part) for part in subsets]
+        return np.asarray(sum(laws))
 
     return drawn
 
@@ -85,13 +107,11 @@ def shuffled(release: Release, records: Records) -> Array:
 
 def bins(release: Release, records: Records) -> Array:
     """Each record in one of two steps."""
-    total: Array | None = None
-    for places in itertools.product((0, 1), repeat=len(records)):
-        steps = [tuple(r for r, place in zip(records, places, strict=True) if place == step) for step in (0, 1)]
-        law = 0.5 ** len(records) * product([release(step) for step in steps])
-        total = law if total is None else total + law
-    assert total is not None
-    return total
+    laws = []
+    for second in itertools.product((False, True), repeat=len(records)):
+        first = [not place for place in second]
+        laws.append(product([release(tuple(itertools.compress(records, places))) for places in (first, second)]))
+    return np.asarray(sum(laws) / len(laws))
 
 
 SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
