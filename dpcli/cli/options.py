@@ -117,13 +117,11 @@ def write_option(what: str) -> Callable[..., Any]:
 class DocumentFormat(TextChoice):
     """The choice of output formats that can show a command's documents; modules of other formats are not imported.
 
-    holds, outlives_errors, spares_data: as for `output_options`.
+    holds: as for `output_options`.
     """
 
-    def __init__(self, holds: tuple[str, ...], outlives_errors: bool = False, spares_data: bool = False) -> None:
+    def __init__(self, holds: tuple[str, ...]) -> None:
         self.holds = holds
-        self.outlives_errors = outlives_errors
-        self.spares_data = spares_data
         self.allows_pictures = PICTURES in holds
         self.case_sensitive = True
 
@@ -150,7 +148,7 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
         spares_data: whether the command declares files that no output may replace (`protect`); an error before this declaration does
             not overwrite files that may be data.
     """
-    formats = DocumentFormat(holds, outlives_errors, spares_data)
+    formats = DocumentFormat(holds)
     return composed(
         click.option("-f", "--format", "format_", type=formats, default=default, show_default=True, help="What to print."),
         click.option(
