@@ -47,7 +47,7 @@ def comment_options() -> Callable[..., Any]:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long one answer of the server may take.",
+            help="How long the server may be silent.",
         ),
         click.option("--dry-run", is_flag=True, help="Print the comment (Markdown); ask no server."),
     )
