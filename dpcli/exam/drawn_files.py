@@ -39,7 +39,7 @@ class Drawing:
         self.count = self.random.choice(COUNTS)
 
     def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
-        """The type's own keys; None if none were found that agree with each other."""
+        """Return the type's own keys; None if no draw makes keys that agree with each other."""
         cls = load(MECHANISMS[kind])
         for _ in range(TRIES):
             keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
@@ -61,7 +61,7 @@ class Drawing:
         return {"scheme": scheme, **keys}
 
     def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
-        """Values for the required keys and for some of the others; None if it must name entries and there are none."""
+        """Return values for the required keys and for some of the others; None if they must name entries and there are none."""
         length = self.random.choice([1, 2, 3, 8])
         result: Document = {}
         for name, member in members.items():
@@ -112,7 +112,7 @@ class Drawing:
 
 
 def built(cls: type, keys: Document) -> Any:
-    """An instance from plain values, as the reader builds it."""
+    """Return an instance from plain values, as the reader builds it."""
     members = members_of(cls)
 
     def value(kind: Kind, plain: Any) -> Any:
@@ -130,7 +130,7 @@ def built(cls: type, keys: Document) -> Any:
 
 
 def text_of(document: Document) -> str:
-    """The document as TOML: tables of tables inline."""
+    """Return the document as TOML, with tables of tables inline."""
     lines = [f"{key} = {inline(value)}" for key, value in document.items() if not isinstance(value, dict | list)]
     for key, table in document.items():
         tables = table if isinstance(table, list) else [table] if isinstance(table, dict) else []
@@ -141,7 +141,7 @@ def text_of(document: Document) -> str:
 
 
 def inline(value: Any) -> str:
-    """A value on one line."""
+    """Return a value as TOML on one line."""
     match value:
         case bool():
             return str(value).lower()

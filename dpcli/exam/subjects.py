@@ -42,7 +42,7 @@ class Subject:
 
 @functools.cache
 def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
-    """For each scheme and adjacency a pipeline of the type, if there is one that is not refused."""
+    """Draw a pipeline of the type for each scheme and adjacency, if one is not refused."""
     return tuple(_drawn(kind, seed))
 
 

@@ -19,7 +19,7 @@ POINTS = 1 << 11  # cells of an integral over noise
 
 
 def scores(adjacency: str) -> Iterator[Scores]:
-    """Three scores that one change of the file's kind moves by at most 1 each, up or down."""
+    """Yield three scores that one change of the file's kind moves by at most 1 each, up or down."""
     for base, move in itertools.product(BASES, itertools.product((-1.0, 1.0), repeat=3)):
         share = 0.5 if adjacency == "replace-one" else 1.0
         value = {"x": share, "y": -share, "z": 0.0, "o": -share}
@@ -39,7 +39,7 @@ def exponential(epsilon: float, score: Scores) -> Release:
 
 
 def permute_and_flip(epsilon: float, score: Scores) -> Release:
-    """Every order of visiting; the best candidate always accepts."""
+    """Return the release of a candidate by permute-and-flip, over every order of visiting."""
 
     def release(records: Records) -> Array:
         scores = score(records)
@@ -59,12 +59,15 @@ NOISES = {"gumbel": stats.gumbel_r, "laplace": stats.laplace, "exponential": sta
 
 
 def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:
-    """The candidate with the largest noisy score."""
+    """Return the release of the candidate with the largest noisy score."""
     return lambda records: winners(noise, 2.0 / epsilon, score(records))
 
 
 def winners(noise: str, scale: float, scores: Array) -> Array:
-    """P(i) = integral over the winning noise of its density times the others' distribution functions, by cells of the winner's noise."""
+    """Return the probability of each candidate to have the largest noisy score.
+
+    P(i) is the integral over the winning noise of its density times the others' distribution functions, by cells of the winner's noise.
+    """
     wins = np.array([_winning(noise, scale, tuple(sorted(scores[i] - np.delete(scores, i)))) for i in range(len(scores))])
     return np.asarray(wins / wins.sum())
 
@@ -103,7 +106,7 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
 
 
 def selected(inner: Release, generating: Callable[[Array], Array], order: Callable[[int], NDArray[np.signedinteger]]) -> Release:
-    """The best of K outputs, K with this probability generating function; the first outcome: none at all."""
+    """Return the release of the best of K outputs, K with this probability generating function; the first outcome is none at all."""
 
     def release(records: Records) -> Array:
         law = inner(records)

@@ -60,7 +60,7 @@ class Situation:
 
 
 def product(laws: Iterable[Array]) -> Array:
-    """Independent releases."""
+    """Return the law of independent releases."""
     return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
 
 
@@ -69,7 +69,7 @@ def everybody(release: Release, records: Records) -> Array:
 
 
 def poisson(rate: float, most: int | None = None) -> Drawn:
-    """Each record on its own; a larger sample is cut to `most` at random."""
+    """Draw each record on its own; a larger sample is cut to `most` at random."""
 
     def drawn(release: Release, records: Records) -> Array:
         laws = []
@@ -84,7 +84,7 @@ def poisson(rate: float, most: int | None = None) -> Drawn:
 
 
 def fixed(size: int) -> Drawn:
-    """A sample of one size, without replacement."""
+    """Draw a sample of one size, without replacement."""
 
     def drawn(release: Release, records: Records) -> Array:
         samples = list(itertools.combinations(records, size))
@@ -94,19 +94,19 @@ def fixed(size: int) -> Drawn:
 
 
 def in_order(release: Release, records: Records) -> Array:
-    """Two batches, in the order given."""
+    """Release two batches, in the order given."""
     half = (len(records) + 1) // 2
     return product([release(records[:half]), release(records[half:])])
 
 
 def shuffled(release: Release, records: Records) -> Array:
-    """Two batches, after a shuffle."""
+    """Release two batches, after a shuffle."""
     orders = list(itertools.permutations(records))
     return np.asarray(sum(in_order(release, order) for order in orders) / len(orders))
 
 
 def bins(release: Release, records: Records) -> Array:
-    """Each record in one of two steps."""
+    """Put each record into one of two steps."""
     laws = []
     for second in itertools.product((False, True), repeat=len(records)):
         first = [not place for place in second]
@@ -128,7 +128,7 @@ SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
 
 
 def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Records, Records]:
-    """Two neighbours: `records` change."""
+    """Return two neighbouring datasets, which differ in `records` records."""
     other = {"add-remove": "z" if draws.slots else "", "zero-out": "z", "replace-one": "y"}[adjacency]
     rest = ("o",) * (draws.others * records if draws.slots else draws.others)
     return ("x",) * records + rest, (other,) * records + rest if other else rest
@@ -142,7 +142,7 @@ def pair(draws: WayOfSampling, release: Release, records: tuple[Records, Records
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
-    """The larger direction of sum (p - e^eps q)+ over what one pass, or two independent ones, release."""
+    """Return the larger direction of sum (p - e^eps q)+ over the outcomes of one pass, or of two independent ones."""
     return max(_direction(p, q, epsilon, passes), _direction(q, p, epsilon, passes))
 
 

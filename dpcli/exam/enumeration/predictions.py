@@ -18,7 +18,7 @@ MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # of a logit, by one record
 
 
 def counts(records: Records, situation: Situation, others: tuple[int, ...], after: int) -> Array:
-    """Votes: a unit's one teacher, however many records it has, votes for label 0 if it has seen them, else for label `after`."""
+    """Return the votes: a unit's one teacher votes for label 0 if it has seen any of its records, else for label `after`."""
     votes = np.array(others, dtype=float)
     for record_present in situation.changed_units(records):
         votes[0 if record_present else after] += 1.0

@@ -17,7 +17,7 @@ Counts = tuple[int, int]
 
 
 def beyond(scale: float, least: int) -> float:
-    """P(X > least) of discrete Laplace noise, term by term."""
+    """Return P(X > least) of discrete Laplace noise, term by term."""
     weights = {x: math.exp(-abs(x) / scale) for x in range(-400, 401)}
     return math.fsum(weight for x, weight in weights.items() if x > least) / math.fsum(weights.values())
 
@@ -33,7 +33,7 @@ def mode(counts: Counts) -> int:
 
 @functools.cache
 def distances(adjacency: str) -> dict[Counts, int]:
-    """By search from all that have a neighbour of another mode: how many changes away they are."""
+    """Return the distance of counts to the nearest with a neighbour of another mode, in changes, by a search from those."""
     steps = ((1, -1), (-1, 1)) if adjacency == "replace-one" else ((1, 0), (-1, 0), (0, 1), (0, -1))
     around = {
         counts: [near for dx, dy in steps if min(near := (counts[0] + dx, counts[1] + dy)) >= 0 and max(near) <= SIDE]
