@@ -12,9 +12,14 @@ from typing import Any
 
 from dpcli.analysis.calibrate import parameter_key
 from dpcli.base.errors import DpcliError
-from dpcli.base.registry import ACCOUNTANTS, PLOTS
-from dpcli.exam.drawn_files import Document, Drawing, load_rate, text_of
+from dpcli.base.registry import ACCOUNTANTS, MECHANISMS, PLOTS
+from dpcli.exam.drawn_files import TRIES, Document, Drawing, text_of
+from dpcli.file.keys.annotations import members_of
+from dpcli.file.pipeline.parts import DRAWN
 from dpcli.file.pipeline.read import parse
+from dpcli.file.pipeline.resolve import resolve
+from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.sampling.schemes import Poisson
 
 FORMATS = ("table", "json", "markdown", "csv", "total")
 
@@ -43,7 +48,90 @@ def case(name: str) -> Case:
     return Commands(Random(name)).case(name)
 
 
-class Commands(Drawing):
+class Files(Drawing):
+    """A drawing of whole files: most are valid; those that are not are refused with a message, as they should."""
+
+    def document(self) -> Document:
+        privacy: Document = {"adjacency": self.random.choice([a.value for a in Adjacency])}
+        if self.odds(0.7):
+            privacy["dataset_size"] = self.count_of(None, 10)
+        if self.odds(0.97):
+            privacy["delta"] = self.delta()
+        if self.odds(0.3):
+            privacy |= {"unit": "user", "max_contributions": self.random.choice([1, 2, 5, 64, 65, 1000, 10**9])}
+        if self.odds(0.1):
+            privacy["adaptive"] = True
+        document: Document = {"format": 1, "privacy": privacy, "mechanism": []}
+        for _ in range(self.random.choice([1, 1, 1, 2, 2, 3, 4])):
+            document = self.grown(document)
+        if self.odds(0.4):
+            document["budget"] = {"epsilon": self.random.choice([1.0, 3.0, 8.0])}
+        return document
+
+    def grown(self, document: Document) -> Document:
+        """The document with one more entry, seldom one that is refused."""
+        for _ in range(TRIES):
+            longer: Document = json.loads(json.dumps(document))
+            longer["mechanism"].append(self.entry(longer))
+            if self.odds(0.2):
+                self.share(longer["mechanism"])
+            if resolves(longer) or self.odds(0.02):
+                return longer
+        return longer
+
+    def entry(self, document: Document) -> Document:
+        names = [entry["name"] for entry in document["mechanism"]]
+        keys: Document | None = None
+        while keys is None:
+            kind = self.random.choice(list(MECHANISMS))
+            keys = self.keys(kind, document["privacy"]["adjacency"], names)
+        entry = {"name": f"m{len(names)}", "type": kind, **keys}
+        if self.odds(0.7):
+            entry["steps"] = self.count_of(None, 18)
+        if self.odds(0.5):
+            entry["sampling"] = self.sampling(document["privacy"])
+            if self.odds(0.2) and entry["sampling"]["scheme"] != "none":
+                entry.pop("steps", None)
+                entry["epochs"] = self.random.choice([1, 2.5, 100, 1e6])
+        if self.odds(0.1):
+            entry["partition"] = self.random.choice(["region", {"of": "region", "part": f"p{len(names) % 2}"}])
+        return entry
+
+    def share(self, entries: list[Document]) -> None:
+        """Let the last entry read the sample of another one, or say that it draws its own."""
+        *others, last = entries
+        known = [
+            table
+            for table in others
+            if table.get("sampling", {"scheme": "none"})["scheme"] != "none" and table.get("sample") != "own"
+        ]
+        if known and self.odds(0.8):
+            first = self.random.choice(known)
+            first.setdefault("sample", f"s{len(entries)}")
+            for key in DRAWN:
+                last.pop(key, None)
+            last.update({key: first[key] for key in ("sample", *DRAWN) if key in first})
+        elif last.get("sampling", {"scheme": "none"})["scheme"] != "none":
+            last["sample"] = "own"
+
+    def delta(self) -> float:
+        return self.random.choice(
+            [0.0, 0.5, 0.9, *(float(f"{10.0 ** self.random.uniform(-14.0, -1.0):.3g}") for _ in range(12)), 1e-300]
+        )
+
+
+def resolves(document: Document) -> bool:
+    """Return whether the file is valid, or fails otherwise than by a refusal."""
+    try:
+        resolve(parse(text_of(document).encode(), "a.toml"))
+    except DpcliError:
+        return False
+    except Exception:  # a fault to be found
+        return True
+    return True
+
+
+class Commands(Files):
     """A drawing of a file and of what is asked of it."""
 
     def case(self, name: str) -> Case:
@@ -116,7 +204,14 @@ class Commands(Drawing):
 
     def calibrate_sigma(self, document: Document) -> list[Any]:
         if self.odds(0.5):
-            flags = ["--sampling-rate", self.number(load_rate()), "--steps", self.count_of(None, 18), "--delta", self.delta()]
+            flags = [
+                "--sampling-rate",
+                self.number(members_of(Poisson)["rate"].rule),
+                "--steps",
+                self.count_of(None, 18),
+                "--delta",
+                self.delta(),
+            ]
             return ["calibrate-sigma", *self.target(), *flags, "--adjacency", document["privacy"]["adjacency"]]
         return ["calibrate-sigma", "a.toml", *self.mechanism(document, "noise"), *self.target(), *self.chosen(), *self.form()]
 

@@ -16,7 +16,7 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Budget, Pipeline
-from dpcli.file.pipeline.resolve import BillLine, repeated, resolve
+from dpcli.file.pipeline.resolve import BillLine, repeated, resolve, steps_of
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.shown import first_names
 from dpcli.lint.delta import delta_mark
@@ -193,7 +193,7 @@ def sound_profiles(
     from dpcli.analysis.adaptive_cap import binding_charges
 
     charges = binding_charges(pipeline, _checked_group(group_size))
-    steps = tuple((charge.mechanism, charge.count) for charge in charges)
+    steps = steps_of(charges)
     chosen = [accountant_named(name) for name in dict.fromkeys(accountants or ACCOUNTANTS)]
     return tuple((accountant, accountant.profile(steps).tuned(None, GRID_SECONDS)) for accountant in chosen if accountant.sound)
 
@@ -263,7 +263,7 @@ def _budget_verdict(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: 
 def _epsilon_verdict(
     pipeline: Pipeline, budget: Budget, inquiry: Inquiry, panel: Panel, winner: AccountRow | None
 ) -> EpsilonVerdict | None:
-    delta = budget.delta if budget.delta is not None else pipeline.privacy.delta
+    delta = pipeline.cap_delta
     if delta is None and inquiry.quantity == "epsilon":
         delta = inquiry.at
     if budget.epsilon is None or delta is None:

@@ -9,7 +9,7 @@ from dpcli.accountants.base import rho_of
 from dpcli.analysis.account_rows import AccountRow, Quantity, accountant_named, row_of
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.file.pipeline.model import Budget, Pipeline
-from dpcli.file.pipeline.resolve import BillLine, repeated, resolve
+from dpcli.file.pipeline.resolve import BillLine, repeated, resolve, steps_of
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
@@ -46,27 +46,22 @@ def row_of_cap(
     if listed is None:
         return None
     accountant = accountant_named("basic" if isinstance(charges[0].mechanism, Pure) else "zcdp")
-    steps = tuple((charge.mechanism, charge.count) for charge in charges)
+    steps = steps_of(charges)
     row = row_of(accountant, accountant.profile(steps), quantity, at)
     if row.bound is None:
         return None
     cap = pipeline.budget or Budget()
-    as_stated = group_size == runs == 1 and quantity == "epsilon" and at == _delta_of_cap(pipeline)
+    as_stated = group_size == runs == 1 and quantity == "epsilon" and at == pipeline.cap_delta
     if not as_stated or cap.epsilon is None:
         return row
     epsilon = max(cap.epsilon, listed.upper)  # the cap on epsilon itself, without the rounding of its rho
     return replace(row, bound=replace(row.bound, upper=min(row.bound.upper, epsilon)))
 
 
-def _delta_of_cap(pipeline: Pipeline) -> float | None:
-    stated = None if pipeline.budget is None else pipeline.budget.delta
-    return pipeline.privacy.delta if stated is None else stated
-
-
 def _mechanism_of_cap(pipeline: Pipeline, charges: tuple[BillLine, ...], group_size: int) -> Mechanism:
     """Return the mechanism that spends exactly the cap; what is listed spends, if that is more and breaks the cap."""
-    cap, delta = pipeline.budget or Budget(), _delta_of_cap(pipeline)
-    steps = tuple((charge.mechanism, charge.count) for charge in charges)
+    cap, delta = pipeline.budget or Budget(), pipeline.cap_delta
+    steps = steps_of(charges)
     if cap.rho is None and (cap.epsilon is None or delta is None):
         missing_key = "a cap" if cap.epsilon is None else "the delta of the cap"
         raise InputError(f"{pipeline.path or '<pipeline>'}: budget: {missing_key} is missing: {UNCAPPED}")

@@ -11,7 +11,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.rounding import up
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.resolve import BillLine
+from dpcli.file.pipeline.resolve import BillLine, steps_of
 
 Verdict = Literal["pass", "warn", "fail", "unknown"]
 SEVERITY: tuple[Verdict, ...] = ("pass", "warn", "fail", "unknown")  # an unknown cost may hide one that is too high
@@ -106,7 +106,7 @@ def verdict_on(spent: float, cap: float, warn_at: float) -> Verdict:
 def total_rho(charges: Sequence[BillLine]) -> TotalRho:
     """Return rho of all charges, each of which may depend on earlier outputs (Bun & Steinke 2016, arXiv:1605.02065, Lemma 2.3)."""
     try:
-        return TotalRho(rho_of(tuple((charge.mechanism, charge.count) for charge in charges)))
+        return TotalRho(rho_of(steps_of(charges)))
     except NotRepresentable as error:
         return TotalRho(math.inf, str(error))
 

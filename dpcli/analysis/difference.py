@@ -29,7 +29,7 @@ def statement_of(pipeline: Pipeline) -> dict[str, Any]:
         "adjacency": privacy.adjacency.value,
         "max_contributions": privacy.max_contributions,
         "dataset_size": privacy.dataset_size,
-        "delta": pipeline.budget.delta if pipeline.budget and pipeline.budget.delta is not None else privacy.delta,
+        "delta": pipeline.cap_delta,
         "adaptive": privacy.adaptive,
     }
 

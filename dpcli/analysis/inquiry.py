@@ -28,7 +28,7 @@ from dpcli.analysis.account_rows import (
 from dpcli.base.errors import InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.values import dataclass
-from dpcli.file.pipeline.resolve import BillLine
+from dpcli.file.pipeline.resolve import BillLine, steps_of
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import BESIDE, limited
 
@@ -87,7 +87,7 @@ class Inquiry:
     @cached_property
     def charged_steps(self) -> Steps:
         """The steps as they are charged, before any grouping."""
-        return tuple((charge.mechanism, charge.count) for charge in self.charges)
+        return steps_of(self.charges)
 
     @cached_property
     def grouped(self) -> tuple[Steps, Steps] | None:

@@ -57,7 +57,9 @@ class Draws:
     def first_columns(self, width: int) -> Array:
         """Return the first numbers of every tensor, (draws, about `width`), as many of each as there is room for."""
         room, parts = width, []
-        for left, values in zip(range(len(self.tensors), 0, -1), sorted(self.tensors.values(), key=_width), strict=True):
+        for left, values in zip(
+            range(len(self.tensors), 0, -1), sorted(self.tensors.values(), key=lambda values: values.shape[1]), strict=True
+        ):
             parts.append(values[:, : max(1, room // left)])
             room -= parts[-1].shape[1]
         return np.concatenate(parts, axis=1)
@@ -67,10 +69,6 @@ class Draws:
         if len(self.tensors) > 1:
             yield "all together", np.concatenate(list(self.tensors.values()), axis=1)
         yield from self.tensors.items()
-
-
-def _width(values: Array) -> int:
-    return int(values.shape[1])
 
 
 def draws_of(runs: Sequence[Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]]], std: float, fresh: bool) -> Draws | None:

@@ -8,6 +8,7 @@ that the claim is exact. Scores of canaries that are gradients have a known dist
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -97,14 +98,7 @@ def _binomial_quantile(count: int, rate: float, level: float) -> int:
 
 def least_count(most: int, holds: Callable[[int], bool]) -> int:
     """Return the least whole number from 0 to `most` for which `holds`, as it does for all above; most + 1 if it never does."""
-    fails, succeeds = -1, most + 1
-    while succeeds > fails + 1:
-        middle = (fails + succeeds) // 2
-        if holds(middle):
-            succeeds = middle
-        else:
-            fails = middle
-    return succeeds
+    return bisect.bisect_left(range(most + 1), True, key=holds)
 
 
 def least_noise_factor(detects: Callable[[float], bool]) -> float:

@@ -304,13 +304,9 @@ def _guessed_counts(path: str, counts: list[int]) -> Evidence:
     return Evidence(path, guessed=Guessed(canaries, guesses, correct))
 
 
-def _tested_counts(path: str, counts: list[int]) -> Evidence:
-    return Evidence(path, counts=Counts(*counts))
-
-
 COUNTED: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence]] = {
     ("canaries", "guesses", "correct"): _guessed_counts,
-    ("members", "others", "true_positives", "false_positives"): _tested_counts,
+    ("members", "others", "true_positives", "false_positives"): lambda path, counts: Evidence(path, counts=Counts(*counts)),
 }
 
 

@@ -97,7 +97,7 @@ def _report(error: BaseException, arguments: list[str]) -> None:
     with suppress(Exception):  # the first error has been shown
         from dpcli.cli.unread import report_unread
 
-        report_unread(error, cli, "dpcli", arguments)
+        report_unread(error, arguments)
 
 
 def _internal(error: BaseException, arguments: list[str]) -> int:

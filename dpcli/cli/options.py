@@ -107,50 +107,6 @@ def _checked_new_path(_context: click.Context, _option: click.Parameter, path: s
     return path
 
 
-def goal_options() -> Callable[..., Any]:
-    """Return the options of targets other than an epsilon."""
-    return composed(
-        click.option("--target-rho", type=float, help="The rho (zCDP) to meet, in place of an epsilon."),
-        click.option("--target-advantage", type=float, help="The most that true less false positives may be: delta at epsilon 0."),
-        click.option("--target-tpr", type=float, help="The most true positives of any attack, with --at-fpr."),
-        click.option("--at-fpr", type=float, help="The false positives at which --target-tpr holds."),
-        click.option(
-            "--target-mu", type=float, help="The mu (Gaussian DP) to meet: Gaussian noise on all records, and what is pure."
-        ),
-    )
-
-
-def gate_options() -> Callable[..., Any]:
-    """Return FILES and the options of `dpcli.gate.gate_terms.checked_terms`."""
-    return composed(
-        click.argument("files", nargs=-1),
-        click.option("--max-epsilon", type=float, help="Cap on epsilon; the smallest of this, a policy's and a file's holds."),
-        click.option("--max-rho", type=float, help="Cap on rho (zCDP), beside the cap on epsilon; the smallest holds."),
-        click.option(
-            "--max-together", type=float, help="Cap on epsilon of each dataset: of all pipelines of the repository that name it."
-        ),
-        click.option("--delta", type=float, help="Delta of --max-epsilon; without that, no cap holds at a larger one."),
-        click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes; the smallest holds."),
-        click.option(
-            "--allow-statement-change",
-            is_flag=True,
-            help="Let a file change its unit, adjacency, delta, ... or loosen its own caps.",
-        ),
-        click.option("--base-ref", metavar="REF", help="Compare with the files as they stand at this git revision."),
-        click.option("--baseline", metavar="JSON", help="Compare with what an earlier gate wrote with -f json."),
-        click.option("--policy", metavar="FILE", help="Caps, requirements and waivers for all files; also REVISION:PATH."),
-        click.option("--horizon", type=int, metavar="RUNS", help="Planned runs of each file, together within --horizon-epsilon."),
-        click.option(
-            "--horizon-epsilon", type=float, metavar="E", help="Cap on epsilon of all runs of --horizon, at the budget's delta."
-        ),
-        click.option(
-            "--ledger", metavar="URL", help="Also ask this ledger whether the runs of all files together would still fit."
-        ),
-        click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several."),
-        click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC."),
-    )
-
-
 def write_option(what: str) -> Callable[..., Any]:
     """Return --write PATH. what: completes its help."""
     return click.option(
@@ -161,13 +117,11 @@ def write_option(what: str) -> Callable[..., Any]:
 class DocumentFormat(TextChoice):
     """The choice of output formats that can show a command's documents; modules of other formats are not imported.
 
-    holds, outlives_errors, spares_data: as for `output_options`.
+    holds: as for `output_options`.
     """
 
-    def __init__(self, holds: tuple[str, ...], outlives_errors: bool = False, spares_data: bool = False) -> None:
+    def __init__(self, holds: tuple[str, ...]) -> None:
         self.holds = holds
-        self.outlives_errors = outlives_errors
-        self.spares_data = spares_data
         self.allows_pictures = PICTURES in holds
         self.case_sensitive = True
 
@@ -194,7 +148,7 @@ def output_options(default: str, *holds: str, outlives_errors: bool = False, spa
         spares_data: whether the command declares files that no output may replace (`protect`); an error before this declaration does
             not overwrite files that may be data.
     """
-    formats = DocumentFormat(holds, outlives_errors, spares_data)
+    formats = DocumentFormat(holds)
     return composed(
         click.option("-f", "--format", "format_", type=formats, default=default, show_default=True, help="What to print."),
         click.option(

@@ -1,7 +1,7 @@
-"""Files drawn at random from what the registries declare: every type, sampling scheme and adjacency.
+"""Entries drawn at random from what the registries declare: every type, sampling scheme and adjacency.
 
 Keys, kinds and rules are read from the annotations, so that a new mechanism type is drawn as soon as it is registered. Numbers are
-log-uniform, often moderate and sometimes extreme. Most files are valid; those that are not are refused with a message, as they should.
+log-uniform, often moderate and sometimes extreme.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from dpcli.base.errors import DpcliError
 from dpcli.base.fields import Constraint
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS, SAMPLING
@@ -21,10 +20,6 @@ from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Flag, Kind, Listed, Number, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Members
 from dpcli.file.keys.words import OneOf
-from dpcli.file.pipeline.parts import DRAWN
-from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.resolve import resolve
-from dpcli.mechanisms.neighbours import Adjacency
 
 TRIES = 60
 SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))  # exponents of the numbers of one file
@@ -43,71 +38,8 @@ class Drawing:
         self.scale = self.random.choice(SCALES)
         self.count = self.random.choice(COUNTS)
 
-    def document(self) -> Document:
-        privacy: Document = {"adjacency": self.random.choice([a.value for a in Adjacency])}
-        if self.odds(0.7):
-            privacy["dataset_size"] = self.count_of(None, 10)
-        if self.odds(0.97):
-            privacy["delta"] = self.delta()
-        if self.odds(0.3):
-            privacy |= {"unit": "user", "max_contributions": self.random.choice([1, 2, 5, 64, 65, 1000, 10**9])}
-        if self.odds(0.1):
-            privacy["adaptive"] = True
-        document: Document = {"format": 1, "privacy": privacy, "mechanism": []}
-        for _ in range(self.random.choice([1, 1, 1, 2, 2, 3, 4])):
-            document = self.grown(document)
-        if self.odds(0.4):
-            document["budget"] = {"epsilon": self.random.choice([1.0, 3.0, 8.0])}
-        return document
-
-    def grown(self, document: Document) -> Document:
-        """The document with one more entry, seldom one that is refused."""
-        for _ in range(TRIES):
-            longer: Document = json.loads(json.dumps(document))
-            longer["mechanism"].append(self.entry(longer))
-            if self.odds(0.2):
-                self.share(longer["mechanism"])
-            if resolves(longer) or self.odds(0.02):
-                return longer
-        return longer
-
-    def entry(self, document: Document) -> Document:
-        names = [entry["name"] for entry in document["mechanism"]]
-        keys: Document | None = None
-        while keys is None:
-            kind = self.random.choice(list(MECHANISMS))
-            keys = self.keys(kind, document["privacy"]["adjacency"], names)
-        entry = {"name": f"m{len(names)}", "type": kind, **keys}
-        if self.odds(0.7):
-            entry["steps"] = self.count_of(None, 18)
-        if self.odds(0.5):
-            entry["sampling"] = self.sampling(document["privacy"])
-            if self.odds(0.2) and entry["sampling"]["scheme"] != "none":
-                entry.pop("steps", None)
-                entry["epochs"] = self.random.choice([1, 2.5, 100, 1e6])
-        if self.odds(0.1):
-            entry["partition"] = self.random.choice(["region", {"of": "region", "part": f"p{len(names) % 2}"}])
-        return entry
-
-    def share(self, entries: list[Document]) -> None:
-        """Let the last entry read the sample of another one, or say that it draws its own."""
-        *others, last = entries
-        known = [
-            table
-            for table in others
-            if table.get("sampling", {"scheme": "none"})["scheme"] != "none" and table.get("sample") != "own"
-        ]
-        if known and self.odds(0.8):
-            first = self.random.choice(known)
-            first.setdefault("sample", f"s{len(entries)}")
-            for key in DRAWN:
-                last.pop(key, None)
-            last.update({key: first[key] for key in ("sample", *DRAWN) if key in first})
-        elif last.get("sampling", {"scheme": "none"})["scheme"] != "none":
-            last["sample"] = "own"
-
     def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
-        """The type's own keys; None if none were found that agree with each other."""
+        """Return the type's own keys; None if no draw makes keys that agree with each other."""
         cls = load(MECHANISMS[kind])
         for _ in range(TRIES):
             keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
@@ -129,7 +61,7 @@ class Drawing:
         return {"scheme": scheme, **keys}
 
     def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
-        """Values for the required keys and for some of the others; None if it must name entries and there are none."""
+        """Return values for the required keys and for some of the others; None if they must name entries and there are none."""
         length = self.random.choice([1, 2, 3, 8])
         result: Document = {}
         for name, member in members.items():
@@ -175,33 +107,12 @@ class Drawing:
                 return value
         return 2
 
-    def delta(self) -> float:
-        return self.random.choice(
-            [0.0, 0.5, 0.9, *(float(f"{10.0 ** self.random.uniform(-14.0, -1.0):.3g}") for _ in range(12)), 1e-300]
-        )
-
     def odds(self, share: float) -> bool:
         return self.random.random() < share
 
 
-def resolves(document: Document) -> bool:
-    """Return whether the file is valid, or fails otherwise than by a refusal."""
-    try:
-        resolve(parse(text_of(document).encode(), "a.toml"))
-    except DpcliError:
-        return False
-    except Exception:  # a fault to be found
-        return True
-    return True
-
-
-def load_rate() -> Constraint | None:
-    """The rule of a sampling rate."""
-    return members_of(load(SAMPLING["poisson"]))["rate"].rule
-
-
 def built(cls: type, keys: Document) -> Any:
-    """An instance from plain values, as the reader builds it."""
+    """Return an instance from plain values, as the reader builds it."""
     members = members_of(cls)
 
     def value(kind: Kind, plain: Any) -> Any:
@@ -219,7 +130,7 @@ def built(cls: type, keys: Document) -> Any:
 
 
 def text_of(document: Document) -> str:
-    """The document as TOML: tables of tables inline."""
+    """Return the document as TOML, with tables of tables inline."""
     lines = [f"{key} = {inline(value)}" for key, value in document.items() if not isinstance(value, dict | list)]
     for key, table in document.items():
         tables = table if isinstance(table, list) else [table] if isinstance(table, dict) else []
@@ -230,7 +141,7 @@ def text_of(document: Document) -> str:
 
 
 def inline(value: Any) -> str:
-    """A value on one line."""
+    """Return a value as TOML on one line."""
     match value:
         case bool():
             return str(value).lower()
@@ -238,7 +149,7 @@ def inline(value: Any) -> str:
             return repr(value) if math.isfinite(value) else "inf"
         case dict():
             return "{ " + ", ".join(f"{key} = {inline(inner)}" for key, inner in value.items()) + " }"
-        case list():
+        case list() | tuple():
             return "[" + ", ".join(map(inline, value)) + "]"
         case str():
             return json.dumps(value)

@@ -26,7 +26,7 @@ class Combination:
 
 
 def sound() -> tuple[str, ...]:
-    """The accountants that claim something."""
+    """Return the accountants whose numbers are bounds."""
     return tuple(name for name, target in ACCOUNTANTS.items() if load(target).sound)
 
 
@@ -40,12 +40,12 @@ def meaningful(kind: str) -> frozenset[Combination]:
 
 
 def enumerated(kind: str) -> set[Combination]:
-    """By test_accountants: lower <= what an enumeration of the worst release finds <= upper."""
+    """Return the combinations whose bounds test_accountants compares with an enumeration of the worst release."""
     return _with(kind, {(statement.adjacency, statement.scheme) for statement in known(kind)}, sound())
 
 
 def under_laws(kind: str) -> set[Combination]:
-    """By test_laws: count is copies, and whatever must be monotone is."""
+    """Return the combinations that test_laws puts to the laws of any mechanism."""
     return _with(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
 
 
@@ -62,7 +62,7 @@ def unexamined(kind: str) -> frozenset[Combination]:
 
 
 def table(kinds: Iterable[str] = MECHANISMS) -> Iterator[str]:
-    """Lines of the report: a column for each accountant, the letters of those who examine it; - if it gives its reason instead."""
+    """Yield the lines of the report: a column for each accountant, with the letters of LEGEND."""
     yield " ".join([f"{'type':18} {'adjacency':11} {'sampling':13}", *ACCOUNTANTS])
     for kind in kinds:
         examined = {letter: examiner(kind) for letter, examiner in EXAMINERS.items()}

@@ -14,8 +14,9 @@ from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.exam.enumeration.bracket import BEYOND, EPSILONS, ROUNDING, parsed, situations, worst
-from dpcli.exam.enumeration.references import Reference, Situation
-from dpcli.file.pipeline.resolve import resolve
+from dpcli.exam.enumeration.drawing_records import Situation
+from dpcli.exam.enumeration.references import Reference
+from dpcli.file.pipeline.resolve import resolve, steps_of
 from dpcli.numerics.work import LEAST
 
 POINTS = (*EPSILONS, BEYOND)
@@ -92,7 +93,7 @@ def known(kind: str) -> tuple[Known, ...]:
     for reference, scheme, situation in situations(kind):
         with suppress(InputError):
             charges = resolve(parsed(reference, scheme, situation), situation.group)
-            result.append(Known(reference, scheme, situation, tuple((charge.mechanism, charge.count) for charge in charges)))
+            result.append(Known(reference, scheme, situation, steps_of(charges)))
     return tuple(result)
 
 

@@ -22,6 +22,6 @@ def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None
 
 
 def pipeline(*entries: Entry, adjacency: str = "add-remove", delta: float | None = 1e-5, **privacy: Any) -> Pipeline:
-    """A pipeline of these entries, renamed so that names are unique."""
+    """Return a pipeline of these entries, renamed so that names are unique."""
     named = tuple(replace(e, name=f"{i}") for i, e in enumerate(entries))
     return Pipeline(Privacy(Adjacency(adjacency), delta=delta, **privacy), named)

@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from unittest import mock
 
-from dpcli.accountants.base import Bound
 from dpcli.analysis import account as accounting
 from dpcli.base.errors import InputError, NotRepresentable
-from dpcli.exam.enumeration.bracket import claimed, parsed, row, situations
-from dpcli.exam.enumeration.references import Reference, Situation
+from dpcli.exam.enumeration.bracket import Bracket, parsed, row, situations
+from dpcli.exam.enumeration.drawing_records import Situation
+from dpcli.exam.enumeration.references import Reference
 from dpcli.exam.mechanism_laws import copies
 from dpcli.exam.subjects import Subject, drawn
 from dpcli.file.pipeline.model import Pipeline
@@ -119,17 +119,7 @@ def planted_as(bug: Resolve) -> Iterator[None]:
         yield
 
 
-Claims = tuple[Bound, ...]
-
-
-def claims(reference: Reference, scheme: str, situation: Situation) -> Claims | None:
-    """Return the claimed bounds; None if the statement makes no sense."""
-    with suppress(InputError):
-        return claimed(reference, scheme, situation)
-    return None
-
-
-honest = functools.cache(claims)
+honest = functools.cache(row)
 
 
 def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
@@ -142,29 +132,9 @@ def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situatio
     return False
 
 
-def promises_more(planted: Bound, honest: Bound) -> bool:
+def promises_more(planted: Bracket, honest: Bracket) -> bool:
     """Return whether the planted upper bound is smaller. A larger lower bound is no fault by itself: it may be true."""
     return planted.upper < honest.upper - 1e-12
-
-
-def says_more(planted: Bound, honest: Bound) -> bool:
-    """Return whether the planted bound is tighter than the honest one on either side.
-
-    If not, it is true whenever the honest bound is, and other tests compare the honest bound with the enumeration.
-    """
-    return planted.upper < honest.upper or (planted.lower is not None and (honest.lower is None or planted.lower > honest.lower))
-
-
-def outcomes(kind: str, bug: Resolve) -> Iterator[tuple[bool, bool]]:
-    """Yield, for each situation that the bug affects, whether its claim is false and whether it promises more than the honest one."""
-    for situated in situations(kind):
-        if affects(bug, *situated) and (planted := claims(*situated)) is not None:
-            with planted_as(resolve):
-                honest_bounds = honest(*situated)
-            if honest_bounds is None:
-                yield bool(row(*situated).faults()), False
-            elif any(map(says_more, planted, honest_bounds)):
-                yield bool(row(*situated).faults()), any(map(promises_more, planted, honest_bounds))
 
 
 def breaks_step_count(subject: Subject) -> bool:
@@ -178,9 +148,12 @@ def unseen(kind: str, plant: str) -> bool:
     """Return whether the exam misses a planted bug that promises too much: no bracket is false and no steps go uncounted."""
     bug = PLANTS[plant](resolve)
     promises_too_much = False
-    with planted_as(bug):
-        for is_false, is_tighter in outcomes(kind, bug):
-            if is_false:
+    for situated in situations(kind):
+        if affects(bug, *situated):
+            with planted_as(bug):
+                planted = row(*situated)
+            if planted.faults():
                 return False
-            promises_too_much = promises_too_much or is_tighter
+            promises_too_much = promises_too_much or any(map(promises_more, planted.brackets, honest(*situated).brackets))
+    with planted_as(bug):
         return promises_too_much and not any(map(breaks_step_count, drawn(kind, "0")))

@@ -15,7 +15,7 @@ from dpcli.base.registry import SAMPLING
 from dpcli.exam.drawn_files import Drawing, text_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
-from dpcli.file.pipeline.resolve import resolve
+from dpcli.file.pipeline.resolve import resolve, steps_of
 from dpcli.mechanisms.neighbours import Adjacency
 
 SEED = int(
@@ -42,7 +42,7 @@ class Subject:
 
 @functools.cache
 def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
-    """For each scheme and adjacency a pipeline of the type, if there is one that is not refused."""
+    """Draw a pipeline of the type for each scheme and adjacency, if one is not refused."""
     return tuple(_drawn(kind, seed))
 
 
@@ -65,6 +65,6 @@ def _drawn(kind: str, seed: str) -> Iterator[Subject]:
                     charges = resolve(subject)
                 except InputError:
                     continue
-                steps = tuple((charge.mechanism, charge.count) for charge in charges)
+                steps = steps_of(charges)
                 yield Subject(kind, adjacency.value, scheme, text, subject, steps)
                 break

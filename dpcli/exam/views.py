@@ -79,12 +79,8 @@ def rdp_covers_cgf(mechanism: Mechanism) -> Iterator[str]:
     """The Renyi curve is no less than what an integral of the tails gives."""
     curve = mechanism.rdp(Z + 1.0)
     for loss in mechanism.losses():
-        if np.any(from_tails_curve(loss) > Z * curve * (1.0 + ROUNDING) + ROUNDING):
+        if np.any(np.array([from_tails(loss, float(z)) for z in Z]) > Z * curve * (1.0 + ROUNDING) + ROUNDING):
             yield f"Renyi divergence {curve}, by the tails more"
-
-
-def from_tails_curve(loss: PrivacyLoss) -> Array:
-    return np.array([from_tails(loss, float(z)) for z in Z])
 
 
 def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:

@@ -53,14 +53,15 @@ def _summaries(name: str) -> Terms:
 
 def _of_modules(registry: Mapping[str, str]) -> Terms:
     """Return what the modules' docstrings say after their name."""
-    return tuple((name, _module_words(target).split(": ", 1)[-1]) for name, target in registry.items())
+    return tuple((name, module_words(target).split(": ", 1)[-1]) for name, target in registry.items())
 
 
 def _of_classes(registry: Mapping[str, str]) -> Terms:
     return tuple((name, load(target).__doc__ or "") for name, target in registry.items())
 
 
-def _module_words(target: str) -> str:
+def module_words(target: str) -> str:
+    """Return the docstring of the module in which a registered object is."""
     return __import__(target.partition(":")[0], fromlist=["__doc__"]).__doc__ or ""
 
 

@@ -14,7 +14,7 @@ from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, FORMATS, LISTS, MECHANISMS, PLOTS, SAMPLING, WORDS
 from dpcli.document.formats.troff import ManualSection, unset
 from dpcli.explain.glossary import SYMBOLS, TERMS
-from dpcli.explain.lists import EVERY, WIDTH, filled, hanging
+from dpcli.explain.lists import EVERY, WIDTH, filled, hanging, module_words
 from dpcli.explain.topics import TOPICS, Topic, topic
 from dpcli.file.keys.annotations import describe_keys
 from dpcli.file.pipeline.key_places import every_table, places_of
@@ -138,40 +138,22 @@ def _texts(word: str) -> Iterator[str]:
     texts = (
         (ACCOUNTANTS, _accountant),
         (SELECTING, of_word),
-        (TERMS, _term),
-        (COMPUTED, _computed),
-        (TOPICS, _topic),
+        (TERMS, lambda name: f"{name}\n\n{filled(TERMS[name])}"),
+        (COMPUTED, lambda name: load(COMPUTED[name])()),
+        (TOPICS, lambda name: plain(name, topic(name))),
         (table_paths(), of_table),
     )
     yield from (text(word) for known, text in texts if word in known)
-    yield from (f"{word}: {what}\n\n{filled(_listed(name, word))}" for name, (what, table) in LISTED.items() if word in table)
+    yield from (f"{word}: {what}\n\n{filled(dict(EVERY[name]())[word])}" for name, (what, table) in LISTED.items() if word in table)
     if text := of_key(word):
         yield text
 
 
-def _listed(name: str, word: str) -> str:
-    return dict(EVERY[name]())[word]
-
-
-def _term(name: str) -> str:
-    return f"{name}\n\n{filled(TERMS[name])}"
-
-
-def _computed(name: str) -> str:
-    text: str = load(COMPUTED[name])()
-    return text
-
-
-def _topic(name: str) -> str:
-    return plain(name, topic(name))
-
-
 def _accountant(name: str) -> str:
     result = load(ACCOUNTANTS[name])
-    module = __import__(ACCOUNTANTS[name].partition(":")[0], fromlist=["__doc__"])
     facts = [f"source: {result.source}", f"sound upper bound: {'yes' if result.sound else 'NO: never passes a gate'}"]
     facts.append(f"valid where later parameters depend on earlier outputs: {'yes' if result.adaptive else 'no'}")
-    return "\n".join([f"{name}: {result.title}", "", filled(module.__doc__ or ""), "", *facts])
+    return "\n".join([f"{name}: {result.title}", "", filled(module_words(ACCOUNTANTS[name])), "", *facts])
 
 
 @cache

@@ -54,14 +54,13 @@ def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
     cap: no cap holds at a larger delta.
     """
     budget = own.budget or Budget()
-    promised = budget.delta if budget.delta is not None else own.privacy.delta
     flags, policy = outside.flags, outside.policy
     pairs = (
-        (BUDGET, budget.epsilon, promised if budget.epsilon is not None else budget.delta),
+        (BUDGET, budget.epsilon, own.cap_delta if budget.epsilon is not None else budget.delta),
         (POLICY, policy.epsilon, policy.delta),
         (flag("--max-epsilon"), flags.epsilon, flags.delta),
     )
-    smallest = min((d for d in (promised, own.privacy.delta, policy.delta, flags.delta) if d is not None), default=None)
+    smallest = min((d for d in (own.cap_delta, own.privacy.delta, policy.delta, flags.delta) if d is not None), default=None)
     bare = [delta for _, epsilon, delta in pairs if epsilon is None and delta is not None]
     stated = [
         StatedCap(epsilon, source, min((smallest if delta is None else delta, *bare)) if smallest is not None else None)

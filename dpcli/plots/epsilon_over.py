@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 
 from dpcli.analysis.account import Account
+from dpcli.analysis.calibrate import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
 from dpcli.file.pipeline.model import Entry
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
-from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves, replaced
+from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline
@@ -22,7 +23,7 @@ def chart(
     """Return epsilon at `values` of entry's key, which is `own` in the file; on log axes, where composition is a straight line."""
     account = question.headline()
     delta = account.delta
-    result = curves(question, account, values, lambda value: (replaced(question, entry, key, value), delta))
+    result = curves(question, account, values, lambda value: (substitute(question.pipeline, ((entry.name, key),), value), delta))
     lines = tuple(line for line in map(_positive, result) if len(line.points) > 1)
     if not lines:
         raise InputError(f"nothing to draw: epsilon is 0 at delta = {delta!r}, whatever the {label}")

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from dpcli.accountants.base import Bound, checked
 from dpcli.analysis.account import Account, account, attained, sound_profiles
 from dpcli.analysis.account_rows import AccountRow
-from dpcli.analysis.calibrate import Parameter, parameter_key, substitute
+from dpcli.analysis.calibrate import Parameter, parameter_key
 from dpcli.base.errors import CannotCertify, InputError, InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
 from dpcli.document.chart import SERIES, Band, Line, Points, Tone
@@ -249,8 +249,3 @@ def varied(question: Question, parameter: Parameter) -> tuple[Entry, str]:
         what = "name one (--mechanism NAME)" if known else "another kind of plot may suit this file"
         raise InputError(f"expected one mechanism whose {parameter} can be varied, found {names}: {what}")
     return known[0]
-
-
-def replaced(question: Question, entry: Entry, key: str, value: float) -> Pipeline:
-    """Return the pipeline with `value` for one key of one mechanism."""
-    return substitute(question.pipeline, ((entry.name, key),), value)

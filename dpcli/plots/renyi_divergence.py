@@ -9,6 +9,7 @@ from dpcli.accountants.renyi_curve import RenyiCurve, renyi_curve
 from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.document.chart import Axis, Chart, Line, Marker, Points, Tone, log_span
+from dpcli.file.pipeline.resolve import steps_of
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import balle
 from dpcli.plots.drawing import bound, name_of, setting
@@ -30,7 +31,7 @@ def chart(question: Question) -> Chart:
     best, epsilon = row.bound.detail["order"], row.upper
     most = TALL * epsilon
     try:
-        curve = renyi_curve(merged(tuple((charge.mechanism, charge.count) for charge in result.charges)))
+        curve = renyi_curve(merged(steps_of(result.charges)))
         orders = _within(curve, best, most)
         divergences = curve.at(orders)
     except NotRepresentable as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.enumeration.bracket import BracketRow, rows
+from dpcli.exam.enumeration.bracket import BracketRow, row, situations
 
 WIDTH = 118
 
@@ -29,12 +29,12 @@ def main() -> None:
     print(f"{'':{WIDTH}}  epsilon      lower      exact      upper    ratio")  # noqa: T201
     held, claimed, refused, false = 0, 0, 0, 0
     for name in sys.argv[1:] or MECHANISMS:
-        for row in rows(name, every=True):
-            print("\n".join(lines(row)), flush=True)  # noqa: T201
-            refused += row.refused is not None
-            held += len(row.brackets) - len(row.faults())
-            claimed += sum(bracket.lower is not None for bracket in row.brackets)
-            false += len(row.faults())
+        for compared in (row(*situated) for situated in situations(name, every=True)):
+            print("\n".join(lines(compared)), flush=True)  # noqa: T201
+            refused += compared.refused is not None
+            held += len(compared.brackets) - len(compared.faults())
+            claimed += sum(bracket.lower is not None for bracket in compared.brackets)
+            false += len(compared.faults())
     print(f"{held} intervals hold, {claimed} of them with a lower bound; {false} are false; {refused} files are refused")  # noqa: T201
 
 

@@ -6,12 +6,8 @@ import copy
 import json
 import os
 import random
-import socket
 import string
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +17,11 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.cli.main import cli
 from dpcli.comments import client as waiting
-from dpcli.comments.client import MOST_VALUES, ApiClient, SecretToken, checked_api
+from dpcli.comments.client import ApiClient, SecretToken, checked_api
 from dpcli.comments.forge import Forge, github_pull, gitlab_merge, update_comment
 from dpcli.exam.subjects import SEED
 from tests.cases import of_each
-from tests.comments.forges import ANOTHER, ME, ONE, Played
+from tests.comments.forges import ME, ONE, Played
 
 MARK = "<!-- dpcli:gate -->"
 WRONG: list[Any] = [None, True, 5, -1, 1.5, 1e400, "x", "", [], {}, [1], {"a": 1}, [[]], [None]]
@@ -34,13 +30,6 @@ WRONG: list[Any] = [None, True, 5, -1, 1.5, 1e400, "x", "", [], {}, [1], {"a": 1
 def forge_of(played: Played, patience: float = 30.0) -> Forge:
     forge: Forge = github_pull(None, None, None, patience) if played.kind == "github" else gitlab_merge(None, None, None, patience)
     return forge
-
-
-def nodes(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where each part of an answer stands, the whole first."""
-    yield here
-    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from nodes(part, (*here, key))
 
 
 def changed(value: Any, at: tuple[Any, ...], now: Any) -> Any:
@@ -57,24 +46,6 @@ def author_of(played: Played) -> tuple[tuple[str, str], Any]:
     if played.kind == "github":
         return ("POST", "graphql"), {"data": {"viewer": {"login": ME}}}
     return ("GET", "job" if played.job else "user"), {"id": 5, "user": {"id": 41}} if played.job else {"id": 41}
-
-
-@pytest.mark.long
-def test_any_part_of_an_answer_may_be_of_another_kind(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is one error in words, or nothing that matters; a comment of somebody else stays as it is."""
-    monkeypatch.setattr("dpcli.comments.forge.MOST_PAGES", 2)
-    theirs = f"{MARK}\n\ntheirs"
-    for _ in range(2):
-        played.add(ANOTHER, theirs)
-    forge, page, who = forge_of(played), ("GET", "comments" if played.kind == "github" else "notes"), author_of(played)
-    for question, answer in ((page, copy.deepcopy(played.comments)), who):
-        for at in nodes(answer):
-            for now in WRONG:
-                played.say = {question: (200, json.dumps(changed(answer, at, now)).encode(), {})}
-                with suppress(InputError):
-                    update_comment(forge, MARK, "new", has_news=False)
-                assert [body for body in played.bodies() if body == theirs] == [theirs, theirs], (at, now)
-                assert played.written() == [], (at, now)
 
 
 def test_the_author_is_told_by_an_answer_of_the_right_shape_alone(played: Played) -> None:
@@ -142,72 +113,6 @@ def test_no_part_of_the_token_is_repeated(number: int, played: Played) -> None:
         said = refusal(client)
         assert not any(part in said for part in parts), (SEED, token, answer, said)
         assert said.isprintable()
-
-
-def spoken(*pieces: bytes, again: bytes, wait: float = 0.02) -> Callable[[socket.socket, list[str]], None]:
-    """A server that says this, and the last of it for ever, or nearly: it notes that it came to its end."""
-
-    def speak(connection: socket.socket, ended: list[str]) -> None:
-        connection.recv(1 << 16)
-        for piece in pieces:
-            connection.sendall(piece)
-        for _ in range(3_000):
-            connection.sendall(again)
-            time.sleep(wait)
-        ended.append("nobody stopped listening")
-
-    return speak
-
-
-ENDLESS = {
-    "status": spoken(b"HTTP/1.1 200 ", again=b"O"),
-    "header": spoken(b"HTTP/1.1 200 OK\r\nX: ", again=b"a"),
-    "continue": spoken(again=b"HTTP/1.1 100 Continue\r\n\r\n"),
-    "body": spoken(b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", again=b" "),
-    "chunks": spoken(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", again=b"1\r\n \r\n"),
-    "chunk length": spoken(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", again=b"0"),
-    "refusal": spoken(b"HTTP/1.1 500 No\r\nContent-Length: 999999\r\n\r\n", again=b" "),
-    "nothing": spoken(again=b""),
-}
-
-
-@contextmanager
-def serving(speak: Callable[[socket.socket, list[str]], None], ended: list[str]) -> Iterator[str]:
-    def run(server: socket.socket) -> None:
-        with suppress(OSError):
-            connection, _ = server.accept()
-            with connection:
-                speak(connection, ended)
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=run, args=(server,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("kind", ENDLESS)
-def test_no_answer_is_waited_for_longer_than_the_timeout(kind: str) -> None:
-    ended: list[str] = []
-    with serving(ENDLESS[kind], ended) as api:
-        with pytest.raises(InputError) as error:
-            ApiClient(api, SecretToken("TOKEN", "X-Token", "secret-token"), 0.3, "").call("GET", "/x")
-        assert ended == []
-    assert str(error.value) in (f"GET {api}/x: no answer within 0.3 s", f"GET {api}/x: 500")
-
-
-@ONE
-@of_each("piece", [b"[],", b"{},", b"1,", b'"",', b'{"id":1},', b'"\\"[,",'])
-def test_an_answer_of_many_values_is_refused_before_it_is_read(played: Played, piece: bytes) -> None:
-    played.say = {("GET", "/x"): (200, b"[" + piece * MOST_VALUES + b"1]", {})}
-    client = ApiClient(played.api, SecretToken("TOKEN", "X-Token", "secret-token"), 60.0, "")
-    with pytest.raises(InputError, match="expected an answer of at most 100,000 values, found more"):
-        client.call("GET", "/x")
-
-
-def test_commas_and_brackets_in_comments_are_no_values(played: Played) -> None:
-    body = '[{,"\\' * 100_000
-    played.add(ANOTHER, body)
-    assert [one.body for one in forge_of(played).comments()] == [body]
 
 
 def commands(one: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

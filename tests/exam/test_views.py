@@ -13,7 +13,7 @@ import pytest
 
 from dpcli.base.errors import DpcliError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.drawn_files import Drawing, text_of
+from dpcli.exam.drawn_files import text_of
 from dpcli.exam.subjects import SEED, Subject, drawn
 from dpcli.exam.views import VIEWS, Tenth, answers, contradictions
 from dpcli.file.pipeline.read import parse
@@ -21,6 +21,7 @@ from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.work import allowance
 from tests.cases import of_each
+from tests.generated import Files
 
 FILES = 40  # in each of the parts
 SCALES = ((-300.0, 300.0), (-12.0, 12.0))  # exponents of the numbers in a file
@@ -48,7 +49,7 @@ def views(mechanism: Mechanism) -> Iterator[tuple[str, Callable[[], Any]]]:
 @pytest.mark.parametrize("part", range(4))
 def test_every_view_is_a_number_or_a_refusal(part: int) -> None:
     for k in range(FILES):
-        drawing = Drawing(Random(f"{SEED}/{part}/{k}"))
+        drawing = Files(Random(f"{SEED}/{part}/{k}"))
         drawing.scale = SCALES[k % 2]
         text = text_of(drawing.document())
         with suppress(DpcliError):

@@ -15,12 +15,12 @@ from dpcli.accountants.exact import ExactProfile
 from dpcli.accountants.pld import PldProfile
 from dpcli.accountants.rdp import ACCOUNTANT as RDP
 from dpcli.analysis.account import account
-from dpcli.exam.enumeration.choice_releases import height, tree
 from dpcli.exam.subjects import SEED
 from dpcli.mechanisms.choice.exponential import BLOCK, BoundedRange, ChoicesLoss, RangeLoss, choices, curve_of
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.stated.pure_and_approx import Pure
 from tests.cases import of_each
+from tests.choices import height, tree
 from tests.strategies import entry, pipeline
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from dpcli.exam.enumeration.choice_releases import height, tree
 from dpcli.exam.subjects import SEED
 from dpcli.numerics.grid.hockey_stick import _one_more, choice_curve, symmetric_pair
 from dpcli.numerics.tails import single_log_delta
+from tests.choices import height, tree
 
 RANGES = (0.05, 0.4, 1.0, 3.0, 6.0)
 

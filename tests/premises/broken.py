@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from dpcli.base.errors import InputError
 from dpcli.exam.enumeration.bracket import EPSILONS, claimed
-from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Release, WayOfSampling, datasets, hockey_stick, pair
-from dpcli.exam.enumeration.references import REFERENCES, Reference, Situation
+from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Release, Situation, WayOfSampling, datasets, hockey_stick, pair
+from dpcli.exam.enumeration.references import REFERENCES, Reference
 
 (PLAIN,) = SCHEMES["none"]
 PLAIN = replace(PLAIN, passes=1)

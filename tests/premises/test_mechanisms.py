@@ -14,9 +14,9 @@ from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
 from dpcli.exam.enumeration.matrices import longest, toeplitz, tree
-from dpcli.exam.enumeration.references import REACH, Reference, Situation
+from dpcli.exam.enumeration.references import REACH, Reference
 from tests.premises.broken import PLAIN, exceeds, laws, prices, references
 
 PRICED = [kind for kind in MECHANISMS if kind != "post-processing"]
@@ -251,7 +251,9 @@ def test_a_session_that_asks_on_costs_more() -> None:
     for reference in references("confident-gnmax"):
         answers = int(str(reference.keys.get("answers", 2)))
         for situation, claims in prices(reference):
-            longer = predictions.sessions(4, answers + 2, 3.0, 2.0, 2.0, 1, 1) if situation.adjacency == "zero-out" else iter(())
+            longer = (
+                predictions.sessions(4, answers + 2, 3.0, 2.0, 2.0, situation) if situation.adjacency == "zero-out" else iter(())
+            )
             found += [exceeds(*laws(release, situation), claims) for release in longer]
     assert any(found)
 

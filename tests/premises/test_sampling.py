@@ -10,8 +10,19 @@ import pytest
 
 from dpcli.base.registry import SAMPLING
 from dpcli.exam.enumeration import additive_noise as noise
-from dpcli.exam.enumeration.drawing_records import SCHEMES, Array, Drawn, Records, Release, WayOfSampling, fixed, in_order, shuffled
-from dpcli.exam.enumeration.references import Reference, Situation, contribution
+from dpcli.exam.enumeration.drawing_records import (
+    SCHEMES,
+    Array,
+    Drawn,
+    Records,
+    Release,
+    Situation,
+    WayOfSampling,
+    fixed,
+    in_order,
+    shuffled,
+)
+from dpcli.exam.enumeration.references import Reference, contribution
 from tests.premises.broken import exceeds, laws, prices
 
 LITTLE = 0.4  # noise over one contribution, so little that what is known of the sample matters

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dpcli.cli.options import accounting_options, emit, goal_options, output_options, write_option
+from dpcli.analysis.commands.stating import goal_options
+from dpcli.cli.options import accounting_options, emit, output_options, write_option
 
 
 @click.command(short_help="Solve for steps, epochs, batch size, rate, radius, scale or noise.")
@@ -16,7 +17,7 @@ from dpcli.cli.options import accounting_options, emit, goal_options, output_opt
     help="The parameter to solve for.",
 )
 @click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
-@goal_options()
+@goal_options
 @click.option(
     "-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism that is to change, where several could."
 )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcli.analysis.commands.stating import refuse_with_file, without_lines
-from dpcli.cli.options import accounting_options, emit, goal_options, output_options, run_options, write_option
+from dpcli.analysis.commands.stating import goal_options, refuse_with_file, without_lines
+from dpcli.cli.options import accounting_options, emit, output_options, run_options, write_option
 
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Calibration
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command("calibrate-sigma", short_help="The smallest noise multiplier for a target epsilon.")
 @click.argument("file", required=False)
 @click.option("--target-epsilon", type=float, help="The epsilon to meet; the file's budget where absent.")
-@goal_options()
+@goal_options
 @run_options
 @click.option("-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="The mechanism of FILE that is to change.")
 @write_option("the file with the answer in place")

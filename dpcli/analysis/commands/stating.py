@@ -1,4 +1,4 @@
-"""Flags that describe a pipeline of one mechanism in place of FILE."""
+"""Options of targets, and flags that describe a pipeline of one mechanism in place of FILE."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from dpcli.base.errors import InputError
+from dpcli.cli.options import composed
 
 if TYPE_CHECKING:
     from dpcli.file.toml.findings import Diagnostic
+
+
+# Targets other than an epsilon.
+goal_options = composed(
+    click.option("--target-rho", type=float, help="The rho (zCDP) to meet, in place of an epsilon."),
+    click.option("--target-advantage", type=float, help="The most that true less false positives may be: delta at epsilon 0."),
+    click.option("--target-tpr", type=float, help="The most true positives of any attack, with --at-fpr."),
+    click.option("--at-fpr", type=float, help="The false positives at which --target-tpr holds."),
+    click.option("--target-mu", type=float, help="The mu (Gaussian DP) to meet: Gaussian noise on all records, and what is pure."),
+)
 
 
 def without_lines(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:

@@ -9,8 +9,9 @@ import click
 
 from dpcli.base.errors import DpcliError, InputError, InternalError
 from dpcli.cli.groups import LazyGroup
-from dpcli.cli.options import RealRange, composed, gate_options
+from dpcli.cli.options import RealRange, composed
 from dpcli.cli.printing import complain, message_of, show
+from dpcli.gate.commands.gate import gate_options
 
 if TYPE_CHECKING:
     from dpcli.comments.forge import Forge
@@ -35,7 +36,7 @@ def command() -> None:
 def comment_options() -> Callable[..., Any]:
     """Return the gate's options and those of every comment."""
     return composed(
-        gate_options(),
+        gate_options,
         click.option("--number", type=click.IntRange(min=1), help="Number of the pull request, instead of the job's own."),
         click.option("--api", metavar="URL", help="Address of the API, instead of the one that the job names."),
         click.option("--name", metavar="NAME", help="Keeps several comments on one pull request apart."),
@@ -46,7 +47,7 @@ def comment_options() -> Callable[..., Any]:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="How long one answer of the server may take.",
+            help="How long the server may be silent.",
         ),
         click.option("--dry-run", is_flag=True, help="Print the comment (Markdown); ask no server."),
     )

@@ -76,18 +76,13 @@ def grid_scene(chart: Chart, grid: Grid) -> Scene:
     head(result, visible(chart.title), subtitle)
     _headings(result, grid, mesh)
     for square in grid.squares:
-        _square(result, grid, square, mesh.box(square.column, square.row), square_words(square))
+        _square(result, grid, square, mesh.box(square.column, square.row), f"{square.label}: {square.printed}")
         if grid.named:
             _name(result, grid, square, mesh.box(square.column, square.row))
     below = _legend(result, grid, below, inner) + 30.0
     foot(result, notes, below)
     result.height = below + LEADING * SMALL * sum(map(len, notes)) + 4.0 * len(notes)
     return result
-
-
-def square_words(square: Square) -> str:
-    """Return a square in words."""
-    return f"{square.label}: {square.printed}"
 
 
 def _mesh(grid: Grid, top: float, inner: float) -> Mesh:

@@ -18,7 +18,8 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 def render(chart: Chart, **_: object) -> str:
     """Return an SVG 1.1 document. Colours are attributes, which a style sheet overrides if the reader prefers dark paper."""
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", _style())}\n'
+    style = f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{element(chart, "", style)}\n'
 
 
 def element(chart: Chart, name_of_ids: str, style: str = "") -> str:
@@ -44,10 +45,6 @@ def dark_rules() -> str:
     fills = " ".join(f".{name(tone)}{{fill:{colour}}}" for tone, colour in DARK.items())
     strokes = " ".join(f".{name(tone)}-line{{stroke:{colour}}}" for tone, colour in DARK.items())
     return f"{fills} {strokes}"
-
-
-def _style() -> str:
-    return f"<style>@media (prefers-color-scheme: dark) {{ {dark_rules()} }}</style>"
 
 
 def _body(scene: Scene) -> Iterator[str]:

@@ -99,8 +99,8 @@ def render(chart: Chart, **_: object) -> str:
     return json.dumps(spec, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _channel(axis: Axis, field: str, most: int = 9) -> Layer:
-    values = [value for value, _ in ticks(axis, most)]
+def _channel(axis: Axis, field: str) -> Layer:
+    values = [value for value, _ in ticks(axis, 9)]
     scale = {"type": axis.scale, "domain": [axis.low, axis.high], "nice": False, "zero": False}
     if axis.scale == "log":
         del scale["zero"]

@@ -15,7 +15,7 @@ Sum = Callable[[Records], float]
 
 
 def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator[Sum]:
-    """Sums to which one record contributes at most `size`, or ("bare") that one change of the file's kind moves by at most `size`.
+    """Yield sums to which one record contributes at most `size`, or ("bare") that one change of the file's kind moves by at most `size`.
 
     unit: the change is of all of a unit's records, and the sum says only whether any is there.
     """
@@ -36,7 +36,7 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
 
 
 def cells(cdf: Callable[[Array], Array], centre: float, low: float, high: float, count: int) -> Array:
-    """Masses of equal cells and of the two ends, for noise about `centre`."""
+    """Return the masses of equal cells and of the two ends, for noise about `centre`."""
     edges = np.linspace(low, high, count + 1)
     below = cdf(edges - centre)
     above = cdf(centre - edges)  # the noise is symmetric: no mass is lost to 1 - cdf
@@ -45,7 +45,7 @@ def cells(cdf: Callable[[Array], Array], centre: float, low: float, high: float,
 
 
 def additive(cdf: Callable[[Array], Array], total: Sum, reach: float, count: int) -> Release:
-    """Noise of this distribution on the sum."""
+    """Return the release of a sum with noise of this distribution."""
     return lambda records: cells(cdf, total(records), -reach, reach, count)
 
 
@@ -58,31 +58,29 @@ def laplace(scale: float) -> Callable[[Array], Array]:
 
 
 def lattice(log_weight: Callable[[Array], Array], total: Sum, reach: int) -> Release:
-    """Noise on the integers with these weights."""
+    """Return the release of a sum with noise on the integers, by the log of their weights."""
     support = np.arange(-reach, reach + 1.0)
     norm = np.logaddexp.reduce(log_weight(np.arange(-4.0 * reach, 4.0 * reach + 1.0)))
     return lambda records: np.exp(log_weight(support - total(records)) - norm)
 
 
 def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float, count: int, other: float) -> Release:
-    """Each record draws how much it contributes."""
+    """Return the release of a sum to which each record contributes a shift that it draws."""
     sign = {"x": 1.0, "y": -1.0, "z": 0.0, "o": other}
 
     def release(records: Records) -> Array:
-        total: Array | None = None
+        laws = []
         for drawn in itertools.product(range(len(shifts)), repeat=len(records)):
             weight = math.prod(weights[i] for i in drawn)
             centre = math.fsum(sign[r] * shifts[i] for r, i in zip(records, drawn, strict=True))
-            law = weight * cells(normal(sigma), centre, -12.0 * sigma, 12.0 * sigma, count)
-            total = law if total is None else total + law
-        assert total is not None
-        return total
+            laws.append(weight * cells(normal(sigma), centre, -12.0 * sigma, 12.0 * sigma, count))
+        return np.asarray(sum(laws))
 
     return release
 
 
 def responses(epsilon: float, categories: int, zero: int, other: int) -> Release:
-    """k-ary randomised response of every record of the sample."""
+    """Return the release of every record of the sample by k-ary randomised response."""
     answers = {"x": 0, "y": 1, "z": zero, "o": other}
     total = math.exp(epsilon) + categories - 1.0
 

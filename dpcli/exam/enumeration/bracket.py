@@ -13,8 +13,9 @@ from dpcli.analysis.account import attained, sound_profiles
 from dpcli.base import registry
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.lazy import load
-from dpcli.exam.enumeration.drawing_records import SCHEMES, Records, datasets, hockey_stick, pair
-from dpcli.exam.enumeration.references import REFERENCES, Reference, Situation
+from dpcli.exam.drawn_files import text_of
+from dpcli.exam.enumeration.drawing_records import SCHEMES, Records, Situation, datasets, hockey_stick, pair
+from dpcli.exam.enumeration.references import REFERENCES, Reference
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
@@ -27,7 +28,7 @@ ROUNDING = 1e-9  # of sums of many floating-point numbers, relative; and, as del
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """delta at `epsilon`: what is claimed, and what is true of the worst of the releases that were tried."""
+    """The claimed bounds on delta at `epsilon`, and the exact delta of the worst release that was tried."""
 
     epsilon: float
     lower: float | None
@@ -35,7 +36,7 @@ class Bracket:
     upper: float
 
     def holds(self, loss: float) -> bool:
-        """loss: the share of delta that cells may hide."""
+        """Return whether the exact delta lies between the bounds. loss: the share of it that cells may hide."""
         below = self.lower is None or self.lower * (1.0 - loss) <= self.exact + ROUNDING
         return below and self.exact <= self.upper * (1.0 + ROUNDING) + ROUNDING * 1e-3
 
@@ -61,15 +62,11 @@ class BracketRow:
         return [bracket for bracket in self.brackets if not bracket.holds(self.reference.loss)]
 
 
-def rows(name: str, every: bool = False) -> Iterator[BracketRow]:
-    """Yield the bounds of `account` and the enumeration's delta for each situation."""
-    for situated in situations(name, every):
-        yield row(*situated)
-
-
 def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str, Situation]]:
-    """Every adjacency and scheme for the references of one mechanism type; units of two and groups of two if (but for `every`) no
-    other records are in the data."""
+    """Yield every adjacency and scheme for the references of one mechanism type.
+
+    Units of two records and groups of two units are left out if other records are in the data, as they take long; `every`: they are not.
+    """
     for reference in references_of(name):
         for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
             for draw in draws:
@@ -78,13 +75,13 @@ def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str,
 
 
 def references_of(name: str) -> tuple[Reference, ...]:
-    """The references of a mechanism type: those of the package, or those that its plugin states."""
+    """Return the references of a mechanism type: those of the package, or those that its plugin states."""
     stated: tuple[Reference, ...] = load(registry.REFERENCES[name]) if name in registry.REFERENCES else ()
     return tuple(reference for reference in (*REFERENCES, *stated) if reference.type == name)
 
 
 def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
-    """Account, and enumerate."""
+    """Return the line of a statement: its claimed bounds, and the enumeration."""
     try:
         bounds = claimed(reference, scheme, situation)
     except InputError as error:
@@ -103,14 +100,14 @@ def claimed(reference: Reference, scheme: str, situation: Situation) -> tuple[Bo
 
 
 def parsed(reference: Reference, scheme: str, situation: Situation) -> Pipeline:
-    """The statement as a file says it. Raises InputError if it makes no sense in this situation."""
+    """Return the pipeline of a statement. Raises InputError if it makes no sense in this situation."""
     size = max(map(len, _datasets(situation)))
     return parse(_file(reference, scheme, situation, size).encode(), "it.toml")
 
 
 @functools.cache
 def worst(reference: Reference, situation: Situation) -> tuple[float, ...]:
-    """delta at each of EPSILONS and BEYOND, of the worst release that is allowed; no bug in the package can change it."""
+    """Return delta at each of EPSILONS and BEYOND, of the worst release that is allowed; no bug in the package can change it."""
     draws, records = situation.draws, _datasets(situation)
     pairs = [pair(draws, release, records) for release in reference.releases(situation)]
     return tuple(max(hockey_stick(p, q, epsilon, draws.passes) for p, q in pairs) for epsilon in (*EPSILONS, BEYOND))
@@ -152,17 +149,4 @@ def _file(reference: Reference, scheme: str, situation: Situation, size: int) ->
         **({"sampling": {"scheme": scheme, **sampled}} if sampled is not None else {}),
     }
     members = [{"name": name, **keys} for name, keys in reference.members.items()]
-    tables = ["[privacy]\n" + _keys(privacy), *("[[mechanism]]\n" + _keys(keys) for keys in (*members, entry))]
-    return "format = 1\n" + "\n".join(tables)
-
-
-def _keys(table: dict[str, object]) -> str:
-    return "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_value(part)}" for key, part in value.items()) + " }"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return text_of({"format": 1, "privacy": privacy, "mechanism": [*members, entry]})

@@ -6,22 +6,20 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release
-from dpcli.numerics.grid.hockey_stick import ChoiceCurve
 
 Scores = Callable[[Records], Array]
 BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))
-POINTS = 1 << 11
+POINTS = 1 << 11  # cells of an integral over noise
 
 
 def scores(adjacency: str) -> Iterator[Scores]:
-    """Three scores that one change of the file's kind moves by at most 1 each, up or down."""
+    """Yield three scores that one change of the file's kind moves by at most 1 each, up or down."""
     for base, move in itertools.product(BASES, itertools.product((-1.0, 1.0), repeat=3)):
         share = 0.5 if adjacency == "replace-one" else 1.0
         value = {"x": share, "y": -share, "z": 0.0, "o": -share}
@@ -41,7 +39,7 @@ def exponential(epsilon: float, score: Scores) -> Release:
 
 
 def permute_and_flip(epsilon: float, score: Scores) -> Release:
-    """Every order of visiting; the best candidate always accepts."""
+    """Return the release of a candidate by permute-and-flip, over every order of visiting."""
 
     def release(records: Records) -> Array:
         scores = score(records)
@@ -61,26 +59,29 @@ NOISES = {"gumbel": stats.gumbel_r, "laplace": stats.laplace, "exponential": sta
 
 
 def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:
-    """P(i) = integral over the winning noise of its density times the others' distribution functions, by cells of the winner's noise."""
+    """Return the release of the candidate with the largest noisy score."""
+    return lambda records: winners(noise, 2.0 / epsilon, score(records))
 
-    def release(records: Records) -> Array:
-        scores = score(records)
-        wins = np.array([_winning(epsilon, noise, tuple(sorted(scores[i] - np.delete(scores, i)))) for i in range(len(scores))])
-        return np.asarray(wins / wins.sum())
 
-    return release
+def winners(noise: str, scale: float, scores: Array) -> Array:
+    """Return the probability of each candidate to have the largest noisy score.
+
+    P(i) is the integral over the winning noise of its density times the others' distribution functions, by cells of the winner's noise.
+    """
+    wins = np.array([_winning(noise, scale, tuple(sorted(scores[i] - np.delete(scores, i)))) for i in range(len(scores))])
+    return np.asarray(wins / wins.sum())
 
 
 @functools.lru_cache(1 << 12)
-def _winning(epsilon: float, noise: str, ahead: tuple[float, ...]) -> float:
+def _winning(noise: str, scale: float, ahead: tuple[float, ...]) -> float:
     """Return the probability that a candidate wins whose score is ahead of the others' by these amounts."""
-    law, grid = _cells(epsilon, noise)
+    law, grid = _cells(noise, scale)
     return float(np.mean(np.prod(law.cdf(grid[None, :] + np.array(ahead)[:, None]), axis=0)))
 
 
 @functools.lru_cache(16)
-def _cells(epsilon: float, noise: str) -> tuple[stats.rv_continuous, Array]:
-    law = NOISES[noise](scale=2.0 / epsilon)
+def _cells(noise: str, scale: float) -> tuple[stats.rv_continuous, Array]:
+    law = {**NOISES, "normal": stats.norm}[noise](scale=scale)
     return law, law.ppf((np.arange(POINTS) + 0.5) / POINTS)
 
 
@@ -105,7 +106,7 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
 
 
 def selected(inner: Release, generating: Callable[[Array], Array], order: Callable[[int], NDArray[np.signedinteger]]) -> Release:
-    """The best of K outputs, K with this probability generating function; the first outcome: none at all."""
+    """Return the release of the best of K outputs, K with this probability generating function; the first outcome is none at all."""
 
     def release(records: Records) -> Array:
         law = inner(records)
@@ -115,25 +116,3 @@ def selected(inner: Release, generating: Callable[[Array], Array], order: Callab
         return np.concatenate((at[:1], np.diff(at)))
 
     return release
-
-
-def tree(random: Random, epsilon: float, depth: int, candidates: int) -> tuple[Array, Array]:
-    """Both laws of `depth` exponential mechanisms in a row, each with scores of its own after each earlier answer."""
-    scores = [random.choice([0.0, random.uniform(-3.0, 3.0) / epsilon, random.uniform(-9.0, 9.0)]) for _ in range(candidates)]
-    moved = [score + random.choice([-1.0, 1.0]) for score in scores]
-    laws = [np.exp(0.5 * epsilon * (np.array(values) - max(values))) for values in (scores, moved)]
-    p, q = (law / law.sum() for law in laws)
-    if depth == 1:
-        return p, q
-    below = [tree(random, epsilon, depth - 1, candidates) for _ in range(candidates)]
-    return np.concatenate([a * b for a, (b, _) in zip(p, below, strict=True)]), np.concatenate(
-        [a * b for a, (_, b) in zip(q, below, strict=True)]
-    )
-
-
-def height(curve: ChoiceCurve, x: float) -> tuple[float, float]:
-    """(lower, upper) bounds on a curve's height at x >= 0: the next point's, and the chord's."""
-    k = min(int(x / curve.spacing), len(curve.upper) - 2)
-    left, right = math.exp(k * curve.spacing), math.exp((k + 1) * curve.spacing)
-    share = (math.exp(x) - left) / (right - left)
-    return float(curve.lower[k + 1]), float(curve.upper[k] * (1.0 - share) + curve.upper[k + 1] * share)

@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 Records = tuple[str, ...]  # "x" the record; "y" its other version; "z" its zeroed version, or the place that it left; "o" any other
 Release = Callable[[Records], Array]  # records of one sample -> probability of each outcome
 Drawn = Callable[[Release, Records], Array]  # of one pass
+ONE_STEP_CELLS, SEVERAL_STEPS_CELLS = 4800, 480  # cells into which the noise of an outcome is cut: of one step, of one of several
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +35,32 @@ class WayOfSampling:
     slots: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A setting in which a release is used.
+
+    adjacency: the neighbouring relation.
+    draws: how records are sampled.
+    contributions: records of one unit.
+    group: units that change together.
+    """
+
+    adjacency: str
+    draws: WayOfSampling
+    contributions: int = 1
+    group: int = 1
+
+    @property
+    def cells(self) -> int:
+        return ONE_STEP_CELLS if self.draws.steps == 1 else SEVERAL_STEPS_CELLS
+
+    def changed_units(self, records: Records, letter: str = "x") -> list[bool]:
+        """Return for each unit that may change whether its records in the data are `letter`s."""
+        return [letter in records[k * self.contributions : (k + 1) * self.contributions] for k in range(self.group)]
+
+
 def product(laws: Iterable[Array]) -> Array:
-    """Independent releases."""
+    """Return the law of independent releases."""
     return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
 
 
@@ -44,25 +69,22 @@ def everybody(release: Release, records: Records) -> Array:
 
 
 def poisson(rate: float, most: int | None = None) -> Drawn:
-    """Each record on its own; a larger sample is cut to `most` at random."""
+    """Draw each record on its own; a larger sample is cut to `most` at random."""
 
     def drawn(release: Release, records: Records) -> Array:
-        total: Array | None = None
+        laws = []
         for chosen in itertools.product((False, True), repeat=len(records)):
-            sample = tuple(record for record, taken in zip(records, chosen, strict=True) if taken)
+            sample = tuple(itertools.compress(records, chosen))
             weight = rate ** len(sample) * (1.0 - rate) ** (len(records) - len(sample))
             subsets = list(itertools.combinations(sample, min(len(sample), most if most is not None else len(sample))))
-            for part in subsets:
-                law = weight / len(subsets) * release(part)
-                total = law if total is None else total + law
-        assert total is not None
-        return total
+            laws += [weight / len(subsets) * release(part) for part in subsets]
+        return np.asarray(sum(laws))
 
     return drawn
 
 
 def fixed(size: int) -> Drawn:
-    """A sample of one size, without replacement."""
+    """Draw a sample of one size, without replacement."""
 
     def drawn(release: Release, records: Records) -> Array:
         samples = list(itertools.combinations(records, size))
@@ -72,26 +94,24 @@ def fixed(size: int) -> Drawn:
 
 
 def in_order(release: Release, records: Records) -> Array:
-    """Two batches, in the order given."""
+    """Release two batches, in the order given."""
     half = (len(records) + 1) // 2
     return product([release(records[:half]), release(records[half:])])
 
 
 def shuffled(release: Release, records: Records) -> Array:
-    """Two batches, after a shuffle."""
+    """Release two batches, after a shuffle."""
     orders = list(itertools.permutations(records))
     return np.asarray(sum(in_order(release, order) for order in orders) / len(orders))
 
 
 def bins(release: Release, records: Records) -> Array:
-    """Each record in one of two steps."""
-    total: Array | None = None
-    for places in itertools.product((0, 1), repeat=len(records)):
-        steps = [tuple(r for r, place in zip(records, places, strict=True) if place == step) for step in (0, 1)]
-        law = 0.5 ** len(records) * product([release(step) for step in steps])
-        total = law if total is None else total + law
-    assert total is not None
-    return total
+    """Put each record into one of two steps."""
+    laws = []
+    for second in itertools.product((False, True), repeat=len(records)):
+        first = [not place for place in second]
+        laws.append(product([release(tuple(itertools.compress(records, places))) for places in (first, second)]))
+    return np.asarray(sum(laws) / len(laws))
 
 
 SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
@@ -108,7 +128,7 @@ SCHEMES: dict[str, tuple[WayOfSampling, ...]] = {
 
 
 def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Records, Records]:
-    """Two neighbours: `records` change."""
+    """Return two neighbouring datasets, which differ in `records` records."""
     other = {"add-remove": "z" if draws.slots else "", "zero-out": "z", "replace-one": "y"}[adjacency]
     rest = ("o",) * (draws.others * records if draws.slots else draws.others)
     return ("x",) * records + rest, (other,) * records + rest if other else rest
@@ -122,7 +142,7 @@ def pair(draws: WayOfSampling, release: Release, records: tuple[Records, Records
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
-    """The larger direction of sum (p - e^eps q)+ over what one pass, or two independent ones, release."""
+    """Return the larger direction of sum (p - e^eps q)+ over the outcomes of one pass, or of two independent ones."""
     return max(_direction(p, q, epsilon, passes), _direction(q, p, epsilon, passes))
 
 

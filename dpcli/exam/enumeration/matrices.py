@@ -20,25 +20,25 @@ def tree(steps: int) -> Array:
 
 
 def toeplitz(column: tuple[float, ...], steps: int) -> Array:
-    """C[i, j] = c_{i-j}."""
+    """Return the matrix C[i, j] = c_{i-j}."""
     return np.array([[column[i - j] if 0 <= i - j < len(column) else 0.0 for j in range(steps)] for i in range(steps)])
 
 
 def banded(bands: int, steps: int) -> Array:
-    """Columns of length 1, each with entries of its own in its first so many rows."""
+    """Return a matrix with columns of length 1, each with entries in `bands` rows from the diagonal on."""
     rows, columns = np.indices((steps, steps))
     matrix = np.where((rows >= columns) & (rows < columns + bands), 1.0 / (1.0 + 2.0 * rows + columns), 0.0)
     return np.asarray(matrix / np.linalg.norm(matrix, axis=0))
 
 
 def blt(decays: tuple[float, ...], scales: tuple[float, ...], steps: int) -> Array:
-    """c_0 = 1, c_k = sum_i scale_i decay_i^{k-1}."""
+    """Return the Toeplitz matrix with c_0 = 1, c_k = sum_i scale_i decay_i^{k-1}."""
     later = (sum(s * d ** (k - 1) for d, s in zip(decays, scales, strict=True)) for k in range(1, steps))
     return toeplitz((1.0, *later), steps)
 
 
 def longest(encoder: Array, separation: int, most: int) -> float:
-    """The largest norm over contributions of full size, at most `most` of them, `separation` steps apart."""
+    """Return the largest norm over contributions of full size, at most `most` of them, `separation` steps apart."""
     largest = 0.0
     for pattern in itertools.product((0.0, 1.0), repeat=encoder.shape[1]):
         at = np.flatnonzero(pattern)

@@ -4,61 +4,43 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release
+from dpcli.exam.enumeration.choice_releases import POINTS, winners
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
 
-POINTS = 1 << 11
 OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes of the teachers that no change meets
 MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # of a logit, by one record
-Won = Callable[[Array], Array]  # votes -> the probability of each label
 
 
-def teachers(records: Records, contributions: int, group: int) -> list[bool]:
-    """Return for each unit that may change whether its record is in the data: one teacher for each unit, however many records it has."""
-    return ["x" in records[k * contributions : (k + 1) * contributions] for k in range(group)]
-
-
-def counts(records: Records, contributions: int, group: int, others: tuple[int, ...], after: int) -> Array:
-    """Votes: a teacher that has seen the record votes for label 0, else for label `after`."""
+def counts(records: Records, situation: Situation, others: tuple[int, ...], after: int) -> Array:
+    """Return the votes: a unit's one teacher votes for label 0 if it has seen any of its records, else for label `after`."""
     votes = np.array(others, dtype=float)
-    for record_present in teachers(records, contributions, group):
+    for record_present in situation.changed_units(records):
         votes[0 if record_present else after] += 1.0
     return votes
 
 
-def won(law: stats.rv_continuous) -> Won:
-    """The probability of each label to have the most votes after noise of this law, by cells of the winner's noise."""
-    grid = law.ppf((np.arange(POINTS) + 0.5) / POINTS)
-
-    def probabilities(votes: Array) -> Array:
-        wins = [np.prod(law.cdf(grid[None, :] + votes[i] - np.delete(votes, i)[:, None]), axis=0).mean() for i in range(len(votes))]
-        return np.asarray(np.array(wins) / np.sum(wins))
-
-    return probabilities
-
-
-def voting(won: Won, contributions: int, group: int) -> Iterator[Release]:
+def voting(noise: str, scale: float, situation: Situation) -> Iterator[Release]:
     """Yield a query's release for several votes of the other teachers."""
     for others, after in itertools.product(OTHERS, (1, 2)):
-        yield lambda records, others=others, after=after: won(counts(records, contributions, group, others, after))  # type: ignore[misc]
+        yield lambda records, others=others, after=after: winners(noise, scale, counts(records, situation, others, after))  # type: ignore[misc]
 
 
 def sessions(
-    queries: int, answers: int, threshold: float, query_noise: float, answer_noise: float, contributions: int, group: int
+    queries: int, answers: int, threshold: float, query_noise: float, answer_noise: float, situation: Situation
 ) -> Iterator[Release]:
     """Yield a session's release for several votes of the other teachers: a label or none for each query, until `answers` are given."""
-    chosen = won(stats.norm(scale=answer_noise))
     for others, after in itertools.product(OTHERS, (1, 2)):
 
         def release(records: Records, others: tuple[int, ...] = others, after: int = after) -> Array:
-            votes = counts(records, contributions, group, others, after)
+            votes = counts(records, situation, others, after)
             agrees = stats.norm.sf(threshold - votes.max(), scale=query_noise)
-            labels = (1.0 - agrees, *(agrees * chosen(votes)))
+            labels = (1.0 - agrees, *(agrees * winners("normal", answer_noise, votes)))
             return np.array(list(_sessions(labels, queries, answers)))
 
         yield release
@@ -73,7 +55,7 @@ def _sessions(outcomes: tuple[float, ...], queries: int, answers: int) -> Iterat
             yield probability * rest
 
 
-def ensembles(shards: int, rate: float, radius: float, removed: bool, contributions: int, group: int) -> Iterator[Release]:
+def ensembles(shards: int, rate: float, radius: float, removed: bool, situation: Situation) -> Iterator[Release]:
     """Yield a token's release from the average of a random subset of models: at the corners of what the radius allows, and inside."""
     rare = 1.0 / (math.exp(radius) + 1.0)
     public = np.array([rare, rare, 1.0 - 2.0 * rare])
@@ -84,8 +66,8 @@ def ensembles(shards: int, rate: float, radius: float, removed: bool, contributi
             continue
 
         def release(records: Records, before: Array = before, after: Array = after, rest: Array = rest) -> Array:
-            changing = [before if seen else None if removed else after for seen in teachers(records, contributions, group)]
-            ensemble = [model for model in changing if model is not None] + [rest] * (shards - group)
+            changing = [before if seen else None if removed else after for seen in situation.changed_units(records)]
+            ensemble = [model for model in changing if model is not None] + [rest] * (shards - situation.group)
             return _token(ensemble, public, rate)
 
         yield release
@@ -94,7 +76,7 @@ def ensembles(shards: int, rate: float, radius: float, removed: bool, contributi
 def _token(models: list[Array], public: Array, rate: float) -> Array:
     total = np.zeros(len(public))
     for chosen in itertools.product((False, True), repeat=len(models)):
-        sample = [model for model, taken in zip(models, chosen, strict=True) if taken]
+        sample = list(itertools.compress(models, chosen))
         weight = rate ** len(sample) * (1.0 - rate) ** (len(models) - len(sample))
         total += weight * (np.mean(sample, axis=0) if sample else public)
     return total

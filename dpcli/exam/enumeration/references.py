@@ -9,39 +9,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from dpcli.exam.enumeration import additive_noise as noise
 from dpcli.exam.enumeration import choice_releases as choices
 from dpcli.exam.enumeration import predictions
 from dpcli.exam.enumeration import thresholds as stability
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release, WayOfSampling
+from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation
 from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
 
-# Number of cells into which the noise of one outcome is cut: in one step, in one of several steps, as one of two outcomes of a step, and
-# as one of two outcomes of each of several steps.
-ONE_STEP_CELLS, SEVERAL_STEPS_CELLS, TWO_OUTCOMES_CELLS, TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 4800, 480, 64, 36
+TWO_OUTCOMES_CELLS, TWO_OUTCOMES_SEVERAL_STEPS_CELLS = (
+    64,
+    36,
+)  # cells of each of two outcomes: of one step, of each of several steps
 REACH = 12.0  # range of the cells, in units of the noise; a whole number, so that edges lie at the kinks of Laplace noise
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """A setting in which a release is used.
-
-    adjacency: the neighbouring relation.
-    draws: how records are sampled.
-    contributions: records of one unit.
-    group: units that change together.
-    """
-
-    adjacency: str
-    draws: WayOfSampling
-    contributions: int = 1
-    group: int = 1
-
-    @property
-    def cells(self) -> int:
-        return ONE_STEP_CELLS if self.draws.steps == 1 else SEVERAL_STEPS_CELLS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,10 +64,7 @@ def bare(kind: Callable[[float], Callable[[Array], Array]], level: float, size: 
 
 
 def _bare_sums(situation: Situation, size: float) -> Iterator[noise.Sum]:
-    if situation.contributions == 1:
-        yield from noise.sums(situation.adjacency, "bare", size)
-    else:
-        yield from noise.sums(situation.adjacency, "bare", size, unit=True)
+    return noise.sums(situation.adjacency, "bare", size, unit=situation.contributions > 1)
 
 
 def on_integers(log_weight: Callable[[Array], Array], size: int, reach: int) -> Callable[[Situation], Iterator[Release]]:
@@ -206,11 +183,6 @@ def tuned(trials: str) -> Callable[[Situation], Iterator[Release]]:
     return releases
 
 
-def voted(law: stats.rv_continuous, situation: Situation) -> Iterator[Release]:
-    """Return releases of noisy votes; all records of a unit belong to one teacher."""
-    return predictions.voting(predictions.won(law), situation.contributions, situation.group)
-
-
 def nothing(situation: Situation) -> Iterator[Release]:
     yield lambda records: np.ones(1)
 
@@ -270,7 +242,7 @@ REFERENCES: tuple[Reference, ...] = (
     Reference(
         "propose-test-release",
         {"epsilon": 0.5, "delta": 0.1, "mechanism": "m1"},
-        lambda s: stability.tested_number(0.5, 0.1, 2.0, s.contributions, s.group),
+        lambda s: stability.tested_number(0.5, 0.1, 2.0, s),
         members={"m1": {"type": "laplace", "scale": 2.0, "sensitivity": 1.0}},
         stated=True,
     ),
@@ -345,15 +317,15 @@ REFERENCES: tuple[Reference, ...] = (
         for name in TRIALS
     ),
     *(
-        Reference("gnmax", {"sigma": level}, lambda s, level=level: voted(stats.norm(scale=level), s))  # type: ignore[misc]
+        Reference("gnmax", {"sigma": level}, lambda s, level=level: predictions.voting("normal", level, s))  # type: ignore[misc]
         for level in (1.0, 3.0)
     ),
-    Reference("lnmax", {"scale": 2.0}, lambda s: voted(stats.laplace(scale=2.0), s)),
+    Reference("lnmax", {"scale": 2.0}, lambda s: predictions.voting("laplace", 2.0, s)),
     *(
         Reference(
             "confident-gnmax",
             {"queries": 2, "threshold": 3.0, "threshold_sigma": 2.0, "sigma": 2.0, **({"answers": answers} if answers else {})},
-            lambda s, answers=answers: predictions.sessions(2, answers or 2, 3.0, 2.0, 2.0, s.contributions, s.group),  # type: ignore[misc]
+            lambda s, answers=answers: predictions.sessions(2, answers or 2, 3.0, 2.0, 2.0, s),  # type: ignore[misc]
         )
         for answers in (None, 1)
     ),
@@ -362,7 +334,7 @@ REFERENCES: tuple[Reference, ...] = (
             "pmixed",
             {"shards": shards, "model_rate": rate, "radius": radius, "change": change},
             lambda s, n=shards, q=rate, r=radius, c=change: predictions.ensembles(  # type: ignore[misc]
-                n, q, r, c == "remove-shard" and s.adjacency == "add-remove", s.contributions, s.group
+                n, q, r, c == "remove-shard" and s.adjacency == "add-remove", s
             ),
         )
         for (shards, rate, radius), change in itertools.product(((3, 0.5, 0.6), (2, 1.0, 0.4)), ("replace-shard", "remove-shard"))

@@ -6,33 +6,18 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import numpy as np
 
 from dpcli.exam.enumeration.additive_noise import cells, laplace
-from dpcli.exam.enumeration.drawing_records import Array, Records, Release
-from dpcli.exam.enumeration.predictions import teachers
+from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
 
 SIDE = 12  # counts are searched up to this; changes that matter are fewer than half of it
 Counts = tuple[int, int]
 
 
-class Uses(Protocol):
-    """The use of a release: `Situation`, without an import of it."""
-
-    @property
-    def adjacency(self) -> str: ...
-
-    @property
-    def contributions(self) -> int: ...
-
-    @property
-    def group(self) -> int: ...
-
-
 def beyond(scale: float, least: int) -> float:
-    """P(X > least) of discrete Laplace noise, term by term."""
+    """Return P(X > least) of discrete Laplace noise, term by term."""
     weights = {x: math.exp(-abs(x) / scale) for x in range(-400, 401)}
     return math.fsum(weight for x, weight in weights.items() if x > least) / math.fsum(weights.values())
 
@@ -48,7 +33,7 @@ def mode(counts: Counts) -> int:
 
 @functools.cache
 def distances(adjacency: str) -> dict[Counts, int]:
-    """By search from all that have a neighbour of another mode: how many changes away they are."""
+    """Return the distance of counts to the nearest with a neighbour of another mode, in changes, by a search from those."""
     steps = ((1, -1), (-1, 1)) if adjacency == "replace-one" else ((1, 0), (-1, 0), (0, 1), (0, -1))
     around = {
         counts: [near for dx, dy in steps if min(near := (counts[0] + dx, counts[1] + dy)) >= 0 and max(near) <= SIDE]
@@ -79,13 +64,13 @@ def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Relea
         yield release
 
 
-def tested_number(epsilon: float, delta: float, scale: float, contributions: int, group: int) -> Iterator[Release]:
+def tested_number(epsilon: float, delta: float, scale: float, situation: Situation) -> Iterator[Release]:
     """Yield releases of a number with Laplace noise, or of nothing; each unit moves it by 1, but for one place where it jumps."""
     level = threshold(epsilon, delta)
     for jump, up in itertools.product((-3, -1, 0, 1, 4), (1.0, -1.0)):
 
         def release(records: Records, jump: int = jump, up: float = up) -> Array:
-            units = sum(teachers(records, contributions, group))
+            units = sum(situation.changed_units(records))
             passed = beyond(1.0 / epsilon, level - min(abs(units - jump), abs(units - jump - 1)))
             number = up * units + 9.0 * (units > jump)
             return np.append(1.0 - passed, passed * cells(laplace(scale), number, -12.0 * scale, 12.0 * scale + 10.0, 400))
@@ -96,13 +81,13 @@ def tested_number(epsilon: float, delta: float, scale: float, contributions: int
 Weight = Callable[[int], float]
 
 
-def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Uses) -> Iterator[Release]:
+def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situation) -> Iterator[Release]:
     """Noisy counts above a threshold; a unit adds `rows` to each of `keys` keys, which others hold or nobody else does.
 
     Its other version adds to as many others. Units of a group share their keys, or each has its own.
     """
     total = math.fsum(map(weight, range(-200, 201)))
-    contributions, group, replaces = situation.contributions, situation.group, situation.adjacency == "replace-one"
+    group, replaces = situation.group, situation.adjacency == "replace-one"
     reach = 10 if keys == 1 else 6
 
     @functools.cache
@@ -121,7 +106,7 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Uses
         def release(records: Records, others: tuple[int, ...] = others, sets: int = sets) -> Array:
             laws = []
             for letter, others_count in zip("xy", others, strict=False):
-                units = [letter in records[k * contributions : (k + 1) * contributions] for k in range(group)]
+                units = situation.changed_units(records, letter)
                 counts = [sum(units)] if sets == 1 else list(map(int, units))
                 laws += [distribution(others_count + rows * count) for count in counts for _ in range(keys)]
             return functools.reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)

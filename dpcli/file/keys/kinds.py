@@ -32,8 +32,8 @@ class KeyPlace:
     findings: Findings
     rule: Constraint | None = None
 
-    def wrong_type(self, expected: str, value: Any, hint: str = "", among: Iterable[str] = ()) -> NoReturn:
-        self.findings.add("DP003", self.path, expected, shown(value), hint, among)
+    def wrong_type(self, expected: str, value: Any, hint: str = "") -> NoReturn:
+        self.findings.add("DP003", self.path, expected, shown(value), hint)
         raise Refused
 
     def out_of_range(self, expected: str, value: Any, hint: str = "", among: Iterable[str] = ()) -> NoReturn:

@@ -187,6 +187,12 @@ class Pipeline(Displayed):
         privacy = self.privacy
         return f"{self.name or self.path!r}, per {privacy.unit or 'record'!r}, {privacy.adjacency.value}, mechanisms: {names!r}"
 
+    @property
+    def cap_delta(self) -> float | None:
+        """The delta at which the file's cap on epsilon holds: that of [budget], else that of [privacy]."""
+        stated = None if self.budget is None else self.budget.delta
+        return self.privacy.delta if stated is None else stated
+
     def stated_at(self, key: tuple[str | int, ...]) -> tuple[str | int, ...]:
         """Return the place of a mechanism's key in the file: in its own table, or in that of its query."""
         if key[0:1] != ("mechanism",) or len(key) < 2 or not isinstance(key[1], int):

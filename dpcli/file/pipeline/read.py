@@ -37,8 +37,7 @@ def load(path: str | os.PathLike[str], substitute: float | None = None) -> Pipel
 def parse(text: bytes, path: str, substitute: float | None = None) -> Pipeline:
     """Return the pipeline in the bytes of a file. path: for messages. Raises InvalidFile as `load` does."""
     content, tables = _substituted(text, path, substitute)
-    findings = Findings()
-    values = _collect(tables, findings)
+    values, findings = _checked(tables)
     refuse(findings, tables, content, path)
     return _pipeline(values, tables, text, path)
 
@@ -52,8 +51,7 @@ def examine(text: bytes, path: str) -> tuple[Pipeline | None, tuple[Diagnostic, 
         InvalidFile: If the bytes are not TOML.
     """
     content, tables = _stood_in(text, path)
-    findings = Findings()
-    values = _collect(tables, findings)
+    values, findings = _checked(tables)
     readable = not findings.more and all(in_section(finding.key) for finding in findings.items)
     wrong = (*_diagnostics(findings.items, tables, content, path), *_rest(findings, path)) if findings.items else ()
     return _pipeline(values, tables, text, path) if readable else None, wrong
@@ -68,9 +66,7 @@ def faults(text: bytes, path: str) -> tuple[str, Mapping[str, Any], list[Fault]]
         InvalidFile: If the bytes are not TOML.
     """
     content, tables = _stood_in(text, path)
-    findings = Findings()
-    _collect(tables, findings)
-    return content, tables, findings.items
+    return content, tables, _checked(tables)[1].items
 
 
 def section(text: bytes, path: str, name: str) -> Any:
@@ -79,8 +75,7 @@ def section(text: bytes, path: str, name: str) -> Any:
     Keys that say "calibrate" are taken as 1, noise as what it is to cover if that is more. Raises InvalidFile as `load` does.
     """
     content, tables = _stood_in(text, path)
-    findings = Findings()
-    values = _collect(tables, findings)
+    values, findings = _checked(tables)
     refuse(findings, tables, content, path)
     return values.get(name)
 
@@ -189,12 +184,13 @@ def refuse(findings: Findings, tables: Mapping[str, Any], text: str, path: str) 
         raise InvalidFile((*_diagnostics(findings.items, tables, text, path), *_rest(findings, path)))
 
 
-def _collect(tables: Mapping[str, Any], findings: Findings) -> Mapping[str, Any]:
-    """Return the readable values, and add a finding for everything else."""
+def _checked(tables: Mapping[str, Any]) -> tuple[Mapping[str, Any], Findings]:
+    """Return the readable values, and a finding for everything else."""
+    findings = Findings()
     try:
-        return values_of(tables, findings)
+        return values_of(tables, findings), findings
     except TooMany:
-        return {}
+        return {}, findings
 
 
 def _diagnostics(findings: list[Fault], tables: Mapping[str, Any], text: str, path: str) -> tuple[Diagnostic, ...]:

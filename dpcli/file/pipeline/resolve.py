@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dpcli.base.errors import InputError
@@ -32,6 +33,11 @@ class BillLine:
     mechanism: Mechanism
     count: int
     entries: tuple[Entry, ...]
+
+
+def steps_of(charges: Iterable[BillLine]) -> tuple[tuple[Mechanism, int], ...]:
+    """Return the charges as accountants take them."""
+    return tuple((charge.mechanism, charge.count) for charge in charges)
 
 
 def resolve(pipeline: Pipeline, group_size: int = 1) -> tuple[BillLine, ...]:

@@ -55,9 +55,6 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 
-_SEPARATORS = str.maketrans("", "", "-_ /.")
-
-
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     """Return the one of `known` that `word` most likely stands for, or None.
 
@@ -70,9 +67,8 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
     if len(choices) > MOST_CHOICES:
         return None
     folded = word.casefold()[:LONGEST_WORD]
-    for choice in choices:
-        if _same(folded, choice):
-            return choice
+    if (same := _plain(word)) and (spelled := next((choice for choice in choices if _plain(choice) == same), None)):
+        return spelled
     for meant in SYNONYMS.get(folded.replace("_", "-"), ()) + SYNONYMS.get(folded.replace("-", "_"), ()):
         if meant in choices:
             return meant
@@ -84,11 +80,6 @@ def _begun(word: str, choices: list[str]) -> str | None:
     """Return the only choice whose first part is this word: final-model for final."""
     begun = [choice for choice in choices if choice.startswith((f"{word}-", f"{word}_"))]
     return begun[0] if len(begun) == 1 else None
-
-
-def _same(word: str, choice: str) -> bool:
-    """Return whether a word equals a choice but for separators."""
-    return word.translate(_SEPARATORS) == choice.translate(_SEPARATORS)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -6,11 +6,38 @@ from typing import Any
 
 import click
 
-from dpcli.cli.options import emit, gate_options, output_options
+from dpcli.cli.options import composed, emit, output_options
+
+# FILES, and the options of `dpcli.gate.gate_terms.checked_terms`.
+gate_options = composed(
+    click.argument("files", nargs=-1),
+    click.option("--max-epsilon", type=float, help="Cap on epsilon; the smallest of this, a policy's and a file's holds."),
+    click.option("--max-rho", type=float, help="Cap on rho (zCDP), beside the cap on epsilon; the smallest holds."),
+    click.option(
+        "--max-together", type=float, help="Cap on epsilon of each dataset: of all pipelines of the repository that name it."
+    ),
+    click.option("--delta", type=float, help="Delta of --max-epsilon; without that, no cap holds at a larger one."),
+    click.option("--max-increase", type=float, help="Largest rise of epsilon over the base that passes; the smallest holds."),
+    click.option(
+        "--allow-statement-change",
+        is_flag=True,
+        help="Let a file change its unit, adjacency, delta, ... or loosen its own caps.",
+    ),
+    click.option("--base-ref", metavar="REF", help="Compare with the files as they stand at this git revision."),
+    click.option("--baseline", metavar="JSON", help="Compare with what an earlier gate wrote with -f json."),
+    click.option("--policy", metavar="FILE", help="Caps, requirements and waivers for all files; also REVISION:PATH."),
+    click.option("--horizon", type=int, metavar="RUNS", help="Planned runs of each file, together within --horizon-epsilon."),
+    click.option(
+        "--horizon-epsilon", type=float, metavar="E", help="Cap on epsilon of all runs of --horizon, at the budget's delta."
+    ),
+    click.option("--ledger", metavar="URL", help="Also ask this ledger whether the runs of all files together would still fit."),
+    click.option("--dataset", metavar="NAME", help="The dataset in the ledger; needed where it holds several."),
+    click.option("--as-of", metavar="DATE", help="Judge waivers as of this day (2030-12-31) instead of today, UTC."),
+)
 
 
 @click.command(short_help="Stop a change that overspends: verdict by exit code.")
-@gate_options()
+@gate_options
 @output_options("table", "findings", "checks", "records")
 def command(files: tuple[str, ...], format_: str, outputs: tuple[str, ...], **flags: Any) -> int:
     """Judge FILES against their caps and, with --base-ref or --baseline, against what they cost before.

@@ -6,7 +6,6 @@ The frontier shows the median metric of the best setting at each epsilon, the ra
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from dpcli.document.chart import Axis, Chart, Cloud, Line, Span, Tone, log_span
 from dpcli.document.document import Document, Sheet, Table, Value
 from dpcli.file.pipeline.parts import schemes
 from dpcli.plots.drawing import setting
-from dpcli.sessions.documents.dry_run import rows_data, window_note
+from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, PrivateSelection, SweepPlan, Variant
 from dpcli.sweep.sweep_trials import mean
 from dpcli.train.run.outcome import epsilon_at_delta
@@ -131,13 +130,7 @@ def _amount(plan: SweepPlan) -> str:
 def _notes(plan: SweepPlan) -> tuple[str, ...]:
     if plan.trials is not None:
         return f"the epsilon is that of the whole search, of {mean(plan.trials):g} trials on average", SECRET
-    return PUBLIC, FRESH, f"runs are kept in {_near(plan.folder)}"
-
-
-def _near(folder: str) -> str:
-    """Return the relative path of a folder below the working directory, else its absolute path."""
-    relative = os.path.relpath(folder)
-    return folder if relative.startswith("..") else relative
+    return PUBLIC, FRESH, f"runs are kept in {shown(plan.folder)}"
 
 
 def _failure_notes(failures: Sequence[tuple[Cell, str]]) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dpcli.exam.enumeration import additive_noise
-from dpcli.exam.enumeration.drawing_records import Array, Release
-from dpcli.exam.enumeration.references import REACH, Reference, Situation
+from dpcli.exam.enumeration.drawing_records import Array, Release, Situation
+from dpcli.exam.enumeration.references import REACH, Reference
 
 
 def distribution(epsilon: float, gamma: float) -> Callable[[Array], Array]:
