@@ -30,7 +30,7 @@ duckdb.sql(f"COPY (FROM '{{folder}}/rows.parquet' LIMIT 100) TO '{{folder}}/smal
 BOUNDED = """
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
 from dpcli.release.data_source import Column
-from dpcli.release.engines.open_source import opened
+from dpcli.release.engines.source_engine import opened
 from dpcli.release.data_source import Source
 columns = {{"user_id": Column(type="integer"), "state": Column(type="text"), "salary": Column(type="decimal")}}
 keys, values = (GroupKey("state", ("CA", "NY", "TX", "WA")),), (Steps("salary", 0, 20_000_000, 0.01),)
