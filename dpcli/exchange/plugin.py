@@ -1,4 +1,4 @@
-"""Registered here: the commands import and export."""
+"""The commands import and export, and the name of the feature that they use."""
 
 from __future__ import annotations
 

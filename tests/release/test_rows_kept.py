@@ -19,7 +19,7 @@ from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.data_source import Source
 from dpcli.release.engines import sql_statement as statements
-from dpcli.release.engines.open_source import opened
+from dpcli.release.engines.source_engine import opened
 from dpcli.release.engines.sql_engine import SqlEngine
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import PricedQuery, priced_queries

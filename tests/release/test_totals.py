@@ -11,7 +11,7 @@ import pytest
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total
 from dpcli.release.data_source import Source
-from dpcli.release.engines.open_source import opened
+from dpcli.release.engines.source_engine import opened
 from dpcli.release.engines.spark_engine import VIEW, Spark
 from tests.release import brute
 from tests.release.aggregations_drawn import AGE, MEANINGS, STATE, TYPES, UNITS, WHO, aggregation, quoted, table

@@ -175,7 +175,7 @@ def sum_sensitivity(numbers: CountedNumbers, width: int) -> int:
 def squared_sensitivity(numbers: CountedNumbers, width: int) -> int:
     """Return the squared L2 sensitivity of the pair of the centred sum and the number of rows times `farthest`: both need the same noise.
 
-    A row that is replaced moves the sum alone; one that comes or goes moves both, by less than that together.
+    A replaced row moves only the sum. A row that comes or goes moves both, by less than that together.
     """
     return sum_sensitivity(numbers, width) ** 2 if _replaces(numbers) else 2 * (numbers.rows * farthest(width)) ** 2
 

@@ -45,7 +45,7 @@ def source_table(source: Source, path: str, window: RowWindow | None = None) -> 
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that what an engine holds is closed; in the main thread alone, which is where signals arrive."""
+    """Treat SIGTERM as Ctrl-C, so that an engine is closed. Only the main thread receives signals."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
