@@ -47,7 +47,7 @@ def _logins(mail: str) -> tuple[str, str]:
 
 
 def addressed(mail: str) -> tuple[str, ...]:
-    """Return other spellings of one address: without its tag, and the login alone where a forge made it."""
+    """Return other spellings of one address: without its tag, and only the login if a forge made it."""
     local, _, host = mail.partition("@")
     if not (local and host):
         return ()

@@ -1,6 +1,6 @@
 """The balance of a ledger, in terms that a person can plan with: shares of the cap, and how much still fits.
 
-Closed forms alone: nothing in this file needs arrays.
+All of them are closed forms: nothing in this file needs arrays.
 """
 
 from __future__ import annotations

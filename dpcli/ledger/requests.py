@@ -1,10 +1,13 @@
 """Requests to a ledger. Each looks at the state and returns the entry to append, or None if it was granted before.
 
-How a dataset moves (`Leave`, `Prepare`, `Arrived`, `Open`). Two copies that can both be charged would be two budgets. So the chain is first
-closed at its origin, by an entry that names the target ("moved"), and that entry goes along. The copy's next entry is its own: "moved"
-again, which names the closing entry as what it is a `copy` of, with a word that no other copy has. Once that is durable, a last entry at
-the origin names the copy by the hash of that one. Then alone it is opened ("copied": who copied it, from where, and which definitions guard
-it from then on). A copy that was not named is closed for good.
+A dataset moves in four steps, because two copies that can both be charged would be two budgets:
+
+1. `Leave` closes the chain at its origin with an entry "moved", which names the target. This entry is copied with the others.
+2. `Prepare` appends the first entry that is the copy's own: "moved" again, with the hash of the closing entry and a random word.
+3. Once the copy is durable, `Arrived` appends a last entry at the origin, which names the copy by the hash of its own entry.
+4. Only then `Open` opens the copy with an entry "copied": who copied it, from where, and which definitions guard it from then on.
+
+A copy that was never named stays closed.
 """
 
 from __future__ import annotations

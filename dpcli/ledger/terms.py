@@ -40,7 +40,7 @@ class LedgerTerms:
         blocks: What the dataset is cut into, as tables (dpcli.ledger.blocks.family); None if it is one.
         two_person: Whether a second person has to approve what changes the cap or gives something back; True or None.
         fingerprint: Fingerprint of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
-        team: In a database, the role whose members alone see the dataset.
+        team: In a database, the role whose members see the dataset; nobody else does.
     """
 
     unit: str

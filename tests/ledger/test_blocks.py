@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.base.lazy import load
-from dpcli.ledger import checkpoint
 from dpcli.ledger.amounts import cost_text
 from dpcli.ledger.blocks.family import MOST, BlockFamily
 from dpcli.ledger.chain import canonical, digest, seal
-from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
+from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.ledger_findings import findings
@@ -31,14 +29,12 @@ from dpcli.ledger.plugin import BLOCKS, FILTERS
 from dpcli.ledger.requests import Charge, Retire
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store
-from dpcli.ledger.stores.store import Store
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import verify
 from tests.ledger.cases import every
-from tests.ledger.conftest import Database, Place
+from tests.ledger.conftest import Place
 from tests.ledger.families import FAMILIES, after, family, opening, terms
 from tests.ledger.folding import NOW, folded
-from tests.ledger.people import EVERY
 from tests.ledger.setting import DATASET, TABLES, charge, run
 from tests.ledger.setting import terms as plain
 from tests.ledger.spenders import COST, struggle
@@ -288,155 +284,6 @@ def test_a_range_that_is_too_long_is_not_written_down_first(by: str, monkeypatch
 
 def test_every_kind_that_has_an_order_has_a_far_range() -> None:
     assert set(FAR) == {by for by in BLOCKS if BlockFamily(**family(by)).kind.ordered}
-
-
-# In both databases.
-
-
-def amount(text: str) -> dict[str, Decimal]:
-    return {"epsilon": Decimal(text), "delta": Decimal(0)}
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["spend", "spend", "reserve", "reserve", "start", "commit", "void", "retire", "amend"]),
-        st.integers(0, 9),
-        st.sampled_from(["0.1", "0.25", "1E-30", "0", "0.5"]),
-        st.sets(st.integers(0, 5), min_size=1).map(sorted),
-    ),
-    min_size=8,
-    max_size=20,
-)
-
-
-class Model:
-    """A ledger of blocks as a dictionary has it."""
-
-    def __init__(self, blocks: Sequence[str]) -> None:
-        self.blocks, self.cap, self.retired = blocks, Fraction(1), set[str]()
-        self.runs: dict[str, tuple[str, Fraction, tuple[str, ...], str]] = {}  # kind, cost, window, status
-
-    def spent(self, block: str) -> Fraction:
-        return sum((cost for _, cost, window, status in self.runs.values() if block in window and status != "void"), Fraction(0))
-
-    def takes(self, cost: Fraction, window: Sequence[str]) -> bool:
-        return not self.retired & set(window) and all(self.spent(block) + cost <= self.cap for block in window)
-
-
-MOVED = {
-    ("reserve", "reserved", "start"): "started",
-    ("reserve", "reserved", "commit"): "committed",
-    ("reserve", "started", "commit"): "committed",
-    ("reserve", "reserved", "void"): "void",
-}
-
-
-def step(ledger: Ledger, model: Model, what: str, number: int, cost: str, places: list[int]) -> None:
-    """One request to both: granted by both, or by none."""
-    key, window = f"run {number}", tuple(sorted(model.blocks[i] for i in places))
-    if what in ("spend", "reserve"):
-        new = key not in model.runs
-        fits = model.takes(Fraction(cost), window)
-        try:
-            receipt = charge(ledger, key, cost, what, window=window)
-        except Denied:
-            assert new and not fits
-        except LedgerError:
-            assert not new
-        else:
-            assert receipt.repeated != new and (fits or not new)
-            if new:
-                model.runs[key] = (what, Fraction(cost), window, "reserved" if what == "reserve" else "committed")
-            assert model.runs[key][0] == what and model.runs[key][2] == window
-    elif what == "retire":
-        assert ledger.retire(window[:1], "gone").repeated == (window[0] in model.retired)
-        model.retired.add(window[0])
-    elif what == "amend":
-        ledger.amend(0.5 + float(cost), "a reason", "the board", acknowledged=True)
-        model.cap = Fraction(repr(0.5 + float(cost)))
-    else:
-        kind, paid, read, status = model.runs.get(key, ("", Fraction(0), (), ""))
-        becomes = MOVED.get((kind, status, what))
-        try:
-            moved = ledger.start(key) if what == "start" else getattr(ledger, what)(key, "a reason")
-        except DpcliError:
-            assert becomes is None
-            return
-        assert moved.repeated == (becomes is None)
-        if becomes is not None:
-            model.runs[key] = (kind, paid, read, becomes)
-
-
-def agrees(ledger: Ledger, model: Model) -> None:
-    state = ledger.state()
-    for block in model.blocks:
-        assert state.over((block,)).spent["epsilon"] == model.spent(block)
-    under_way = [run for run in model.runs.values() if run[3] in ("reserved", "started")]
-    for block in model.blocks:
-        assert state.over((block,)).reserved["epsilon"] == sum(
-            (cost for _, cost, window, _ in under_way if block in window), Fraction(0)
-        )
-    assert state.retired == model.retired and state.caps["epsilon"] == model.cap
-    for cost in ("0", "1E-30", "0.1", "0.5", "1"):
-        for window in (model.blocks[:1], model.blocks[2:4], model.blocks):
-            fits = state.closed(window) is None and state.over(window).fits(amount(cost))
-            assert fits == model.takes(Fraction(cost), window)
-
-
-@pytest.fixture(scope="module")
-def many(cluster: Any) -> Iterator[Database]:
-    """A database that notes its totals at every third entry."""
-    from tests.ledger.conftest import made
-
-    with made(cluster) as found:
-        init(found.url, DATASET, plain()).close()
-        found.by_hand(EVERY)
-        yield found
-
-
-@given(by=st.sampled_from(sorted(BLOCKS)), steps=STEPS)
-def test_a_ledger_of_blocks_does_what_a_dictionary_does(by: str, steps: list[Any], tmp_path_factory: Any) -> None:
-    url = str(tmp_path_factory.mktemp("blocks") / "l.db")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "EVERY", 3)
-        both_agree(url, DATASET, by, steps)
-
-
-@pytest.mark.long
-@settings(max_examples=settings.default.max_examples // 2)
-@given(by=st.sampled_from(sorted(BLOCKS)), steps=STEPS)
-def test_the_server_does_what_a_dictionary_does(by: str, steps: list[Any], many: Database) -> None:
-    store: Store = open_store(many.url)
-    name = f"data {len(store.datasets())}"
-    store.close()
-    both_agree(many.url, name, by, steps[:12])
-    with open_ledger(many.url, name) as ledger, many.cluster.connect(many.name) as connection:
-        (body,) = connection.execute("SELECT dpcli.standing(%s)", (name,)).fetchone()
-        assert agrees_with(body, folded(ledger)), body
-        for window in (FAMILIES[by][1][:1], FAMILIES[by][1][2:4], FAMILIES[by][1]):
-            asked = (name, json.dumps(window))
-            (part,) = connection.execute("SELECT dpcli.standing(%s, %s)", asked).fetchone()
-            assert {**part, **{sums: body[sums] for sums in ("spent", "reserved", "retired")}} == body
-            for sums in ("spent", "reserved"):  # of these blocks, and of no others
-                assert part[sums] == {each: said for each, said in body[sums].items() if each.partition("@")[2] in window}
-            assert part["retired"] == [block for block in body["retired"] if block in window]
-
-
-def both_agree(url: str, name: str, by: str, steps: list[Any]) -> None:
-    model = Model(FAMILIES[by][1])
-    init(url, name, replace(terms(by), schema="")).close()
-    ledger = open_ledger(url, name)
-    for i, each in enumerate(steps):
-        step(ledger, model, *each)
-        if i % 4 == 3:
-            ledger.close()
-            ledger = open_ledger(url, name)
-            agrees(ledger, model)
-    agrees(ledger, model)
-    replayed = [state for _, state in ledger.replay()][-1]
-    assert canonical(checkpoint_content(replayed)) == canonical(checkpoint_content(ledger.state()))
-    assert canonical(checkpoint_content(folded(ledger))) == canonical(checkpoint_content(ledger.state()))
-    ledger.close()
 
 
 def test_the_whole_is_verified(place: Place) -> None:

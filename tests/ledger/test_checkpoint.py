@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 
 from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, digest
 from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.past_runs import ForgetfulRuns, recent_runs
+from dpcli.ledger.past_runs import ForgetfulRuns
 from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.sqlite import SqliteStore
@@ -27,7 +26,7 @@ from dpcli.ledger.verify import verify
 from tests.command import ROOT, dpcli
 from tests.ledger.cases import every
 from tests.ledger.deaths import Deadly, killed
-from tests.ledger.folding import NOW, ODD, STEPS, Counting, alike, begin_alike, folded, step
+from tests.ledger.folding import NOW, ODD, Counting, alike, folded
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
 
 
@@ -46,43 +45,6 @@ def whole(url: str, dataset: str = DATASET) -> LedgerState:
 def begun(url: str) -> Ledger:
     """By somebody who has read nothing yet."""
     return Ledger(open_store(url), DATASET, now=lambda: NOW)
-
-
-class Forgetful(SqliteStore):
-    """As an earlier version of dpcli has it: it neither uses nor writes what stands beside the entries."""
-
-    takes_notes = False  # type: ignore[assignment]
-
-    def checkpoint(self, dataset: str) -> None:
-        return None
-
-
-@given(steps=STEPS)
-def test_who_begins_at_a_checkpoint_knows_and_decides_the_same(
-    steps: list[tuple[str, str, str]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Against a second ledger, which was asked the same and is read as a whole each time."""
-    folder = tmp_path_factory.mktemp("twins")
-    noted, plain = str(folder / "noted.db"), str(folder / "plain.db")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(checkpoint, "EVERY", 3)
-        for path in (noted, plain):
-            init(path, DATASET, terms()).close()
-        for at, each in enumerate(steps):
-            # Every fifth request by an earlier version, which leaves the checkpoint behind.
-            with begun(noted) as one, Ledger(Forgetful(plain), DATASET, now=lambda: NOW) as two:
-                if at % 5 == 4:
-                    one.store.close()
-                    one.store = Forgetful(noted)
-                assert step(one, *each) == step(two, *each)
-            with begun(noted) as one:
-                begin_alike(one, folded(one))
-                alike(one.state(), folded(one))
-        with begun(noted) as one:
-            runs = list(folded(one).runs.values())
-            assert recent_runs(one.store, DATASET, one.state().head, 4) == runs[-4:]
-            assert list(one.state().runs.values()) == runs
-            assert verify(one).notes == ()
 
 
 @pytest.fixture(scope="module")

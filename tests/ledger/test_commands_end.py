@@ -6,10 +6,8 @@ import os
 import signal
 import socket
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,27 +18,14 @@ from dpcli.base.errors import LedgerError
 from dpcli.ledger.budget import budget
 from dpcli.ledger.stores import postgres, postgres_connection, sqlite
 from dpcli.ledger.stores.places import init, open_ledger
-from tests.ledger.conftest import OWNER, Database
+from tests.ledger.conftest import Database
 from tests.ledger.every_command import ALL, called
-from tests.ledger.freezing import Freezes
+from tests.ledger.proxy import Proxy
 from tests.ledger.setting import DATASET, charge, run, terms
 from tests.waiting import PATIENCE
 
 LOCK, ANSWER, CONNECT = 0.3, 1.0, 1  # seconds
 CODES = {("doctor",): 0, ("pmixed", "predict"): 2}  # the ledger is a line of its report; no fit is there, which is asked for first
-
-
-class StartsUp(Freezes):
-    """Passes on until a connection stands, and nothing after that."""
-
-    def pass_on(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError):
-            while data := one.recv(65536):
-                while self.frozen.is_set():
-                    time.sleep(0.02)
-                other.sendall(data)
-                if data.endswith(b"Z\0\0\0\5I"):
-                    self.frozen.set()
 
 
 @contextmanager
@@ -51,8 +36,8 @@ def silent(database: Database, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def starts_up(database: Database, folder: Path) -> Iterator[str]:
-    StartsUp(folder, database.cluster.folder).start()
-    yield replace(database.cluster, folder=str(folder)).url(database.name, OWNER)
+    """Passes on until a connection stands, and nothing after that."""
+    yield Proxy(folder, database, freeze_when_ready=True).url
 
 
 @contextmanager
@@ -192,9 +177,7 @@ def test_nobody_waits_for_who_does_not_say_who_holds_a_row(
 ) -> None:
     """The server answers that the row is locked, and then nothing more."""
     init(database.url, DATASET, terms()).close()
-    between = Freezes(tmp_path, database.cluster.folder)
-    between.start()
-    through = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER)
+    through = Proxy(tmp_path, database).url
     monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: 2.0))
     monkeypatch.setattr(postgres_connection, "OWN_NAMES", "SELECT pg_catalog.pg_sleep(3600)")
     with database.cluster.connect(database.name) as connection:

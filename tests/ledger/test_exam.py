@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from dpcli.base.errors import Denied, DpcliError, LedgerError
 from dpcli.ledger.chain import StoredRow, digest, seal, time_after
-from dpcli.ledger.filters.filter import Cost
-from dpcli.ledger.ledger import Ledger, Receipt
-from dpcli.ledger.requests import Charge
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.store import Store
 from dpcli.ledger.verify import anchor_of, verify
@@ -479,137 +473,6 @@ def test_a_number_is_given_once(ledger: Ledger) -> None:
     row = ledger.entries()[1].row
     with unchanged(ledger), pytest.raises(LedgerError), ledger.store.writing(DATASET) as tail:
         tail.append(StoredRow(row.seq, row.body, row.hash))
-
-
-# A dictionary knows what a ledger should say.
-
-COSTS = st.sampled_from(["0", "0.01", "0.1", "0.25", "0.3", "1E-9"])
-KEYS = st.sampled_from("abcdefgh")
-# What a move makes of a run, by where it stands; "" where nothing is written, and no entry where it is refused.
-MOVES = {
-    ("reserved", "start"): "started",
-    ("reserved", "commit"): "committed",
-    ("reserved", "void"): "void",
-    ("started", "commit"): "committed",
-    ("committed", "commit"): "",
-    ("void", "void"): "",
-}
-
-
-@dataclass
-class Known:
-    """A run as the model sees it."""
-
-    kind: str
-    cost: Decimal
-    status: str
-
-
-class LedgerMachine(RuleBasedStateMachine):
-    """Two handles on one ledger, which take turns."""
-
-    place: Place
-    examples = 0
-
-    def __init__(self) -> None:
-        super().__init__()
-        LedgerMachine.examples += 1
-        self.dataset = f"dataset {LedgerMachine.examples}"
-        init(self.place.url, self.dataset, terms()).store.close()
-        self.handles = [opened(self.place, self.dataset), opened(self.place, self.dataset)]
-        self.known: dict[str, Known] = {}
-        self.cap, self.written = Decimal(1), 1
-
-    def spent(self) -> Decimal:
-        return sum((run.cost for run in self.known.values() if run.status != "void"), Decimal(0))
-
-    @rule(handle=st.integers(0, 1), key=KEYS, cost=COSTS, kind=st.sampled_from(["spend", "reserve"]))
-    def charge(self, handle: int, key: str, cost: str, kind: str) -> None:
-        known = self.known.get(key)
-        expires = LATE if kind == "reserve" else None
-        request = Charge(
-            kind, key, TABLES, 0.0, Cost({"epsilon": cost, "delta": "0"}, "stated"), self.handles[handle].who, expires=expires
-        )
-
-        def ask() -> Receipt:
-            return self.handles[handle]._append(request, key)
-
-        begun = known is not None and kind == "reserve" and known.status != "reserved"
-        if known is not None and (known.kind != kind or known.status == "void" or begun):
-            with pytest.raises(LedgerError):
-                ask()
-        elif known is not None:
-            assert ask().repeated
-        elif self.spent() + Decimal(cost) > self.cap:
-            with pytest.raises(Denied):
-                ask()
-        else:
-            assert not ask().repeated
-            self.known[key] = Known(kind, Decimal(cost), "reserved" if kind == "reserve" else "committed")
-            self.written += 1
-
-    @precondition(lambda self: self.known)
-    @rule(handle=st.integers(0, 1), key=KEYS, kind=st.sampled_from(["start", "commit", "void"]))
-    def move(self, handle: int, key: str, kind: str) -> None:
-        ledger = self.handles[handle]
-        status = self.known[key].status if key in self.known else None
-        why = "a reason" if kind == "void" or (kind, status) == ("commit", "reserved") else ""
-        ask = {"start": ledger.start, "commit": lambda key: ledger.commit(key, why), "void": lambda key: ledger.void(key, why)}[
-            kind
-        ]
-        becomes = MOVES.get((status or "", kind))
-        if becomes is None:
-            with pytest.raises(LedgerError):
-                ask(key)
-            return
-        assert ask(key).repeated == (becomes == "")
-        if becomes:
-            self.known[key].status = becomes
-            self.written += 1
-
-    @rule(handle=st.integers(0, 1), cap=st.sampled_from([0.25, 0.5, 1.0, 2.0]))
-    def amend(self, handle: int, cap: float) -> None:
-        self.handles[handle].amend(cap, "a reason", "the board", acknowledged=True)
-        self.cap, self.written = Decimal(str(cap)), self.written + 1
-
-    @rule(handle=st.integers(0, 1))
-    def open_again(self, handle: int) -> None:
-        self.handles[handle].store.close()
-        self.handles[handle] = opened(self.place, self.dataset)
-
-    @rule(handle=st.integers(0, 1))
-    def fail(self, handle: int) -> None:
-        with suppress(ZeroDivisionError), self.handles[handle].store.writing(self.dataset):
-            raise ZeroDivisionError
-
-    @rule(handle=st.integers(0, 1))
-    def read(self, handle: int) -> None:
-        state = self.handles[handle].state()
-        assert {key: (run.status, run.cost["epsilon"]) for key, run in state.runs.items()} == {
-            key: (run.status, run.cost) for key, run in self.known.items()
-        }
-        assert state.spent["epsilon"] == self.spent()
-        assert (state.caps["epsilon"], state.head.seq) == (self.cap, self.written)
-
-    @invariant()
-    def every_entry_is_there_once(self) -> None:
-        rows = self.handles[0].store.after(self.dataset, 0)
-        assert [row.seq for row in rows] == list(range(1, self.written + 1))
-        assert all(json.loads(row.body)["seq"] == row.seq for row in rows)
-
-    def teardown(self) -> None:
-        self.read(0)
-        self.read(1)
-        assert len(self.handles[0].entries()) == self.written
-        for handle in self.handles:
-            handle.store.close()
-
-
-@pytest.mark.sampled(1)
-def test_a_ledger_does_what_a_dictionary_does(place: Place) -> None:
-    LedgerMachine.place = place
-    LedgerMachine.examples = 0
-    run_state_machine_as_test(LedgerMachine, settings=settings(stateful_step_count=25))
 
 
 @ON_BOTH

@@ -21,12 +21,9 @@ from tests.ledger.setting import charge, terms
 HEAD = 'format = 1\n[privacy]\nunit = "example"\nadjacency = "add-remove"\n'
 QUERY = '[[mechanism]]\nname = "q"\ntype = "pure-dp"\nepsilon = 0.01\n'
 
-ALIKE = ("ADS", "\u0430ds", "\u0410DS", "ad\u0455", "Ads", "\u00e4ds", "\u0251ds", "\u1d00ds", "a\u0111s", "ad\ua731")
-
 
 def test_damage_in_one_dataset_is_not_another_s(place: File | Database) -> None:
     """Neither for reading, verifying and charging, nor for opening a third one with a fingerprint."""
-
     for name in ("whole", "broken"):
         charge(init(place.url, name, terms()), "run")
     place.by_force("UPDATE entry SET body = replace(body, 'run', 'nur') WHERE dataset = 'broken' AND seq = 2")
@@ -38,7 +35,6 @@ def test_damage_in_one_dataset_is_not_another_s(place: File | Database) -> None:
 
 
 def test_the_end_of_another_chain_does_not_fail_verify(database: Database) -> None:
-
     for name in ("whole", "broken"):
         charge(init(database.url, name, terms()), "run")
     database.cluster.run(
@@ -63,7 +59,7 @@ def test_a_file_of_one_dataset_is_charged_to_no_other(tmp_path: Path) -> None:
     url = str(tmp_path / "budget.db")
     with init(url, "ads", terms()) as ledger:
         for request in REQUESTS.values():
-            for other in ("clicks", *ALIKE):
+            for other in ("clicks", "ADS", "\u0430ds"):
                 with pytest.raises(InputError, match=r'privacy\.dataset: expected "ads", whose ledger this is, or none, found'):
                     request(ledger, named(other))
         assert len(ledger.entries()) == 1

@@ -6,17 +6,15 @@ import json
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 from dpcli.base.errors import Denied, LedgerError
-from dpcli.ledger.checkpoint import agrees_with
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres import create
 from dpcli.ledger.stores.postgres_install import definitions
 from dpcli.ledger.verify import verify
 from tests.ledger.conftest import Database
-from tests.ledger.folding import STEPS, alike, begin_alike, folded, step
+from tests.ledger.folding import alike, folded
 from tests.ledger.people import EVERY, USUAL
 from tests.ledger.setting import DATASET, charge, terms
 
@@ -33,24 +31,6 @@ def noted(database: Database, dataset: str = DATASET) -> dict[str, object]:
     with database.cluster.connect(database.name) as connection:
         (body,) = connection.execute("SELECT body FROM dpcli.checkpoint WHERE dataset = %s", (dataset,)).fetchone()
     return dict(json.loads(body))
-
-
-@pytest.mark.long
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each history is of a dataset of its own
-@given(steps=STEPS)
-def test_the_server_notes_what_the_entries_add_up_to(steps: list[tuple[str, str, str]], often: Database) -> None:
-    name = f"data {len(open_store(often.url).datasets())}"
-    init(often.url, name, terms()).close()
-    with open_ledger(often.url, name) as ledger:
-        for at, each in enumerate(steps[:12]):
-            step(ledger, *each)
-            if at % 4 == 3:
-                reader = Ledger(ledger.store, name)  # who has read nothing yet
-                begin_alike(reader, folded(reader))
-                alike(reader.state(), folded(reader))
-        with often.cluster.connect(often.name) as connection:
-            (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()
-        assert agrees_with(json.loads(body), folded(ledger)), body
 
 
 def test_a_reader_begins_at_what_the_server_noted(often: Database) -> None:

@@ -19,8 +19,8 @@ from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres_install import VERSION
 from dpcli.ledger.stores.store import NOTHING, STANDS, UNSURE
 from tests.cases import of_each
-from tests.ledger.conftest import OWNER, Database
-from tests.ledger.cutting import DOWN, UP, Cuts
+from tests.ledger.conftest import Database
+from tests.ledger.proxy import DOWN, UP, Proxy
 from tests.ledger.setting import charge, terms
 
 AROUND = 14  # messages at the end, where a request is written and acknowledged
@@ -63,20 +63,17 @@ OFTEN = ("amend", "quota", "propose", "count")  # written again where it is aske
 
 
 @pytest.fixture
-def between(database: Database, tmp_path: Path) -> Iterator[Cuts]:
-    found = Cuts(tmp_path, database.cluster.folder)
-    found.start()
-    yield found
-    found.listener.close()
+def between(database: Database, tmp_path: Path) -> Iterator[Proxy]:
+    proxy = Proxy(tmp_path, database)
+    yield proxy
+    proxy.listener.close()
 
 
 class Moments:
     """One request, asked of a new dataset each time, with a cut somewhere."""
 
-    def __init__(self, kind: str, way: str, database: Database, between: Cuts) -> None:
+    def __init__(self, kind: str, way: str, database: Database, between: Proxy) -> None:
         self.kind, self.way, self.database, self.between, self.count = kind, way, database, between, 0
-        folder = Path(between.listener.getsockname()).parent
-        self.through = replace(database.cluster, folder=str(folder)).url(database.name, OWNER)
 
     def __enter__(self) -> Moments:
         self.store = open_store(self.database.url)
@@ -124,7 +121,7 @@ class Moments:
         way, name, said = self.way, self.prepared(), ""
         self.between.arm(way, most, half)
         try:
-            ASKED[self.kind](self.through, name)
+            ASKED[self.kind](self.between.url, name)
         except DpcliError as error:
             said = str(error)
         passed = self.between.messages[way]
@@ -155,7 +152,7 @@ def begun(database: Database) -> Database:
     return database
 
 
-def cut_off(kind: str, way: str, database: Database, between: Cuts, early: int, around: int) -> None:
+def cut_off(kind: str, way: str, database: Database, between: Proxy, early: int, around: int) -> None:
     """A request that is cut off at so many moments before it writes, and at so many where it does and is acknowledged."""
     chance = random.Random(f"{0 if os.environ.get('CI') else random.random()} {kind} {way}")
     with Moments(kind, way, database, between) as moments:
@@ -171,13 +168,13 @@ def few(chance: random.Random, moments: range, count: int) -> list[int]:
 
 @pytest.mark.long
 @of_each("kind, way", [WAYS[2 * at + at % 2] for at in range(len(ASKED))])
-def test_what_is_said_of_a_charge_is_true(kind: str, way: str, begun: Database, between: Cuts) -> None:
+def test_what_is_said_of_a_charge_is_true(kind: str, way: str, begun: Database, between: Proxy) -> None:
     cut_off(kind, way, begun, between, 0, 2 if kind == "spend" else 1)
 
 
 @pytest.mark.nightly
 @of_each("kind, way", WAYS)
-def test_what_is_said_of_a_charge_is_true_at_every_moment(kind: str, way: str, begun: Database, between: Cuts) -> None:
+def test_what_is_said_of_a_charge_is_true_at_every_moment(kind: str, way: str, begun: Database, between: Proxy) -> None:
     cut_off(kind, way, begun, between, 8, AROUND + 1)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
 from tests.cases import of_each
-from tests.ledger.conftest import OWNER, Database
-from tests.ledger.freezing import Freezes
+from tests.ledger.conftest import Database
+from tests.ledger.proxy import Proxy
 from tests.ledger.setting import DATASET, charge, terms
 
 ASKED: dict[str, Callable[[Ledger], object]] = {
@@ -38,10 +37,8 @@ ASKED: dict[str, Callable[[Ledger], object]] = {
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_frozen_connection_is_given_up(database: Database, tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     init(database.url, DATASET, terms()).store.close()
-    between = Freezes(tmp_path, database.cluster.folder)
-    between.start()
-    through = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER)
-    ledger = Ledger(PostgresStore(through), DATASET)
+    between = Proxy(tmp_path, database)
+    ledger = Ledger(PostgresStore(between.url), DATASET)
     between.frozen.set()
     monkeypatch.setattr(postgres_connection.Limits, "answer", property(lambda limits: 1.0))
     with pytest.raises(LedgerError, match="the server has not answered for 1 s"):
@@ -57,8 +54,7 @@ def test_a_server_that_takes_connections_and_says_nothing(
 
     connect, limits = psycopg.connect, list[object]()
     monkeypatch.setattr(psycopg, "connect", lambda *url, **given: limits.append(given["connect_timeout"]) or connect(*url, **given))
-    Freezes(tmp_path, database.cluster.folder, frozen=True).start()
-    url = replace(database.cluster, folder=str(tmp_path)).url(database.name, OWNER) + "&connect_timeout=1"
+    url = Proxy(tmp_path, database, frozen=True).url + "&connect_timeout=1"
     for ask in (lambda: open_store(url), lambda: init(url, DATASET, terms())):
         with pytest.raises(LedgerError, match="cannot connect"):
             ask()

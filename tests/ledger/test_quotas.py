@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -16,21 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger import checkpoint
 from dpcli.ledger.balance import remaining_room
-from dpcli.ledger.chain import canonical, digest
-from dpcli.ledger.checkpoint import agrees_with, checkpoint_content
-from dpcli.ledger.ledger import Ledger, Receipt, open_dataset
+from dpcli.ledger.chain import canonical
+from dpcli.ledger.checkpoint import checkpoint_content
+from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.opening import quota_from_flags
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.verify import verify
 from tests.cases import of_each
 from tests.command import dpcli
-from tests.ledger.cluster import Cluster
-from tests.ledger.conftest import Database, Place, made
+from tests.ledger.conftest import Database, Place
 from tests.ledger.folding import folded
-from tests.ledger.people import EVERY, by, by_hand, signed, written
+from tests.ledger.people import by, by_hand, signed, written
 from tests.ledger.setting import DATASET, charge, run, run_file, terms
 
 DAYS = {"by": "day", "column": "event_date", "max_blocks": 1}
@@ -198,130 +195,6 @@ def _file(url: str) -> Place:
     from tests.ledger.conftest import File
 
     return File(url)
-
-
-# Any history.
-
-WHO = ("ada", "eve", "bob")
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["spend", "reserve", "reserve", "void", "void", "start", "person", "person", "team", "amend"]),
-        st.sampled_from(WHO),
-        st.integers(0, 5),
-        st.sampled_from(["0", "0.05", "0.1", "0.25", "1E-9"]),
-        st.sampled_from([(0,), (1,), (0, 1), (0, 1, 2)]),
-    ),
-    max_size=25,
-)
-
-
-class Model:
-    """What each may still charge, by a dictionary and fractions."""
-
-    def __init__(self, cut: bool) -> None:
-        self.cut, self.cap = cut, Fraction(1)
-        self.runs: dict[str, tuple[str, Fraction, tuple[str, ...], str]] = {}
-        self.quotas: dict[tuple[str, str], tuple[tuple[str, ...], Fraction]] = {}
-
-    def takes(self, who: str, cost: Fraction, window: tuple[str, ...]) -> bool:
-        limits = [(WHO, Fraction(1)), *(quota for quota in self.quotas.values() if who in quota[0])]
-        return all(self.spent(members, place) + cost <= share * self.cap for members, share in limits for place in window or ("",))
-
-    def spent(self, members: tuple[str, ...], place: str) -> Fraction:
-        counted = (
-            run for run in self.runs.values() if run[0] in members and run[3] != "void" and (not self.cut or place in run[2])
-        )
-        return sum((run[1] for run in counted), Fraction(0))
-
-
-def step(ledger: Ledger, model: Model, what: str, number: int, amount: str, places: tuple[int, ...]) -> None:
-    key, window = f"run {number}", tuple(BLOCKS[i] for i in places) if model.cut else ()
-    who, share = ledger.who, {"0": "0", "1E-9": "1"}.get(amount, amount)
-    if what in ("spend", "reserve"):
-        expected = key not in model.runs and model.takes(who, Fraction(amount), window)
-        try:
-            granted = not charge(ledger, key, amount, what, window=window).repeated
-        except Denied:
-            assert key not in model.runs
-            granted = False
-        except LedgerError:
-            assert key in model.runs
-            granted = False
-        assert granted == expected
-        if granted:
-            model.runs[key] = (who, Fraction(amount), window, "reserved" if what == "reserve" else "committed")
-    elif what in ("void", "start"):
-        try:
-            moved = not getattr(ledger, what)(key, "a reason").repeated
-        except DpcliError:
-            moved = False
-        assert moved == (model.runs.get(key, ("", 0, (), ""))[3] == "reserved")
-        if moved:
-            model.runs[key] = (*model.runs[key][:3], {"void": "void", "start": "started"}[what])
-    elif what == "amend":
-        cap = "0.75" if number % 2 else "1.5"
-        ledger.amend(float(cap), "a reason", "the board", acknowledged=True)
-        model.cap = Fraction(cap)
-    else:
-        members = WHO[number % 2 : number % 2 + 2] if what == "team" else (WHO[number % 3],)
-        name = f"team {number % 2}" if what == "team" else members[0]
-        ledger.quota(what, name, share, members, why="a reason")
-        model.quotas[what, name] = (tuple(sorted(members)), Fraction(share))
-
-
-@pytest.fixture(scope="module")
-def many(cluster: Cluster) -> Iterator[tuple[Database, People]]:
-    """A server that notes its totals at every third entry, and a connection of each person."""
-    with made(cluster) as found:
-        init(found.url, DATASET, terms()).close()
-        found.by_hand(EVERY)
-        with of_all(found) as people:
-            yield found, people
-
-
-People = dict[str, Ledger]
-
-
-@contextmanager
-def of_all(place: Place) -> Iterator[People]:
-    with ExitStack() as opened:
-        yield {who: opened.enter_context(by(place, who)) for who in WHO}
-
-
-@given(steps=STEPS, cut=st.booleans())
-def test_a_file_does_what_a_dictionary_does(steps: list[Any], cut: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
-    url = str(tmp_path_factory.mktemp("quotas") / "l.db")
-    init(url, DATASET, terms()).close()
-    with pytest.MonkeyPatch.context() as patched, of_all(_file(url)) as people:
-        patched.setattr(checkpoint, "EVERY", 3)
-        agree(people, "another", steps, cut)
-
-
-@pytest.mark.long
-@given(steps=STEPS, cut=st.booleans())
-def test_the_server_does_what_a_dictionary_does(steps: list[Any], cut: bool, many: tuple[Database, People]) -> None:
-    name, (database, people) = f"data {uuid.uuid4().hex}", many
-    agree(people, name, steps[:12], cut)
-    with database.cluster.connect(database.name) as connection:
-        (body,) = connection.execute("SELECT dpcli.standing(%s)::text", (name,)).fetchone()
-    assert agrees_with(json.loads(body), folded(Ledger(people["ada"].store, name))), body
-
-
-def agree(people: People, name: str, steps: list[Any], cut: bool) -> None:
-    """Each step is of somebody who has read nothing yet."""
-    first, model = people["ada"], Model(cut)
-    found_terms = replace(first.state().open_terms(), schema=digest(first.store.schema()), blocks=DAYS if cut else None)
-    open_dataset(first.store, name, found_terms, "ada")
-    for what, who, number, amount, places in steps:
-        step(Ledger(people[who].store, name, who), model, what, number, amount, places)
-    reader = Ledger(first.store, name, "ada")
-    truth, found = folded(reader), reader.state()
-    assert canonical(checkpoint_content(found)) == canonical(checkpoint_content(truth))
-    assert (found.quotas, found.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
-    for quota in truth.quotas.values():
-        most = max((model.spent(quota.members, place) for place in (BLOCKS if cut else ("",))), default=Fraction(0))
-        assert Fraction(truth.quota_used(quota)["epsilon"]) == most
-    assert verify(reader).notes == ()
 
 
 def test_totals_from_before_there_were_quotas(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

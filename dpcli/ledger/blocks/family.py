@@ -3,7 +3,7 @@
 A family is opened once: what the blocks are (`by` a `column`), and in how many of them the records of one unit may lie (`max_blocks`).
 A run names the blocks that it reads, its window, and is charged in full on every one of them or on none, in one entry. A block opens with
 its first charge. One whose cap is used up, or that was retired by an entry of its own, takes no further charge. A run without a window is
-refused: nobody knows what it reads. Which block a record lies in must follow from that record alone.
+refused: nobody knows what it reads. The block of a record must depend on that record only.
 
 What holds. A unit (the ledger's; what every run is stated for) lies in blocks B, |B| <= m = max_blocks. Run r reads j_r of them and costs
 c_r in the filter's currency for a change of one unit's records in one block. On every path of outputs, whatever the windows and runs were

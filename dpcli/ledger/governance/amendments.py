@@ -90,7 +90,7 @@ class SetQuota:
 
     Attributes:
         of: Person or team.
-        members: Members of a team, sorted; for a person, the person's name alone.
+        members: Members of a team, sorted; for a person, only the person's name.
     """
 
     of: str

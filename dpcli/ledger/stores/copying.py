@@ -1,20 +1,19 @@
-"""Moving of a dataset with its unchanged chain from one ledger to another, between files and databases.
+"""Moves of a dataset, with its unchanged chain, from one ledger to another: between files and databases.
 
-The order, in which a death at any moment errs toward charging too much or not at all:
+A process that is killed at any moment leaves a dataset that can be charged in one place at most. The steps:
 
-1. every entry is read once, checked as `replay` does, and taken in where it goes: in one transaction, which nobody sees before its end;
-2. what was taken in is read again, and must lead to the same head;
-3. the dataset is closed at its origin, durably ("moved"): nobody is charged there from now on. What others wrote since step 1 goes along,
-   as does that entry;
-4. the copy gets a name that no other has (`Prepare`), and the transaction at the target ends: durable, complete, and closed as its chain
-   is;
-5. under the writer's lock at the origin a last entry names it, durably. A dataset names one copy, and never another;
-6. what was named is opened at the target ("copied"), and nothing else is;
-7. the copy is verified.
+1. Read every entry once, check it as `replay` does, and append it at the target, in one transaction that nobody else sees yet.
+2. Read the appended entries again; they must lead to the same head.
+3. Close the dataset at its origin with a durable entry ("moved"). From then on nobody can charge it there. Copy this entry and those that
+   others wrote since step 1.
+4. Give the copy a unique name (`Prepare`), and commit the transaction at the target. The copy is durable, complete and closed.
+5. Under the writer's lock at the origin, append a last durable entry that names the copy. A dataset never names a second copy.
+6. Open the named copy at the target ("copied"). No other copy can be opened.
+7. Verify the copy.
 
-After a death before 3 nothing has happened. After one between 3 and 6 nobody can charge it anywhere, and after 6 only at the target: the
-same command goes on. What the target has already must be a beginning of the same chain. A copy that was taken away from where it was made
-can be charged if it was opened before, and else nowhere; so can a draft that somebody renames.
+A death before step 3 changes nothing. Between 3 and 6 nobody can charge the dataset, and after 6 only the target can be charged. The same
+command completes the move. If the target has entries already, they must be a beginning of the same chain. A copy that somebody moved
+elsewhere, or a renamed draft, can be charged only if it was opened before.
 """
 
 from __future__ import annotations
@@ -255,10 +254,10 @@ def _move(copying: Copying) -> bool:
 
 @contextmanager
 def _telling_where_it_stands(ledger: Ledger, ended: bool = True) -> Iterator[None]:
-    """Add to what stops a move that the dataset is closed by then, which its ledger alone would not tell.
+    """Add to the error of a move that the dataset is closed, and how to complete the move.
 
     Args:
-        ended: Whether a copy that was named is open.
+        ended: A copy that was named is open.
     """
     try:
         yield

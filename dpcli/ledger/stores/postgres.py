@@ -1,8 +1,10 @@
-"""The ledger in a PostgreSQL database, for teams: roles, row-level security, and rules that the server itself enforces.
+"""The ledger in a PostgreSQL database, for teams: roles, row-level security, and rules that the server enforces.
 
-One writer at a time: the dataset's row is locked before the first read (dpcli.hold), under READ COMMITTED, whose every statement sees what
-was committed before it. Rows are written through dpcli.append alone, which checks them again. Source:
-https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS, https://www.postgresql.org/docs/current/wal-async-commit.html.
+A dataset has one writer at a time: `dpcli.hold` locks its row before the first read. The isolation level is READ COMMITTED, so that every
+later statement sees all commits before it. Only the function `dpcli.append` writes rows, and it checks each of them again.
+
+Source: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
+https://www.postgresql.org/docs/current/wal-async-commit.html.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from dpcli.ledger.stores.postgres_connection import (
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, COUNTS, NOTED, SOUND, VERSION, Raced, install, installed_version, renew
 from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
-BUSY_SECONDS = 30.0  # to wait for a lock
-LONGEST_CONNECT = 600  # seconds that a URL may ask for
+BUSY_SECONDS = 30.0  # the wait for a lock
+LONGEST_CONNECT = 600  # seconds; the largest connect_timeout of a URL
 SERVER_IDENTITY = (
     "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
     "WHERE datname = pg_catalog.current_database()"
@@ -40,7 +42,7 @@ HEAD = "SELECT seq, head FROM dpcli.dataset WHERE name = %s"
 ROWS_AFTER = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND seq > %s ORDER BY seq LIMIT %s"
 ROWS_OF_KEY = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND key = %s ORDER BY seq"
 ROWS_OF_PREFIX = "SELECT seq, body, hash FROM dpcli.entry WHERE dataset = %s AND pg_catalog.starts_with(key, %s) ORDER BY seq"
-# Each returns a sentence per fault; a sound ledger has no row.
+# Each query returns one sentence per fault, and no row for a sound ledger.
 CUT_CHAINS = (
     "SELECT format('dataset \"%%s\": its entries end at %%s, the chain that was written ends at %%s', d.name, max(e.seq), d.seq) "
     "FROM dpcli.dataset d LEFT JOIN dpcli.entry e ON e.dataset = d.name WHERE d.name = coalesce(%(dataset)s::text, d.name) "
@@ -55,7 +57,7 @@ UNSAFE_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class PostgresTail:
-    """The end of one chain, under the writer's lock."""
+    """The end of one dataset's chain, as one transaction sees it."""
 
     connection: Any
     dataset: str
@@ -65,14 +67,9 @@ class PostgresTail:
         return self.page(seq, None)
 
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
-        """Return up to `most` rows after `seq`.
-
-        Raises:
-            LedgerError: If the last entries that were written are missing: the spending would be understated.
-        """
-        head = self.connection.execute(
-            HEAD, (self.dataset,)
-        ).fetchone()  # before the rows: what others write meanwhile comes after it
+        """Return up to `most` rows after `seq`. Raises LedgerError if the last entries are missing, as less would seem spent."""
+        # The head is read before the rows, so that an entry that is written in between cannot seem missing.
+        head = self.connection.execute(HEAD, (self.dataset,)).fetchone()
         rows = self.rows(ROWS_AFTER, seq, most)
         ends_below_head = head is not None and head[0] > seq and len(rows) != most
         if ends_below_head and tuple(head) not in ((row.seq, row.hash) for row in rows):
@@ -92,15 +89,18 @@ class PostgresTail:
         self.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """Do nothing: the server notes its own totals, and believes no login's."""
+        """Do nothing: the server computes its own totals and accepts none from a login."""
 
 
 class PostgresStore:
-    """A store in the schema dpcli of the database at `url`, which must be there: only `create` makes one.
+    """A store in the schema dpcli of the database at `url`. The schema must exist; `create` makes it.
 
-    Attributes:
-        seconds: Seconds to wait for a lock.
-        work: For a transaction besides. A lost connection is opened again by the next call.
+    The next call after a lost connection opens a new one.
+
+    Args:
+        seconds: Longest wait for a lock.
+        work: Longest time in seconds for the rest of a transaction.
+        installing: Accept a database without the schema, which the caller makes.
     """
 
     hides = True
@@ -109,7 +109,7 @@ class PostgresStore:
         settings = settings_of(url)
         self._place, self._limits = place_of(settings), Limits(seconds, work)
         self._version, self.wrote = VERSION, False
-        self._connect = connector(url, settings, self._place)  # a closure: no attribute holds the password
+        self._connect = connector(url, settings, self._place)  # a closure, so that no attribute holds the password
         self._last_connection = self._new_connection()
         if not installing:
             self._read_version()
@@ -120,24 +120,24 @@ class PostgresStore:
 
     @property
     def address(self) -> str:
-        """The database, whoever is logged in and however the URL names it."""
+        """The URL of the database without a user, the same for every login and spelling."""
         info = self.connection.info
         return f"postgresql://{info.host}:{info.port}/{info.dbname}"
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The start of the server, to the microsecond, and the number of the database there."""
+        """The start time of the server to the microsecond, and the OID of the database."""
         with self._transaction() as connection:
             return tuple(connection.execute(SERVER_IDENTITY).fetchone())
 
     @property
     def who(self) -> str | None:
-        """The login: the database signs, and takes no other signature."""
+        """The login. The database refuses entries that are signed by another name."""
         return self._text("SELECT session_user::text")
 
     @property
     def version(self) -> int:
-        """The version of the definitions in the database: an older one can be read and written, and has weaker checks."""
+        """The version of the definitions in the database. An older one works, with weaker checks."""
         return self._version
 
     @property
@@ -161,7 +161,7 @@ class PostgresStore:
 
     @property
     def connection(self) -> Any:
-        """The connection; a new one where the last one is closed."""
+        """The connection, opened again if it was closed."""
         if self._last_connection.closed:
             self._last_connection = self._new_connection()
         return self._last_connection
@@ -198,7 +198,7 @@ class PostgresStore:
     def schema(self) -> str:
         statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
         with self._transaction() as connection:
-            # The search_path decides which names the server writes in full: that of every transaction here.
+            # Run in a transaction: its search_path decides which names the server qualifies, and so the text that is hashed.
             return "\n".join(line for (line,) in connection.execute(statement).fetchall())
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ class PostgresStore:
 
     @contextmanager
     def _transaction(self, writes: bool = False) -> Iterator[Any]:
-        """Yield the connection in a transaction, or a part of the one that is open, whose every wait has an end."""
+        """Yield the connection in a transaction with bounded waits, or in a savepoint if one is open already."""
         try:
             connection = self.connection
             with bounded(connection, self._place, self._limits, writes=writes):
@@ -225,16 +225,16 @@ class PostgresStore:
             if self.wrote:
                 raise error_after_write(error) from error.__context__
             raise
-        is_idle = connection.info.transaction_status == 0  # else this was a part of a transaction that is still open
+        is_idle = connection.info.transaction_status == 0  # False after a savepoint, which has committed nothing yet
         self.wrote |= writes and is_idle
 
     def _new_connection(self) -> Any:
         connection = self._connect()
-        weakref.finalize(self, connection.close)  # a store that is dropped gives its place among the server's connections back
+        weakref.finalize(self, connection.close)  # a store that is dropped without `close` must not keep a server connection
         return connection
 
     def _read_version(self) -> None:
-        """Note the version of the definitions. Raises LedgerError, and close, if there are none or a later dpcli made them."""
+        """Set the version of the definitions. If there are none, or a later dpcli made them, close and raise LedgerError."""
         try:
             with self._transaction() as connection:
                 version = installed_version(connection)
@@ -249,9 +249,9 @@ class PostgresStore:
 
 
 def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK) -> None:
-    """Make the schema if the database has none, and what `fill` writes, in one transaction: both are there afterwards, or neither.
+    """Create the schema if it is missing and call `fill`, in one transaction.
 
-    Where another login makes the schema at the same moment, its schema is used.
+    If another login creates the schema at the same moment, use that one.
     """
     with closing(PostgresStore(url, seconds, installing=True, work=work)) as store:
         for _ in range(ATTEMPTS):
@@ -266,7 +266,7 @@ def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUS
 
 
 def upgraded(url: str) -> PostgresStore:
-    """Return the store after its definitions were made again as this version has them. Raises LedgerError if the user may not."""
+    """Return the store after an upgrade of its definitions to this version. Raises LedgerError if the user may not upgrade it."""
     store = PostgresStore(url)
     try:
         if store.version < VERSION:
@@ -279,7 +279,7 @@ def upgraded(url: str) -> PostgresStore:
 
 
 def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
-    """Return a function that opens a connection, in autocommit and READ COMMITTED. The password is in the closure alone."""
+    """Return a function that opens a connection in autocommit and READ COMMITTED. Only the closure holds the password."""
     psycopg = driver()
 
     def connect() -> Any:
@@ -287,7 +287,7 @@ def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], An
             connection = psycopg.connect(
                 url,
                 autocommit=True,
-                prepare_threshold=None,  # a pooler between may hand every transaction to another server process
+                prepare_threshold=None,  # a connection pooler may run each transaction in another server process
                 client_encoding="utf8",
                 application_name="dpcli",
                 connect_timeout=_connect_seconds(settings),
@@ -301,7 +301,7 @@ def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], An
 
 
 def _connect_seconds(settings: dict[str, Any]) -> int:
-    """Return the timeout of a URL, or the default: libpq takes 0 and less as no limit."""
+    """Return the connect_timeout of a URL, or the default: to libpq, zero or less means no limit."""
     text = str(settings.get("connect_timeout", CONNECT_SECONDS)).strip()
     stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
     return min(stated, LONGEST_CONNECT) or CONNECT_SECONDS

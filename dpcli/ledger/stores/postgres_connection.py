@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL: errors in our own words, never with a password, and an end to every wait.
+"""Connections to PostgreSQL with bounded waits, and with error messages that never contain a password.
 
-A server that is stopped, or a network that swallows packets, keeps no limit of its own; then the socket is shut from this side.
+The server's own timeouts do not help against a server that is stopped or a network that drops packets. A timer then shuts the socket.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dpcli.ledger.stores.store import NOTHING, UNSURE
 LOST = "the connection was lost: {unsure}"
 NOT_TEXT = "a name holds a null character; nothing was written"
 NUL = "cannot contain NUL (0x00) bytes"
-# By SQLSTATE or its first two characters (https://www.postgresql.org/docs/current/errcodes-appendix.html), the longer first.
-# DPL01 and DPL02 are raised by dpcli's own functions. {text} is the server's message, which names objects and holds no values; {unsure} is
-# what somebody knows who has no answer.
+# Messages by the beginning of the SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html). The first match counts, so
+# that longer ones come first. dpcli's own functions raise DPL01 and DPL02. {text} is the server's message, which names objects and
+# contains no values. {unsure} says what is certain without an answer.
 MEANINGS = {
     "DPL01": "refused by the database: {text}; nothing was written",
     "DPL02": "permission denied: {text}; nothing was written",
@@ -47,7 +47,7 @@ MEANINGS = {
     "58": "the server's disk cannot be read or written ({text}); nothing is acknowledged",
     "XX": "the server found its own data damaged ({text}): restore a backup, and compare with an anchor (dpcli budget verify --anchor)",
 }
-# Where no connection came about there is no SQLSTATE, but the server's text or the client library's; what is not known here is quoted.
+# A connection that fails has no SQLSTATE, so these patterns match the text of the server or of the client library. Other texts are quoted.
 REFUSALS = (
     (
         r"password authentication failed|no password supplied|authentication failed",
@@ -61,16 +61,16 @@ REFUSALS = (
     (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
 )
 CONNECT_SECONDS = 10
-WORK = 60.0  # seconds for a transaction, besides its waiting for a lock
+WORK = 60.0  # seconds for a transaction, without its wait for a lock
 HOLDER = "; held by "
-# Names are looked for in pg_catalog alone: in a schema where others may write, somebody may have put a function that fits better.
+# Names are looked up in pg_catalog only: another login may have put a function with a better match into a schema that it can write to.
 OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-# A commit that its standby has not is told by a warning alone, which a setting of the database, the login or the URL may hold back.
+# A server reports a commit that its standby lacks only as a warning, which a setting of the database, the login or the URL may suppress.
 LIMITS = (
     f"{OWN_NAMES}, pg_catalog.set_config('client_min_messages', 'warning', true), "
     "pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', %s, true)"
 )
-# Whoever holds a row of the ledger in a transaction that does not end: everybody may see the name and the process.
+# The logins that hold a row of the ledger in an open transaction. Every login may see their names and processes.
 HOLDERS = (
     "SELECT DISTINCT a.usename, a.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
     "JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -82,14 +82,14 @@ HOLDERS = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The longest waits, in seconds: for a lock, for a statement, and for any answer at all."""
+    """The longest waits in seconds: for a lock, and for the rest of a transaction."""
 
     lock: float
-    work: float = WORK  # for a transaction, besides its waiting for the lock
+    work: float = WORK
 
     @property
     def statement(self) -> float:
-        """The wait for one statement; it may wait for a lock first."""
+        """The wait for one statement, including its wait for a lock."""
         return self.lock + 30.0
 
     @property
@@ -100,7 +100,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A kind of data in a server, for messages: its schema, the meanings of errors, what somebody knows who got no answer."""
+    """A kind of data on a server, with what messages say about it.
+
+    Attributes:
+        schema: The schema of its tables.
+        meanings: Messages by the beginning of the SQLSTATE.
+        unsure: What is certain if a commit gets no answer.
+    """
 
     schema: str
     meanings: Mapping[str, str]
@@ -121,7 +127,7 @@ def driver() -> Any:
 
 
 def settings_of(url: str) -> dict[str, Any]:
-    """Return the parameters in a URL. Raises InputError, which quotes nothing of it, if it cannot be read."""
+    """Return the parameters of a URL. Raises InputError without quoting it, as it may contain a password, if it cannot be parsed."""
     expected = "expected postgresql://user@host:port/database (a password belongs in PGPASSWORD or ~/.pgpass)"
     try:
         settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
@@ -135,7 +141,7 @@ def settings_of(url: str) -> dict[str, Any]:
 
 
 def place_of(settings: dict[str, Any]) -> str:
-    """Return the database as messages call it: user, host, port and name, nothing else."""
+    """Return the database for messages: user, host, port and name only."""
     user = f"{settings['user']}@" if settings.get("user") else ""
     port = f":{settings['port']}" if settings.get("port") else ""
     return f"postgresql://{user}{settings.get('host', '')}{port}/{settings.get('dbname', '')}"
@@ -143,10 +149,10 @@ def place_of(settings: dict[str, Any]) -> str:
 
 @contextmanager
 def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
-    """Turn every error of psycopg into a LedgerError.
+    """Raise a LedgerError for every error of psycopg.
 
     Args:
-        unsure: What somebody knows who has no answer now.
+        unsure: Returns what is certain without an answer, at the moment of the error.
     """
     psycopg = driver()
     try:
@@ -158,7 +164,7 @@ def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callab
 
 
 def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
-    """Return the error for a connection that did not come about."""
+    """Return the error for a failed connection, with every password in its text replaced by ***."""
     text = " ".join(str(error).split())
     known = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
     secrets = sorted(
@@ -184,13 +190,13 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
 
 @contextmanager
 def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
-    """Open a transaction whose every wait ends, and whose names are the server's own.
+    """Open a transaction with bounded waits, in which names are looked up in pg_catalog only.
 
-    Raises LedgerError, naming who is in the way, if any; if the server does not answer, it says whether something may have been written,
-    which only a commit does.
+    Raises LedgerError. After a lock timeout it names the login that holds the lock. Without an answer it says whether something may have
+    been written: only a commit can have done that.
 
     Args:
-        writes: Whether it may write something.
+        writes: The transaction may write something.
     """
     known = [NOTHING]
     try:
@@ -202,7 +208,7 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
         ):
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
             yield
-            warned.clear()  # what comes now is about the commit
+            warned.clear()  # only warnings about the commit count
             known[:] = [kept.unsure if writes else NOTHING]
     except LedgerError as error:
         if not _is_lock_timeout(error):
@@ -213,7 +219,7 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
 
 @contextmanager
 def _refusing_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
-    """Raise LedgerError if the server warns about a commit: it gave up waiting for its standby, and the entry may be lost with it."""
+    """Raise LedgerError if the server warns about a commit. It may have given up waiting for its standby, and then lose the entry."""
     warned: list[str] = []
 
     def note(notice: Any) -> None:
@@ -230,7 +236,7 @@ def _refusing_warnings(connection: Any, place: str, unsure: str) -> Iterator[lis
 
 
 def _is_lock_timeout(error: BaseException | None) -> bool:
-    """Check whether an error came of a lock that was not to be had."""
+    """Check whether a lock timeout caused an error."""
     while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
         error = error.__context__
     return error is not None
@@ -242,7 +248,7 @@ def _milliseconds(seconds: float) -> str:
 
 @contextmanager
 def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[str] = (NOTHING,)) -> Iterator[None]:
-    """Shut the connection's socket when the time is over, so that whoever waits for it goes on with an error."""
+    """Shut the connection's socket after `seconds`, so that a wait for the server ends with an error."""
     descriptor, over = os.dup(connection.fileno()), threading.Event()
 
     def shut() -> None:
@@ -266,7 +272,7 @@ def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[
 
 
 def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> str:
-    """Return who holds the rows, for a message; "" if nobody does any more, or nobody says."""
+    """Return who holds the rows, for a message; "" if nobody does any more or the server does not answer."""
     with suppress(Exception):
         with _with_deadline(connection, place, limits.answer), connection.transaction():
             connection.execute(OWN_NAMES)

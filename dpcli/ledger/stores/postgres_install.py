@@ -1,4 +1,4 @@
-"""The schema of a ledger in PostgreSQL: made once, with the roles that may use it."""
+"""Installation and upgrade of the ledger's schema and roles in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
 VERSION = 7
-NOTED = 3  # since when totals are noted
-COUNTS = 7  # since when answers are counted
-SOUND = 5  # since when nothing is let in that should not be
-OLDEST = 130000
-# Each role may also do what the one before it may.
+NOTED = 3  # the first version that notes totals
+SOUND = 5  # the first version whose checks are complete
+COUNTS = 7  # the first version that counts answers
+OLDEST = 130000  # the oldest server, as libpq writes versions: PostgreSQL 13
+# Each role includes the one before it.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
 ATTEMPTS = 5
-RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # made again by every upgrade
+RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # replaced by every upgrade
 
 
 def installed_version(connection: Any) -> int | None:
-    """Return the version of the schema, None if there is none."""
+    """Return the version of the schema, or None without one."""
     if connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dpcli'").fetchone() is None:
         return None
     version: int = connection.execute("SELECT max(version) FROM dpcli.format").fetchone()[0]
@@ -30,16 +30,17 @@ def installed_version(connection: Any) -> int | None:
 
 
 class Raced(Exception):
-    """Somebody else made the schema or a role at the same moment."""
+    """Another login created the schema or a role at the same moment."""
 
 
 def install(connection: Any, place: str) -> int:
-    """Make schema and roles, inside the caller's transaction, if they are missing; return the version of what is there.
+    """Create schema and roles inside the caller's transaction if they are missing, and return the version of the schema.
 
-    No lock is asked for that another login could hold: where two make the schema at once, the catalogue lets one of them.
+    No lock is taken that another login could hold. If two logins create the schema at once, the unique indexes of the catalogue admit one.
 
     Raises:
-        LedgerError: If they cannot be made, Raced if somebody else has.
+        LedgerError: If the user may not create them, or the server is too old.
+        Raced: If another login created them first.
     """
     from psycopg import errors
 
@@ -63,9 +64,9 @@ def install(connection: Any, place: str) -> int:
 
 
 def renew(connection: Any, place: str) -> int:
-    """Make the functions of an older ledger again as this version has them, inside the caller's transaction. Entries stay as they are.
+    """Replace the functions of an older ledger, inside the caller's transaction, and return the new version. Entries do not change.
 
-    Whoever does the same at that moment waits, and then finds it done.
+    A second upgrade at the same moment waits for the first and then changes nothing.
     """
     _make(connection, place, "SELECT FROM dpcli.format FOR UPDATE")
     version = installed_version(connection)
@@ -78,7 +79,7 @@ def renew(connection: Any, place: str) -> int:
 
 
 def definitions(name: str) -> str:
-    """Return a file of definitions, with the rules of the grammar in their place, and how names look."""
+    """Return a file of SQL definitions, with the grammar's rules and the table of confusable letters filled in."""
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return text.replace("{rules}", canonical(rules())).replace("{letters}", canonical(letters()))
 

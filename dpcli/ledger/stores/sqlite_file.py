@@ -106,7 +106,7 @@ def _refuse_foreign_log(path: str, header: bytes) -> None:
 
 
 def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
-    """Raise LedgerError unless it is a regular file with one name, not empty, which its owner alone may write."""
+    """Raise LedgerError unless it is a regular file with one name, not empty, which only its owner may write."""
     if stat.S_ISLNK(info.st_mode):
         raise LedgerError(f"{path}: expected {words.noun} itself, found a symbolic link: give the path that it points to")
     if not stat.S_ISREG(info.st_mode):

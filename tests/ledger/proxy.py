@@ -1,4 +1,4 @@
-"""Stands between a client and a server of PostgreSQL, and cuts the connection after a number of messages.
+"""A proxy between a client and a server of PostgreSQL, which cuts the connection after a number of messages, or passes nothing on any more.
 
 Source: https://www.postgresql.org/docs/current/protocol-message-formats.html: a type of one byte, a length of four that counts itself; the
 first message of a client has no type.
@@ -10,24 +10,39 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+
+from tests.ledger.conftest import OWNER, Database
 
 UP, DOWN = "to the server", "to the client"
 SECOND = 0.03  # for the server to finish what it was asked, where its answer is what is cut
+READY = b"Z\0\0\0\5I"  # ReadyForQuery, outside of a transaction: the connection stands
 
 
-class Cuts(threading.Thread):
-    """On a socket in `folder`, to the server whose socket is in `real`. messages: how many passed in each direction since `arm`."""
+class Proxy(threading.Thread):
+    """A proxy on a socket in `folder`, to the server of a database.
 
-    def __init__(self, folder: Path, real: str) -> None:
+    Attributes:
+        url: The database, through the proxy.
+        frozen: Nothing is passed on while it is set.
+        messages: Number of messages that passed in each direction since `arm`.
+    """
+
+    def __init__(self, folder: Path, database: Database, frozen: bool = False, freeze_when_ready: bool = False) -> None:
         super().__init__(daemon=True)
-        self.real, self.listener, self.lock = real, socket.socket(socket.AF_UNIX), threading.Lock()
+        self.real, self.freeze_when_ready = database.cluster.folder, freeze_when_ready
+        self.url = replace(database.cluster, folder=str(folder)).url(database.name, OWNER)
+        self.listener, self.lock, self.frozen = socket.socket(socket.AF_UNIX), threading.Lock(), threading.Event()
         self.listener.bind(str(folder / ".s.PGSQL.5432"))
         self.listener.listen(64)
+        if frozen:
+            self.frozen.set()
         self.arm(UP, None)
+        self.start()
 
     def arm(self, way: str, most: int | None, half: bool = False) -> None:
-        """Cut, once, in place of the message after so many in one direction; after half of it, where that is asked."""
+        """Cut once, in place of the message after `most` in one direction; after half of that message if `half`."""
         with self.lock:
             self.way, self.most, self.half, self.cut = way, most, half, False
             self.messages = {UP: 0, DOWN: 0}
@@ -52,11 +67,15 @@ class Cuts(threading.Thread):
                 kept += data
                 while len(kept) >= typed + 4 and len(kept) >= (end := typed + int.from_bytes(kept[typed : typed + 4], "big")):
                     message, kept, typed = kept[:end], kept[end:], 1
+                    while self.frozen.is_set():
+                        time.sleep(0.02)
                     if self.is_cut(way):
                         time.sleep(SECOND if way == DOWN else 0.0)
                         other.sendall(message[: len(message) // 2] if self.half else b"")
                         raise OSError
                     other.sendall(message)
+                    if self.freeze_when_ready and message == READY:
+                        self.frozen.set()
         for each in (one, other):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,243 @@
+"""One machine for every test that plays a ledger: random requests, and a dictionary that knows what each of them must be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.ledger.chain import canonical, time_after
+from dpcli.ledger.checkpoint import checkpoint_content
+from dpcli.ledger.ledger import Ledger
+from dpcli.ledger.past_runs import recent_runs
+from dpcli.ledger.stores.sqlite import SqliteStore
+from dpcli.ledger.verify import verify
+from tests.ledger.folding import KEYS, NOW, alike, begin_alike, folded
+from tests.ledger.setting import charge
+
+PEOPLE = ("ada", "eve", "bob")
+FRESH, FIRST, SECOND, EARLIER = "fresh", "first", "second", "earlier"  # who asks: see `play`
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                *("spend", "reserve", "start", "void", "person") * 2,
+                "brief",
+                "commit",
+                "count",
+                "late void",
+                "retire",
+                "team",
+                "amend",
+            ]
+        ),
+        st.sampled_from(PEOPLE),
+        st.sampled_from([*KEYS[:4], *KEYS]),  # few keys are asked for often
+        st.sampled_from(["0", "0.1", "0.1", "0.25", "0.5", "0.070000000000000001", "1E-30", "1E-300"]),
+        st.sets(st.integers(0, 2), min_size=1).map(sorted),
+        st.sampled_from([FRESH, FRESH, FIRST, SECOND, EARLIER]),
+    ),
+    min_size=8,
+    max_size=25,
+)
+Step = tuple[str, str, str, str, list[int], str]
+
+
+class EarlierStore(SqliteStore):
+    """A file as an earlier version of dpcli has it, which neither uses nor writes what stands beside the entries."""
+
+    takes_notes = False  # type: ignore[assignment]
+
+    def checkpoint(self, dataset: str) -> None:
+        return None
+
+
+@dataclass
+class Known:
+    """A run as the model sees it."""
+
+    kind: str
+    who: str
+    cost: Fraction
+    window: tuple[str, ...]
+    status: str
+    brief: bool = False  # it expires
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Model:
+    """A ledger of blocks and quotas as a dictionary and fractions have it."""
+
+    blocks: Sequence[str] = ()
+    cap: Fraction = Fraction(1)
+    entries: int = 1
+    retired: set[str] = field(default_factory=set)
+    runs: dict[str, Known] = field(default_factory=dict)
+    quotas: dict[tuple[str, str], tuple[tuple[str, ...], Fraction]] = field(default_factory=dict)
+
+    def spent(self, members: Sequence[str], block: str, *statuses: str) -> Fraction:
+        """Sum up what the members spent on a block ("": a dataset without blocks), of runs with one of the statuses, or that count."""
+        runs = [run for run in self.runs.values() if run.who in members and (not block or block in run.window)]
+        return sum((run.cost for run in runs if (run.status in statuses if statuses else run.status != "void")), Fraction(0))
+
+    def fits(self, cost: Fraction, window: Sequence[str], limits: Sequence[tuple[Sequence[str], Fraction]] = ()) -> bool:
+        return not self.retired & set(window) and all(
+            self.spent(members, block) + cost <= share * self.cap
+            for members, share in ((PEOPLE, Fraction(1)), *limits)
+            for block in window or ("",)
+        )
+
+    def charge(
+        self, kind: str, who: str, key: str, cost: Fraction, window: tuple[str, ...], brief: bool
+    ) -> type[DpcliError] | bool:
+        """Return the error that the request must raise, or whether it repeats an earlier one."""
+        run = self.runs.get(key)
+        if run is not None:
+            same = (run.kind, run.who, run.window) == (kind, who, window)
+            return (same and run.status != "void" and (kind == "spend" or run.status == "reserved")) or LedgerError
+        if not self.fits(cost, window, [quota for quota in self.quotas.values() if who in quota[0]]):
+            return Denied
+        self.runs[key] = Known(kind, who, cost, window, "reserved" if kind == "reserve" else "committed", brief)
+        return False
+
+    def move(self, kind: str, key: str, is_late: bool) -> type[DpcliError] | bool:
+        run = self.runs.get(key)
+        if run is None or run.kind != "reserve":
+            repeated = run is not None and kind == "commit"
+            return repeated or LedgerError
+        becomes = {"start": "started", "commit": "committed", "void": "void"}[kind]
+        if run.status == becomes and kind != "start":
+            return True
+        allowed = {
+            "start": ("reserved",),
+            "commit": ("reserved", "started"),
+            "void": () if is_late and run.brief else ("reserved",),
+        }
+        if run.status not in allowed[kind]:
+            return LedgerError
+        run.status = becomes
+        return False
+
+    def count(self, who: str, key: str, of: str, most: int) -> type[DpcliError] | bool:
+        run = self.runs.get(key)
+        if run is None or run.status not in ("started", "committed") or run.who != who:
+            return LedgerError
+        if run.counts.get(of, 0) == most:
+            return Denied
+        run.counts[of] = run.counts.get(of, 0) + 1
+        return False
+
+
+def step(ledger: Ledger, model: Model, what: str, key: str, amount: str, places: Sequence[int]) -> None:
+    """Ask the ledger and the model for one thing, and require one answer."""
+    who, window = ledger.who, tuple(sorted(model.blocks[i] for i in places)) if model.blocks else ()
+    late, now = what == "late void", ledger.now
+    if late:
+        ledger.now = lambda: time_after(NOW, days=9)
+    what, brief = {"late void": "void", "brief": "reserve"}.get(what, what), what == "brief"
+    ask: Callable[[], Any]
+    expected: type[DpcliError] | bool
+    if what in ("spend", "reserve"):
+        expires = time_after(NOW, days=4) if brief else None
+        expected = model.charge(what, who, key, Fraction(amount), window, brief)
+        ask = lambda: charge(ledger, key, amount, what, expires=expires, window=window)  # noqa: E731
+    elif what in ("start", "commit", "void"):
+        expected = model.move(what, key, late)
+        ask = lambda: getattr(ledger, what)(key, "a reason")  # noqa: E731
+    elif what == "count":
+        of = f"answers {amount[:3]}"
+        expected = model.count(who, key, of, 3)
+        ask = lambda: ledger.count(key, of, 1, 3)  # noqa: E731
+    elif what == "retire":
+        expected = window[0] in model.retired if window else InputError
+        model.retired |= set(window[:1])
+        ask = lambda: ledger.retire(window[:1], "deleted")  # noqa: E731
+    elif what == "amend":
+        cap, expected = float(Decimal("0.5") + Decimal(amount[:4])), False
+        model.cap = Fraction(repr(cap))
+        ask = lambda: ledger.amend(cap, "a reason", "the board", acknowledged=True, unseen=key in "abc")  # noqa: E731
+    else:
+        members = tuple(sorted(PEOPLE[:2])) if what == "team" else (PEOPLE[len(key) % 3],)
+        name, share, expected = (
+            "team" if what == "team" else members[0],
+            {"1E-30": "1", "1E-300": "1"}.get(amount, amount[:4]),
+            False,
+        )
+        model.quotas[what, name] = (members, Fraction(share))
+        ask = lambda: ledger.quota(what, name, share, members, why="a reason")  # noqa: E731
+    try:
+        if isinstance(expected, type):
+            with pytest.raises(expected):
+                ask()
+            return
+        answer = ask()
+    finally:
+        ledger.now = now
+    assert getattr(answer, "repeated", False) is expected
+    assert what != "count" or answer == model.runs[key].counts[f"answers {amount[:3]}"]
+    model.entries += not expected
+
+
+def agrees(ledger: Ledger, model: Model) -> None:
+    """Require that the ledger is what the model says: each entry once, each run, what each block holds, and what would fit."""
+    state = ledger.state()
+    assert [row.seq for row in ledger.store.after(ledger.dataset, 0)] == list(range(1, model.entries + 1))
+    assert {key: (run.status, run.window) for key, run in state.runs.items()} == {
+        key: (run.status, run.window) for key, run in model.runs.items()
+    }
+    assert (Fraction(state.caps["epsilon"]), state.retired) == (model.cap, model.retired)
+    for block in model.blocks or ("",):
+        part = state.over((block,) if block else ())
+        assert Fraction(part.spent["epsilon"]) == model.spent(PEOPLE, block)
+        assert Fraction(part.reserved["epsilon"]) == model.spent(PEOPLE, block, "reserved", "started")
+    for cost in ("0", "1E-300", "0.1", "0.5", "1"):
+        for window in (model.blocks[:1], model.blocks[1:3], model.blocks):
+            fits = state.closed(window) is None and state.over(window).fits({"epsilon": Decimal(cost), "delta": Decimal(0)})
+            assert fits == model.fits(Fraction(cost), window)
+    for quota in state.quotas.values():
+        assert Fraction(state.quota_used(quota)["epsilon"]) == max(
+            model.spent(quota.members, block) for block in model.blocks or ("",)
+        )
+
+
+def play(open_as: Callable[[str, str], Ledger], model: Model, steps: Sequence[Step], quotas: bool, own_clock: bool = False) -> None:
+    """Ask a new ledger for every step, and check now and then that what is noted beside its entries is what these add up to.
+
+    Args:
+        open_as: Opens the ledger for a person and a reader: FRESH has read nothing yet, FIRST and SECOND go on with what they know, EARLIER
+            is an earlier version of dpcli, which leaves the checkpoint behind.
+        quotas: Ask for quotas too; a ledger without them notes no persons.
+        own_clock: The store has a clock, so that nothing expires.
+    """
+    for at, (what, who, key, amount, places, reader) in enumerate(steps):
+        if (what in ("person", "team") and not quotas) or (what in ("brief", "late void") and own_clock):
+            continue
+        ledger = open_as(who, reader)
+        step(ledger, model, what, key, amount, places)
+        if at % 4 == 3:
+            with suppress(ZeroDivisionError), ledger.store.writing(ledger.dataset):
+                raise ZeroDivisionError  # a writer that fails leaves nothing
+            agrees(ledger, model)
+            fresh = open_as(who, FRESH)
+            begin_alike(fresh, folded(fresh))
+            alike(fresh.state(), folded(fresh))
+    for reader in (FRESH, FIRST, SECOND):
+        agrees(open_as(PEOPLE[0], reader), model)
+    ledger = open_as(PEOPLE[0], FRESH)
+    truth, state = folded(ledger), ledger.state()
+    alike(state, truth)
+    begin_alike(ledger, truth)
+    assert (state.quotas, state.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
+    assert recent_runs(ledger.store, ledger.dataset, state.head, 4) == list(truth.runs.values())[-4:]
+    assert list(state.runs.values()) == list(truth.runs.values())
+    replayed = [state for _, state in ledger.replay()][-1]
+    assert canonical(checkpoint_content(replayed)) == canonical(checkpoint_content(truth))
+    assert verify(ledger).notes == ()
