@@ -16,9 +16,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpcli.base.errors import InputError
-from dpcli.train.isolation.following import Following, Seen, Shapes, Unfollowed, symbol
+from dpcli.train.isolation.batch_size import Shapes, symbol
+from dpcli.train.isolation.findings import IsolationFindings, Unfollowed
 from dpcli.train.isolation.layout import SHARED, AlongRecords, Kind, Merged, Numbers, Shared, coefficient
 from dpcli.train.isolation.layout import records as records_in
+from dpcli.train.isolation.tracker import LayoutTracker
 from tests.train.operator_calls import Argument, Example, Times, example
 
 EXTREME = (math.nan, math.inf, -math.inf, 0.0, 1e300, -1e300, 1e-300)
@@ -30,7 +32,6 @@ class Claims:
 
     kinds: list[Kind]
     random: bool
-    path: tuple[str, ...]
     outputs: tuple[Argument, ...] = ()  # as arguments of what follows
 
     @property
@@ -52,9 +53,9 @@ def filled(structure: Any, leaf: Any, count: Any) -> Any:
 
 def claims(example: Example) -> Claims | None:
     """By the rules; None where the call is wrong for any number of records."""
-    seen = Seen()
+    seen = IsolationFindings()
     environment = Shapes(seen)
-    follower = Following(seen, symbol(environment), lambda: "model", {})
+    follower = LayoutTracker(seen, symbol(environment), lambda: "model", {})
     with torch.no_grad(), FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True), enable_python_dispatcher():
 
         def made(argument: Argument) -> Tensor:
@@ -64,18 +65,17 @@ def claims(example: Example) -> Claims | None:
             return found
 
         args, kwargs = filled((example.args, dict(example.kwargs)), made, follower.size)
-        seen.path.clear()
         try:
             with follower:
                 out = example.function(*args, **kwargs)
         except (InputError, Unfollowed):
-            return Claims([Merged("refused")], False, tuple(seen.path))
+            return Claims([Merged("refused")], False)
         except Exception:  # whatever torch says of arguments that do not fit
             return None
         looked = [tensor for tensor in tensors(example, out, args) if tensor is not None]
         kinds = [follower.kind(tensor) for tensor in looked]
         outputs = [Argument(tuple(map(length, one.shape)), kind, one.dtype) for one, kind in zip(looked, kinds, strict=True)]
-        return Claims(kinds, seen.random, tuple(seen.path), tuple(outputs))
+        return Claims(kinds, seen.random, tuple(outputs))
 
 
 def length(found: Any) -> int | Times:

@@ -23,7 +23,7 @@ from dpcli.train.engine.batches import take  # noqa: E402
 from dpcli.train.engine.choice import CANDIDATES  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.following import followed  # noqa: E402
+from dpcli.train.isolation.program import analyze  # noqa: E402
 from dpcli.train.isolation.rehearsal import like  # noqa: E402
 from tests.train.engine.oracle import distance  # noqa: E402
 from tests.train.mixing_models import LABELS, RIGHT_LOSSES, WIDTH, Net, data, loss  # noqa: E402
@@ -119,7 +119,7 @@ def test_a_jagged_batch_is_taken_one_at_a_time() -> None:
     def jagged(x: Tensor) -> Tensor:
         return torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, x.shape[0]])).values() + x
 
-    assert followed(of(jagged), loss, (torch.randn(2, WIDTH), torch.tensor([0, 1]))).doubt
+    assert analyze(of(jagged), loss, (torch.randn(2, WIDTH), torch.tensor([0, 1]))).doubt
 
 
 def test_how_a_batch_lies_in_memory_is_no_question() -> None:

@@ -18,7 +18,7 @@ from torch.nn import functional  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.following import followed  # noqa: E402
+from dpcli.train.isolation.program import analyze  # noqa: E402
 from dpcli.train.replay.record_draws import OwnDraws  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 
@@ -46,7 +46,7 @@ def loss(model: nn.Module, batch: Any) -> Tensor:
 def passes(done: Step) -> bool:
     """Followed to the end, every operator with a rule."""
     try:
-        return followed(Own(done), loss, torch.zeros(2, WIDTH)).doubt is None
+        return analyze(Own(done), loss, torch.zeros(2, WIDTH)).doubt is None
     except InputError:
         return False
 
@@ -220,7 +220,7 @@ BRANCHES: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("mixes", BRANCHES)
 def test_no_branch_on_any_size(mixes: Callable[[Any], Any]) -> None:
     with pytest.raises(InputError, match=r"found a branch on it|over the records|which meets them"):
-        followed(Sized(mixes), loss, torch.zeros(2, WIDTH))
+        analyze(Sized(mixes), loss, torch.zeros(2, WIDTH))
 
 
 def test_the_line_that_branches_is_named_and_torch_imports_no_compiler_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,14 +229,14 @@ def test_the_line_that_branches_is_named_and_torch_imports_no_compiler_for_it(mo
 
     monkeypatch.setattr(symbolic_shapes, "uninteresting_files", imports)
     with pytest.raises(InputError, match=r"found a branch on it \(s\d+ >= 1000\) at test_isolation_rules\.py, line \d+"):
-        followed(Sized(lambda n: n < 1000), loss, torch.zeros(2, WIDTH))
+        analyze(Sized(lambda n: n < 1000), loss, torch.zeros(2, WIDTH))
 
 
 def test_what_torch_asks_under_another_mode_is_no_branch() -> None:
     """As a replay follows it, which gives each record its draws: a convolution chooses its way by the batch's size."""
     draws, model = OwnDraws(1), nn.Sequential(nn.Unflatten(1, (1, WIDTH)), nn.Conv1d(1, 4, 3), nn.Flatten())
     with draws:
-        found = followed(model, draws.loss(lambda net, x: net(x).sum(1)), torch.zeros(2, WIDTH))
+        found = analyze(model, draws.loss(lambda net, x: net(x).sum(1)), torch.zeros(2, WIDTH))
     assert found.doubt is None
 
 
@@ -259,14 +259,14 @@ class Unclear(Own):
 
 
 def test_a_doubt_in_the_backward_pass_stays() -> None:
-    assert followed(Unclear(lambda x: x), loss, torch.zeros(2, WIDTH)).doubt is not None
+    assert analyze(Unclear(lambda x: x), loss, torch.zeros(2, WIDTH)).doubt is not None
 
 
 @pytest.mark.parametrize("name", ["tolist", "data_ptr"])
 def test_numbers_that_are_read_without_an_operator_are_a_doubt(name: str) -> None:
     model = Own(lambda x: x)
     model.done = lambda x: x + (len(str(getattr(model.scale, name)())) > 10**6)
-    doubt = followed(model, loss, torch.zeros(2, WIDTH)).doubt
+    doubt = analyze(model, loss, torch.zeros(2, WIDTH)).doubt
     assert doubt is not None and doubt.startswith(f"numbers are read by Tensor.{name} at test_isolation_rules.py, line ")
 
 
@@ -302,7 +302,7 @@ def test_a_rule_of_somebody_elses_for_vmap_is_not_believed() -> None:
     assert engine.method.name == "loop"
     del engine
     gc.collect()
-    assert followed(Own(lambda x: x), loss, x).mapped
+    assert analyze(Own(lambda x: x), loss, x).mapped
 
 
 def flipped(x: Tensor) -> Tensor:

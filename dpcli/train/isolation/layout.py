@@ -84,7 +84,7 @@ def coefficient(value: Any) -> int | None:
     return int(ratio) if ratio.is_Integer else None
 
 
-def following(lengths: Sequence[Any], dim: int) -> int | None:
+def stride(lengths: Sequence[Any], dim: int) -> int | None:
     """Return how many numbers one step along a dimension passes over; None if that depends on the batch."""
     rest = lengths[dim + 1 :]
     return None if any(records(length) for length in rest) else prod(int(length) for length in rest)

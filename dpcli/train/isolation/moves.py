@@ -18,9 +18,9 @@ from dpcli.train.isolation.layout import (
     coefficient,
     dims_of,
     fitting,
-    following,
     pair,
     records,
+    stride,
 )
 
 
@@ -33,7 +33,7 @@ def same(call: Call) -> Kinds:
 def viewed(call: Call) -> Kinds:
     """Give the same numbers in the same order another shape; read as numbers of another width they are others."""
     tensor, layout = call.one()
-    after = following(tensor.shape, layout.dim)
+    after = stride(tensor.shape, layout.dim)
     if after is None or call.outputs[0].dtype.itemsize != tensor.dtype.itemsize:
         return Unknown(call.name)
     return placed(call.outputs[0], layout.inner * after) or Unknown(call.name)

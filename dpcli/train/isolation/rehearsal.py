@@ -22,8 +22,8 @@ from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, lengths_of
 from dpcli.train.engine.vectorised import one_example
-from dpcli.train.isolation.following import Program, dense, followed, named, raised
 from dpcli.train.isolation.kept_state import state
+from dpcli.train.isolation.program import Program, analyze, dense, named, raised
 
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # a threshold on magnitudes lies below one of them
 RECORDS = (7, 11, 13)  # one that divides no other dimension: draws are told apart by it
@@ -42,7 +42,7 @@ def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
         InputError: Records meet somewhere, or a forward changes something, or the program fails.
     """
     before = state(model, loss)
-    program = followed(copied(model), loss, draw(2))
+    program = analyze(copied(model), loss, draw(2))
     before.require_same(state(model, loss))
     try:
         tried(copied(model).double(), loss, lambda count: double(draw(count)), program)

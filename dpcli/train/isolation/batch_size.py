@@ -1,0 +1,119 @@
+"""A symbol for the batch size, and the comparisons that a program makes with it.
+
+A program that takes another path for some number of records mixes them, even where each path keeps them apart.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+from torch._dynamo.source import ConstantSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+from dpcli.audit.own_code import PACKAGE
+from dpcli.base.errors import InputError
+from dpcli.train.isolation.findings import TORCH_FOLDER, IsolationFindings, Unfollowed
+
+SIZE_HINT = 1_000_003  # batch size by which torch's operators choose an algorithm: large
+# Batch sizes at which a branch is evaluated, in addition to the roots of the expressions that it compares.
+SMALL_SIZES = range(2, 600)
+LARGE_SIZES = (1000, 1024, 2048, 4096, 16384)
+OWN_FOLDERS = tuple(os.path.join(PACKAGE, "train", folder) for folder in ("isolation", "engine"))
+
+
+class Shapes(ShapeEnv):
+    """A shape environment of torch that records which comparisons of the batch size the user's code makes."""
+
+    def __init__(self, findings: IsolationFindings) -> None:
+        super().__init__(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+        self.findings = findings
+        self.by_user: dict[str, Any] = {}
+        self.guards = Guards(self.note)
+
+    def evaluate_expr(self, orig_expr: Any, *args: Any, **named: Any) -> Any:
+        """Evaluate an expression. Raises Unfollowed if a number of records is requested, as len() or range() do."""
+        if orig_expr.free_symbols and not (orig_expr.is_Boolean or orig_expr.is_Relational):
+            self.findings.doubt("a number of records is asked for")
+            raise Unfollowed
+        return super().evaluate_expr(orig_expr, *args, **named)
+
+    def note(self, guard: Any) -> None:
+        """Record a comparison made by the user's code. Those of torch's operators choose between equivalent algorithms."""
+        if not ours(sys._getframe(2)):
+            self.by_user[str(guard.expr)] = guard
+
+    def require_any_size(self) -> None:
+        """Check that every batch size leads to the same path through the program. Raises InputError if not."""
+        sympy = importlib.import_module("sympy")
+        for text, guard in self.by_user.items():
+            (size,) = guard.expr.free_symbols
+            for count in sizes(guard.expr, size):
+                if guard.expr.subs(size, count) not in (sympy.true, True):
+                    raise InputError(
+                        f"model: expected the same path for every number of records, found a branch on it ({text}){line_of(guard)}; "
+                        "do the same for each"
+                    )
+
+    def _get_user_frame(self) -> FrameType | None:
+        """Return the innermost frame of the user's code. Torch's own version imports its compilers first (45 MB, 0.3 s)."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code.co_filename.startswith(("<", TORCH_FOLDER, os.path.dirname(__file__))):
+            frame = frame.f_back
+        return None if frame is None or frame.f_code.co_filename.startswith(PACKAGE + os.sep) else frame
+
+
+class Guards(list[Any]):
+    """A list of comparisons of sizes that passes each new comparison to a function."""
+
+    def __init__(self, note: Callable[[Any], None]) -> None:
+        super().__init__()
+        self.note = note
+
+    def append(self, guard: Any) -> None:
+        super().append(guard)
+        self.note(guard)
+
+
+def sizes(expression: Any, size: Any) -> Iterator[int]:
+    """Yield batch sizes that show a change in the truth of a relation, if it ever changes."""
+    sympy = importlib.import_module("sympy")
+    yield from (*SMALL_SIZES, *LARGE_SIZES)
+    for relation in expression.atoms(sympy.core.relational.Relational):
+        difference = sympy.expand(relation.lhs - relation.rhs)
+        if difference.is_polynomial(size) and difference.has(size):
+            for root in sympy.Poly(difference, size).real_roots():
+                yield from (n for n in range(int(root) - 1, int(root) + 3) if n >= 2)
+
+
+def symbol(environment: ShapeEnv) -> torch.SymInt:
+    """Return the symbol for the batch size."""
+    source = ConstantSource("batch")
+    expression = environment.create_symbol(SIZE_HINT, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+    return environment.create_symintnode(expression, hint=SIZE_HINT)  # type: ignore[return-value]
+
+
+def line_of(guard: Any) -> str:
+    """Return the line of the user's code that compares the size, or an empty text if torch does not know it."""
+    match = re.search(r"([^\s/\\]+\.py):(\d+)", str(guard.sloc))
+    return f" at {match[1]}, line {match[2]}" if match else ""
+
+
+def ours(frame: Any) -> bool:
+    """Check whether this package or an operator called torch, rather than the user's code, a hook of it, or torch on its behalf."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and file.startswith(
+            (TORCH_FOLDER, PACKAGE + os.sep)
+        ):
+            return True
+        if not file.startswith(("<", TORCH_FOLDER)) and frame.f_code.co_name != "evaluate_expr":
+            return os.path.dirname(file) in OWN_FOLDERS
+        frame = frame.f_back
+    return False

@@ -1,0 +1,198 @@
+"""Abstract execution of a training program, to prove that each loss depends on one record alone.
+
+The program runs operator by operator on fake tensors, which have no numbers and whose batch size is a symbol. A rule for each operator
+tells along which dimension its results hold records, or that records were merged.
+
+A program that the rules cannot follow (with a branch on values, or a loop over the records) is not refused: its gradients are computed
+one record at a time instead.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map
+
+from dpcli.audit.own_code import raised_at
+from dpcli.base.errors import DpcliError, InputError
+from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.capture import gradients
+from dpcli.train.engine.draws import SEPARATE
+from dpcli.train.engine.method import Loss, RaisedErrors
+from dpcli.train.isolation.batch_size import Shapes, ours, symbol
+from dpcli.train.isolation.findings import TORCH_FOLDER, IsolationFindings
+from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
+from dpcli.train.isolation.tracker import LayoutTracker
+
+# Methods that read numbers without calling an operator.
+DIRECT_READS = ("tolist", "storage", "untyped_storage", "data_ptr", "numpy", "__array__", "__dlpack__")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program in which no records were found to meet.
+
+    Attributes:
+        doubt: Reason why the rules do not prove that records stay apart, so that they must be processed one at a time; None if proven.
+        complete: The program was followed to its end.
+        coarsest: Machine epsilon of its least precise floating-point type.
+        random: It draws random numbers, or may do so.
+        mapped: Every operator is torch's own, so that vmap keeps its records apart.
+    """
+
+    doubt: str | None
+    complete: bool
+    coarsest: float
+    random: bool
+    mapped: bool
+
+
+def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
+    """Follow a program through its losses and their gradients, and return what is known of it.
+
+    Args:
+        model: Copy of the model. Its attributes may change.
+        loss: Function that returns one loss for each record.
+        like: Batch whose shapes and types are used; its numbers are not.
+
+    Raises:
+        InputError: Records meet, a branch depends on the number of records, or the program writes to state that outlives the call.
+    """
+    findings, stack = IsolationFindings(), ["loss"]
+    environment = Shapes(findings)
+    tracker = LayoutTracker(findings, symbol(environment), lambda: stack[-1], names(model))
+    errors, complete = Reads(findings), True
+    fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    try:
+        with dense(model), named(model, stack), fake, enable_python_dispatcher(), errors, tracker:
+            step(model, loss, batch_like(like, tracker), tracker)
+    except InputError:
+        if not findings.doubts:
+            raise
+        complete = False
+    except Exception as problem:  # most errors are due to the missing numbers; a faulty program also fails on made-up records later
+        findings.doubts.append(f"{raised(problem).partition(' (its message')[0].partition(': ')[0]}, on tensors without numbers")
+        complete = False
+    if findings.refusal is not None:
+        raise findings.refusal
+    environment.require_any_size()
+    findings.doubts.extend(f"an error of {name} that the model catches" for name in errors.names if complete)
+    doubt = findings.doubts[0] if findings.doubts else None
+    return Program(doubt, complete, findings.coarsest, findings.random or not complete, not (findings.own_rules or own_rules()))
+
+
+def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> None:
+    """Compute the losses and their gradients, and discard them."""
+    findings = tracker.findings
+    with torch.enable_grad():
+        losses = loss(model, batch)
+        require_losses(losses, tracker)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        if not isinstance(tracker.kind(losses), Unknown):
+            findings.unknown.clear()  # the losses do not depend on the unknown results
+        if losses.requires_grad:
+            tracker.where = lambda: "model: in the backward pass"
+            gradients(losses, torch.ones_like(losses), trained)
+        findings.doubts.extend(f"{name} has no rule" for name in findings.unknown)
+
+
+def require_losses(losses: Any, tracker: LayoutTracker) -> None:
+    """Check that there is one loss for each record, made of that record alone. Raises InputError if not."""
+    if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
+        shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
+        raise InputError(
+            f"loss: expected one loss per example, shape (B,) for B of them, found {shape}; "
+            'a mean over the batch hides who contributed what: use reduction="none"'
+        )
+    kind = tracker.kind(losses)
+    if isinstance(kind, Merged):
+        raise InputError(f"loss: {SEPARATE}, found {kind.how}")
+    if not isinstance(kind, Unknown) and kind != AlongRecords(0):
+        raise InputError(f"loss: {SEPARATE}, found one that depends on no example")
+
+
+class Reads(RaisedErrors):
+    """A recorder of reads that bypass operators, and of errors that the model catches."""
+
+    def __init__(self, findings: IsolationFindings) -> None:
+        super().__init__()
+        self.findings = findings
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if getattr(func, "__name__", "") in DIRECT_READS and not ours(sys._getframe(1)):
+            self.findings.doubt(f"numbers are read by Tensor.{func.__name__}")
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
+    """Return fake tensors in the form of a batch, with a symbolic number of records."""
+
+    def column(leaf: Tensor) -> Tensor:
+        with torch.utils._python_dispatch._disable_current_modes():
+            dtype, device = leaf.dtype, leaf.device
+        made = torch.empty((tracker.size, *leaf.shape[1:]), dtype=dtype, device=device)
+        tracker.give(made, AlongRecords(0))
+        return made
+
+    return tree_map(column, like)  # type: ignore[no-any-return]
+
+
+def names(model: nn.Module) -> dict[int, str]:
+    """Return the names of the model's tensors, by identity."""
+    return {id(value): name for name, value in (*model.named_buffers(), *model.named_parameters())}
+
+
+@contextmanager
+def dense(model: nn.Module) -> Iterator[None]:
+    """Make embedding tables give dense gradients."""
+    sparse = [module for module in model.modules() if getattr(module, "sparse", False) is True]
+    try:
+        for module in sparse:
+            module.sparse = False  # type: ignore[assignment]
+        yield
+    finally:
+        for module in sparse:
+            module.sparse = True  # type: ignore[assignment]
+
+
+@contextmanager
+def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
+    """Maintain a stack of the names of the running modules, the innermost last."""
+    handles = []
+    for name, module in model.named_modules():
+        label = f"model: {name or 'the model'} ({type(module).__name__})"
+        handles.append(module.register_forward_pre_hook(lambda *_, label=label: stack.append(label), prepend=True))
+        handles.append(module.register_forward_hook(lambda *_: stack.__delitem__(-1)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def raised(problem: BaseException) -> str:
+    """Return type and place of an error, and its message if torch raised it: the user's message may quote records."""
+    if isinstance(problem, DpcliError) and problem.__cause__ is not None:
+        problem = problem.__cause__
+    where, lines = raised_at(problem), traceback.extract_tb(problem.__traceback__)
+    if not lines or not lines[-1].filename.startswith(TORCH_FOLDER):
+        return where
+    message = (str(problem).strip().splitlines() or [""])[0][:200]
+    return f"{where.partition(' (its message')[0]}{': ' if message else ''}{message}"
+
+
+def own_rules() -> bool:
+    """Check whether there is a torch.autograd.Function outside of torch that defines its own behaviour under vmap."""
+    classes = list(torch.autograd.Function.__subclasses__())
+    for cls in classes:  # grows as subclasses are added
+        classes.extend(cls.__subclasses__())
+    return any("vmap" in vars(cls) and cls.__module__.partition(".")[0] != "torch" for cls in classes)

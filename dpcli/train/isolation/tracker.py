@@ -1,0 +1,328 @@
+"""A dispatch mode that tracks, operator by operator, along which dimension each tensor holds records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from dpcli.audit.own_code import own_line
+from dpcli.base.errors import InputError
+from dpcli.train.engine.draws import draws
+from dpcli.train.isolation.findings import IsolationFindings, Unfollowed
+from dpcli.train.isolation.layout import (
+    SHARED,
+    AlongRecords,
+    Call,
+    Kind,
+    Kinds,
+    Merged,
+    Mixed,
+    Numbers,
+    Shared,
+    Unknown,
+    coefficient,
+    consistent,
+    has_records_at,
+    leaves,
+    records,
+)
+from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED, pointwise
+
+ADVICE = "take it over the dimensions of one example, never over the batch"
+TORCH_NAMESPACES = ("aten", "prims", "prim")
+REARRANGING = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
+SPLITTING = ("split", "unsafe_split")
+INDEX_TYPES = (torch.int32, torch.int64)  # wide enough to count the records
+SIZE_ARGUMENTS = ("int", "Optional[int]", "List[int]", "Optional[List[int]]")
+
+
+@dataclass(slots=True)
+class StorageState:
+    """The storage that a tensor shares with its views.
+
+    Attributes:
+        storage: The storage, referenced so that its address is not used again.
+        kind: Layout of the last tensor on it.
+        shape: Shape of the last tensor on it.
+        has_records: A tensor on it holds records.
+        written: A view of it was written to.
+        spoilt: Layout of all its tensors after a write that no rule describes; None if there was none.
+    """
+
+    storage: Any
+    kind: Kind
+    shape: tuple[object, ...]
+    has_records: bool = False
+    written: bool = False
+    spoilt: Kind | None = None
+
+
+class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode that tracks for every tensor along which dimension it holds records.
+
+    Args:
+        findings: Findings, which are updated.
+        size: Symbol of the batch size.
+        where: Function that returns the name of the running module.
+        names: Names, by identity, of the tensors that outlive the call, so that none may be written to.
+    """
+
+    def __init__(self, findings: IsolationFindings, size: torch.SymInt, where: Callable[[], str], names: dict[int, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.findings, self.size, self.where, self.names = findings, size, where, names
+        self.kinds: Any = WeakIdKeyDictionary()
+        self.homes: Any = WeakIdKeyDictionary()  # the storage that a tensor had when it was findings
+        self.storages: dict[int, StorageState] = {}
+        self.given: set[int] = set()  # storages of the batch itself
+
+    def give(self, tensor: Tensor, kind: Kind) -> None:
+        """Register a tensor of the batch with its layout."""
+        self.kinds[tensor] = kind
+        self.given.add(store(tensor)._cdata)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        if func.namespace == "prim" or name.startswith("sym_"):
+            return func(*args, **kwargs)
+        values = bind_arguments(func, args, kwargs)
+        self.require_unwritten(func, values)
+        self.require_no_loop(name, values)
+        try:
+            reads_constant = name == "_local_scalar_dense" and is_constant(values["self"])
+            out = number_in(values["self"]) if reads_constant else func(*args, **kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            raise self.unfollowed("a branch or a shape depends on values") from None
+        outputs = list(leaves(out if isinstance(out, list | tuple) else [out]))
+        base = name.rstrip("_") if not name.startswith("__") else name
+        call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.kind)
+        self.note(func, call)
+        targets = [(tensor, self.kind(tensor)) for tensor in written(func, values)]
+        try:
+            kinds = self.layouts(func, call, [*map(self.kind, call.tensors())])
+        except Mixed as mixed:
+            raise self.refuse(str(mixed)) from None
+        several = kinds if isinstance(kinds, list) else [kinds] * len(outputs)
+        for output, kind in zip(outputs, several, strict=True):
+            self.keep(output, consistent(output, kind, base))
+        self.write(base, targets, kinds if isinstance(kinds, list) else [kinds])
+        return out
+
+    def require_no_loop(self, name: str, values: Mapping[str, Any]) -> None:
+        """Check that the operator does not split the batch into single records. Raises Unfollowed if it does."""
+        if name == "unbind" or (name in SPLITTING and not records(values["split_size"])):
+            kind = self.kind(values["self"])
+            if isinstance(kind, AlongRecords) and kind.dim == values["dim"] % values["self"].dim():
+                raise self.unfollowed(f"{name} loops over the records")
+
+    def unfollowed(self, why: str) -> Unfollowed:
+        self.findings.doubt(why)
+        return Unfollowed(why)
+
+    def note(self, func: Any, call: Call) -> None:
+        self.findings.own_rules |= func.namespace not in TORCH_NAMESPACES
+        self.findings.random |= draws(func, (), dict(call.values))
+        for output in call.outputs:
+            if output.is_floating_point():
+                self.findings.coarsest = max(self.findings.coarsest, float(torch.finfo(output.dtype).eps))
+
+    def kind(self, tensor: Tensor) -> Kind:
+        """Return a tensor's layout; Unknown if the operator that made it was not observed."""
+        if not isinstance(tensor, FakeTensor):
+            return SHARED
+        storage = store(tensor)
+        behind = None if storage is None else self.storages.get(storage._cdata)
+        if behind is not None and behind.spoilt is not None:
+            return behind.spoilt
+        replaced_data = storage is not None and self.homes.get(tensor, storage._cdata) != storage._cdata  # by tensor.data = other
+        kind: Kind | None = None if replaced_data else self.kinds.get(tensor)
+        if kind is None and behind is not None and behind.shape == tuple(tensor.shape):
+            kind = behind.kind
+        if kind is None:
+            return Unknown("a tensor that came from elsewhere")
+        return kind if behind is None or not behind.written else after_write(kind, behind)
+
+    def keep(self, tensor: Tensor, kind: Kind) -> None:
+        if isinstance(kind, Unknown) and kind.operator not in self.findings.unknown:
+            self.findings.unknown.append(kind.operator)
+        if isinstance(kind, Merged) and " at " not in kind.how and (line := own_line()):
+            kind = Merged(f"{kind.how} at {line}")
+        self.kinds[tensor] = kind
+        storage = store(tensor)
+        if storage is not None:
+            self.homes[tensor] = storage._cdata
+            behind = self.storages.setdefault(storage._cdata, StorageState(storage, kind, ()))
+            behind.kind, behind.shape = kind, tuple(tensor.shape)
+            behind.has_records |= isinstance(kind, AlongRecords)
+
+    def layouts(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
+        """Return the layout of each output, given the layouts of the arguments."""
+        lengths, count = batch_size_uses(func, call.values)
+        shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)
+        if not count and shaped and len([*call.tensors()]) == 1:
+            return [self.alike(call, output) for output in call.outputs]
+        unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
+        if unknown:
+            return unknown[0]
+        rows = [kind for kind in kinds if isinstance(kind, AlongRecords | Numbers)]
+        merged = [kind for kind in kinds if isinstance(kind, Merged)]
+        if call.name == "arange" and not rows and not merged and (lengths or count):
+            start, step = call.values.get("start", 0), call.values.get("step", 1)
+            return Numbers(0) if (start, step) == (0, 1) and counts_records(call.outputs[0], 0) else Unknown("arange")
+        if merged or count:
+            how = merged[0].how if merged else f"{call.name} with the number of records"
+            if rows:
+                raise Mixed(how)
+            return Merged(how)
+        if not rows:
+            if not any(records(length) for output in call.outputs for length in output.shape):
+                return SHARED
+            return [self.alike(call, output) if call.name in MADE else Unknown(call.name) for output in call.outputs]
+        if any(isinstance(kind, Numbers) for kind in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
+            return self.numbered(call)
+        if lengths and call.name not in SIZED:
+            return Unknown(f"{call.name} with the number of records")
+        rule = RULES.get(call.name) if func.namespace == "aten" else not_understood
+        if rule is None:
+            rule = pointwise if torch.Tag.pointwise in func.tags else not_understood
+        return mark_differing(rule(call), rows)
+
+    def alike(self, call: Call, output: Tensor) -> Kind:
+        """Return the layout of a new tensor, such as zeros: that of the argument with its shape, or its only symbolic dimension."""
+        dims = [dim for dim, length in enumerate(output.shape) if records(length)]
+        if not dims:
+            return SHARED
+        for _, kind in call.rows():
+            if dims == [kind.dim] and has_records_at(output, kind):
+                return replace(kind, alike=False)
+        times = coefficient(output.shape[dims[0]])
+        return AlongRecords(dims[0], 1, times, call.name not in DRAWN) if len(dims) == 1 and times else Unknown(call.name)
+
+    def numbered(self, call: Call) -> Kind:
+        """Return the layout of record indices after an operator. They remain indices if they are only rearranged."""
+        if call.name in REARRANGING:
+            layouts = {id(tensor): as_records(self.kind(tensor)) for tensor in call.tensors()}
+            kinds = RULES[call.name](replace(call, kind=lambda tensor: layouts[id(tensor)]))
+            (kind,), (output,) = kinds if isinstance(kinds, list) else [kinds], call.outputs
+            if isinstance(kind, AlongRecords) and (kind.outer, kind.inner) == (1, 1) and counts_records(output, kind.dim):
+                return Numbers(kind.dim)
+        return Unknown(f"{call.name} of the records' places")
+
+    def require_unwritten(self, func: Any, values: Any) -> None:
+        """Check that an operator does not write to the batch or to a tensor that outlives the call. Raises InputError if it does."""
+        for tensor in written(func, values):
+            if not isinstance(tensor, FakeTensor):
+                name = self.names.get(id(tensor), "a tensor that outlives it")
+                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to {name}", state=True)
+            if store(tensor)._cdata in self.given:
+                raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
+
+    def write(self, name: str, targets: Sequence[tuple[Tensor, Kind]], kinds: Sequence[Kind]) -> None:
+        """Update the layouts of storages after a write. A write to a part counts as a write to the whole storage.
+
+        Args:
+            name: Name of the operator.
+            targets: Tensors that are written to, each with its earlier layout.
+            kinds: Layouts of the operator's results. The least favourable one counts.
+        """
+        kind = next((result for sort in (Merged, Unknown, AlongRecords) for result in kinds if isinstance(result, sort)), SHARED)
+        for tensor, before in targets:
+            storage = store(tensor)
+            behind = self.storages.setdefault(storage._cdata, StorageState(storage, before, ()))
+            behind.written = True
+            if isinstance(kind, Merged | Unknown):
+                behind.spoilt = kind
+            elif (isinstance(kind, AlongRecords) and kind != before) or (isinstance(before, Shared) and behind.has_records):
+                behind.spoilt = Unknown(name)
+
+    def refuse(self, what: str, state: bool = False) -> InputError:
+        """Return an error and record it. The first error counts, even if the user's code catches it."""
+        place, line = self.where(), own_line()
+        if line and line not in what:
+            what = f"{what}, which meets them at {line}" if " at " in what else f"{what} at {line}"
+        if state:
+            message = f"{place}: expected a forward that changes nothing, found {what}; compute it before training, and leave it"
+        else:
+            sort = "a loss" if place == "loss" else "an output"
+            message = f"{place}: expected {sort} for each example that depends on it alone, found {what}; {ADVICE}"
+        self.findings.refusal = self.findings.refusal or InputError(message)
+        return self.findings.refusal
+
+
+def after_write(kind: Kind, behind: StorageState) -> Kind:
+    """Return the layout of a view after another view of its storage was written to."""
+    if isinstance(kind, AlongRecords):
+        return replace(kind, alike=False)
+    return Unknown("a part of what was written to") if isinstance(kind, Shared) and behind.has_records else kind
+
+
+def mark_differing(kinds: Kinds, rows: Sequence[Kind]) -> Kinds:
+    """Return the layouts, with results marked as differing between records if any argument does."""
+    if all(isinstance(kind, AlongRecords) and kind.alike for kind in rows):
+        return kinds
+    several = kinds if isinstance(kinds, list) else [kinds]
+    differing: list[Kind] = [replace(kind, alike=False) if isinstance(kind, AlongRecords) else kind for kind in several]
+    return differing if isinstance(kinds, list) else differing[0]
+
+
+def as_records(kind: Kind) -> Kind:
+    """Return the layout of record indices as one number for each record; other layouts as they are."""
+    return AlongRecords(kind.dim) if isinstance(kind, Numbers) else kind
+
+
+def counts_records(output: Tensor, dim: int) -> bool:
+    """Check whether a tensor can hold one index for each record; a narrower integer type would overflow."""
+    return coefficient(output.shape[dim]) == 1 and output.dtype in INDEX_TYPES
+
+
+def is_constant(tensor: Tensor) -> bool:
+    """Check whether a tensor existed before the call and is not trained."""
+    return not isinstance(tensor, FakeTensor) and not tensor.requires_grad
+
+
+def number_in(constant: Tensor) -> Any:
+    """Return the number in a constant."""
+    with torch.utils._python_dispatch._disable_current_modes():
+        return constant.item()
+
+
+def not_understood(call: Call) -> Kinds:
+    return Unknown(call.name)
+
+
+def written(func: Any, values: Mapping[str, Any]) -> list[Tensor]:
+    """Return the arguments that an operator writes to."""
+    targets = [argument for argument in func._schema.arguments if argument.alias_info is not None and argument.alias_info.is_write]
+    return [*leaves(values[argument.name] for argument in targets)]
+
+
+def store(tensor: Tensor) -> Any:
+    """Return the storage of a strided tensor, which its views share; None for other layouts."""
+    return tensor.untyped_storage() if tensor.layout is torch.strided else None
+
+
+def bind_arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by their names in the operator's schema."""
+    arguments = list(func._schema.arguments)
+    values = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    positional = [argument.name for argument in arguments if not argument.kwarg_only]
+    return {**values, **dict(zip(positional, args, strict=False)), **kwargs}
+
+
+def batch_size_uses(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether the batch size is among an operator's shape arguments, and whether it is among its numeric arguments."""
+    lengths = count = False
+    for argument in func._schema.arguments:
+        value = values.get(argument.name)
+        several = value if isinstance(value, list | tuple) else [value]
+        if any(records(number) for number in several):
+            length = str(argument.real_type) in SIZE_ARGUMENTS and argument.name not in ("high", "low")
+            lengths, count = lengths or length, count or not length
+    return lengths, count
