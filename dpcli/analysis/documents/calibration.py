@@ -118,5 +118,6 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
 def _key(calibration: Calibration) -> str:
     """Return the name of the answer: the key itself, or the ratio that several noises share."""
     if calibration.parameter == "noise":
-        return "noise_over_sensitivity" if len(calibration.targets) > 1 else calibration.targets[0][1]
+        (_, key), *others = calibration.targets
+        return "noise_over_sensitivity" if others or key == "epsilon" else key
     return "batch_size" if calibration.parameter == "batch-size" else calibration.parameter
