@@ -120,6 +120,13 @@ def test_other_commands_refuse_a_weight_as_they_refuse_the_word(command: str, tm
     assert said[0] == said[1] and said[0][0] == 2 and "dpcli calibrate-sigma" in said[0][1]
 
 
+def test_one_epsilon_is_told_as_one() -> None:
+    text = HEAD.format(delta=0.0) + entry("p", "pure-dp", 'epsilon = "calibrate"', 4)
+    command = ("calibrate-sigma", "-", "--target-epsilon", "2")
+    assert 0.5 * (1.0 - 1e-6) <= float(dpcli(*command, "-f", "total", stdin=text.encode()).out) <= 0.5
+    assert "p: epsilon = " in dpcli(*command, stdin=text.encode()).out
+
+
 FOUND = "expected a number from 1e-6 to 1e6, found"
 
 

@@ -55,12 +55,16 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
         ),
         notes=(
             *(f"{d.severity} {d.rule}: {d.key}: {d.message}" for d in diagnostics),
-            *((f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else ()),
+            *(
+                (f"{name}: {key} = {value:.10g}" for name, key, value in values)
+                if len(values) > 1 or key == "noise_over_sensitivity"
+                else ()
+            ),
             *((UNCAPPED,) if privacy.adaptive and calibration.pipeline.budget is None else ()),
             *(() if calibration.adjacent else (EARLY,)),
             *(() if classical is None else (FORMULA,)),
         ),
-        total=repr(calibration.number(calibration.value)),
+        total=repr(values[0][2] if len(values) == 1 else calibration.number(calibration.value)),
         sheet=_sheet(calibration, values),
     )
 
