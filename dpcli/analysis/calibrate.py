@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from dpcli.analysis.account import Account, account, needed_delta
+from dpcli.analysis.account import Account, account, needed_delta, stated_delta
 from dpcli.analysis.calibration_search import Boundary, search
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import CannotCertify, InputError
@@ -27,6 +27,7 @@ NEARBY = 1.5  # ratio of two values within which an accountant that refused one 
 TIGHT = 1e-8  # relative width of an interval, below which other accountants are not asked
 COUNTED = frozenset({"steps", "batch-size"})
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
+SOLVED_KEYS = (*NOISE_KEYS, "epsilon")  # that may say "calibrate": an epsilon is 1 / ratio of noise to sensitivity
 DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # keys that entries which share a sample have in common
 
 
@@ -99,6 +100,7 @@ def calibrate(
     accountants: Sequence[str] | None = None,
     group_size: int = 1,
     runs: int = 1,
+    weights: Mapping[str, float] | None = None,
 ) -> Calibration:
     """Find the least noise, or the most steps, epochs, batch size, rate or radius, that keeps epsilon at most `target_epsilon`.
 
@@ -108,6 +110,7 @@ def calibrate(
         delta: at which epsilon is measured; as for `account` if None.
         solve: the parameter; "noise" and "scale" are lowered, the others raised.
         runs: of the whole pipeline, as for `account`.
+        weights: by mechanism name, 1 for others: how several targets share what the noise may cost, as `noise_divisors` has it.
         targets: (mechanism name, key) pairs that get the value; found in the pipeline if None and there is just one candidate.
 
     Returns:
@@ -121,7 +124,8 @@ def calibrate(
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
     _require_bounds(accountants)
     chosen = solvable(pipeline, targets, solve)
-    epsilons = EpsilonByValue(pipeline, chosen, accountants, delta, group_size, runs)
+    divisors = noise_divisors(chosen, weights, (delta if delta is not None else stated_delta(pipeline)) == 0.0)
+    epsilons = EpsilonByValue(pipeline, chosen, accountants, delta, group_size, runs, divisors)
     try:
         boundary = boundary_of(epsilons, target_epsilon, pipeline, chosen, solve)
     except CannotCertify:
@@ -134,7 +138,7 @@ def calibrate(
             ) from None
         raise
     result = epsilons.known[boundary.value]
-    answer = substitute(pipeline, chosen, boundary.value)
+    answer = substitute(pipeline, chosen, boundary.value, divisors)
     refuse_contradicted(answer)
     return Calibration(
         solve,
@@ -177,7 +181,9 @@ class EpsilonByValue:
         delta: float | None,
         group_size: int,
         runs: int,
+        divisors: Mapping[str, float] | None = None,
     ) -> None:
+        self.divisors = divisors
         self.pipeline, self.targets, self.accountants = pipeline, targets, accountants
         self.delta, self.group_size, self.runs = delta, group_size, runs
         self.known: dict[float, ValuedEpsilon] = {}
@@ -187,7 +193,7 @@ class EpsilonByValue:
     def __call__(self, value: float) -> float:
         """Return the upper bound on epsilon at a value; inf for a value that the file's rules refuse."""
         if value not in self.known:
-            candidate = substitute(self.pipeline, self.targets, value)
+            candidate = substitute(self.pipeline, self.targets, value, self.divisors)
             if refused_by_keys(candidate):
                 return math.inf
             self.known[value] = self._priced(candidate, value)
@@ -280,14 +286,32 @@ def _stated_count(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> flo
     return float(value) if isinstance(value, int | float) else None
 
 
-def substitute(pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: float) -> Pipeline:
+def noise_divisors(targets: Sequence[tuple[str, str]], weights: Mapping[str, float] | None, pure: bool) -> dict[str, float]:
+    """Return by what the common ratio of noise to sensitivity is divided for each mechanism.
+
+    One step costs rho in proportion to the weight, so that noise goes with 1 / sqrt(weight); at delta = 0 (`pure`) it costs epsilon in
+    proportion, and noise goes with 1 / weight. One target alone has nothing to share.
+    """
+    if not weights or len(targets) == 1:
+        return {}
+    return {name: weight if pure else math.sqrt(weight) for name, weight in weights.items()}
+
+
+def substitute(
+    pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: float, divisors: Mapping[str, float] | None = None
+) -> Pipeline:
     """Return the pipeline with `value` for each target's key; several noises share one ratio of noise to sensitivity.
+
+    That ratio is divided by a mechanism's divisor, if it has one. A pure epsilon is 1 / ratio.
 
     A key that says how a sample is drawn is replaced in all entries that share the sample.
     """
     keys = dict(_with_companions(pipeline, targets))
     shared = len(keys) > 1
-    entries = (_with_value(e, keys[e.name], value, shared) if e.name in keys else e for e in pipeline.mechanisms)
+    by_name = divisors or {}
+    entries = (
+        _with_value(e, keys[e.name], value / by_name.get(e.name, 1.0), shared) if e.name in keys else e for e in pipeline.mechanisms
+    )
     return replace(pipeline, mechanisms=tuple(entries))
 
 
@@ -315,6 +339,8 @@ def _with_value(entry: Entry, key: str, value: float, is_ratio: bool) -> Entry:
     if key == "batch_size":
         return replace(entry, sampling=replace(sampling, rate=None, batch_size=int(value)))
     spec: Any = entry.spec
+    if key == "epsilon":
+        return replace(entry, spec=replace(spec, epsilon=1.0 / value))
     if is_ratio and key in ("sigma", "scale"):
         sensitivities = (getattr(spec, name, None) for name in ("sensitivity", "l2_sensitivity"))
         value *= next((sensitivity for sensitivity in sensitivities if sensitivity is not None), None) or 1.0

@@ -10,11 +10,12 @@ from typing import Any
 
 from dpcli.analysis.budget_verdict import total_rho, without_rounding
 from dpcli.analysis.calibrate import (
-    NOISE_KEYS,
+    SOLVED_KEYS,
     Calibration,
     Parameter,
     boundary_of,
     calibrate,
+    noise_divisors,
     none_has,
     parameter_key,
     refused_by_keys,
@@ -25,7 +26,7 @@ from dpcli.analysis.goals import Goal, RhoGoal
 from dpcli.base.errors import InputError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
-from dpcli.file.pipeline.read import examine, parse, targets
+from dpcli.file.pipeline.read import examine, parse, targets, weights
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.file.pipeline.section import refuse_contradicted
 from dpcli.file.pipeline.series import plain_entries, written
@@ -45,22 +46,24 @@ def calibrate_goal(
     solve: Parameter = "noise",
     targets: Sequence[tuple[str, str]] | None = None,
     group_size: int = 1,
+    weights: Mapping[str, float] | None = None,
 ) -> Calibration:
     """Return the cheapest value that meets a goal, by an upper bound on the goal's quantity.
 
     Raises InputError as `calibrate` does; CannotCertify if no value meets the goal.
     """
     chosen = solvable(pipeline, targets, solve)
+    divisors = noise_divisors(chosen, weights, pure=False)
     measured: dict[float, tuple[float, str]] = {}
 
     def upper(value: float) -> float:
         if value not in measured:
-            candidate = substitute(pipeline, chosen, value)
+            candidate = substitute(pipeline, chosen, value, divisors)
             measured[value] = (math.inf, "") if refused_by_keys(candidate) else goal.measure(candidate, group_size)
         return measured[value][0]
 
     value, cheaper, adjacent = boundary_of(upper, goal.target, pipeline, chosen, solve, goal.wording)
-    answer = substitute(pipeline, chosen, value)
+    answer = substitute(pipeline, chosen, value, divisors)
     refuse_contradicted(answer)
     return Calibration(
         solve,
@@ -107,20 +110,30 @@ def calibrate_file(
         pipeline, wrong = examine(text, path)
         if pipeline is None or wrong:
             raise InvalidFile(wrong)
+        _require_falling(pipeline, marked)
     else:
         pipeline = parse(text, path)
-    chosen = tuple(_target_in(pipeline, name, parameter) for name in mechanisms) or marked or None
+    shares = weights(text, path) if marked else {}
+    keys = dict(marked)
+    chosen = (
+        tuple((name, keys[name]) if name in keys else _target_in(pipeline, name, parameter) for name in mechanisms)
+        or marked
+        or None
+    )
+    if mechanisms and (left := [name for name, _ in marked if name not in mechanisms]):
+        raise InputError(f'--mechanism: expected numbers in the other mechanisms, found "calibrate" in {first_names(left)}')
     if goal is not None:
-        return calibrate_goal(pipeline, goal, parameter, chosen, group_size)
+        return calibrate_goal(pipeline, goal, parameter, chosen, group_size, shares)
     if target_epsilon is not None:
-        return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size)
+        return calibrate(pipeline, target_epsilon, delta, parameter, chosen, accountants, group_size, 1, shares)
     budget = pipeline.budget
     if budget is None:
         raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         at = delta if delta is not None else budget.delta
         # Without sections such as [federated]: they must agree with the answer, not with the values tried on the way.
-        result = calibrate(replace(pipeline, sections=()), budget.epsilon, at, parameter, chosen, accountants, group_size)
+        stripped = replace(pipeline, sections=())
+        result = calibrate(stripped, budget.epsilon, at, parameter, chosen, accountants, group_size, 1, shares)
         rho = total_rho(resolve(result.pipeline, group_size)).value
         if budget.rho is None or without_rounding(rho, budget.rho) <= budget.rho:
             answer = replace(result.pipeline, sections=pipeline.sections)
@@ -128,7 +141,7 @@ def calibrate_file(
             return replace(result, pipeline=answer)
     # The cap on rho needs more noise than a cap on epsilon, if there is one.
     assert budget.rho is not None  # a [budget] has a cap on epsilon or on rho
-    return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size)
+    return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size, shares)
 
 
 def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str) -> None:
@@ -137,12 +150,24 @@ def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str
         name, key = marked[0]
         raise InputError(f'{path}: expected numbers with --solve {solve}, found {key} = "calibrate" in "{name}"')
     for name, key in marked:
-        if key not in NOISE_KEYS:
+        if key not in SOLVED_KEYS:
             advice = "state a number"
             if key == "radius":
                 advice += "; from any, dpcli pmixed account FILE --solve radius finds the largest that the budget allows"
-            known = ", ".join(NOISE_KEYS)
+            known = ", ".join(SOLVED_KEYS)
             raise InputError(f'{path}: expected "calibrate" for {known} only, found it for {key} in "{name}": {advice}')
+
+
+def _require_falling(pipeline: Pipeline, marked: Sequence[tuple[str, str]]) -> None:
+    """Raises InputError if a mechanism has two keys to solve for, or may cost more with more noise."""
+    specs = {entry.name: entry.spec for entry in pipeline.mechanisms}
+    for name, key in marked:
+        if [other for other, _ in marked].count(name) > 1:
+            raise InputError(f'expected one key to solve for in "{name}", found {first_names(k for n, k in marked if n == name)}')
+        if specs[name].fixed_threshold:
+            raise InputError(
+                f'{key} = "calibrate" in "{name}": more noise may cost more there, as it carries more over the threshold: state a number'
+            )
 
 
 def solved(data: bytes, path: str) -> Pipeline:

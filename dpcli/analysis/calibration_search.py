@@ -108,7 +108,7 @@ def search(
             f"no {parameter} {reach} brings {quantity} to {target:g}: the rest of the pipeline, or one step alone, costs more"
         )
     if misses is None:
-        return Boundary(grid.value(meets), None, True)
+        return Boundary(grid.value(meets), None, meets == (grid.first if lowered else last))
     while abs(meets - misses) > 1 and not exhausted():  # fewer digits if each attempt takes much work
         index = _secant(attempts, grid, target, meets, misses)
         result = bound_at(index)

@@ -12,14 +12,14 @@ from dpcli.accountants.base import Steps
 from dpcli.accountants.directions import parts_of
 from dpcli.analysis.account import headline
 from dpcli.analysis.budget_verdict import total_rho, without_rounding
-from dpcli.analysis.curve import profile, pure_epsilon, trade_off
+from dpcli.analysis.curve import ProfileCurve, profile, pure_epsilon, trade_off
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.resolve import resolve
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.stated.pure_and_approx import Free
-from dpcli.numerics.arrays import np
+from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.normal import mu_of_pure
 
 POINTS = 33  # slopes of each round of a search
@@ -107,14 +107,22 @@ class PowerGoal:
         smallest = math.inf
         for _ in range(ROUNDS):
             epsilons = np.sort(np.append(np.linspace(low, high, POINTS), min(pure, last)))
-            curve = profile(pipeline, epsilons, group_size, delta_of_interest)
-            curve = replace(curve, upper=np.where(epsilons >= pure, 0.0, curve.upper))
+            curve = self._curve(pipeline, epsilons, pure, group_size, delta_of_interest)
             smallest = min(smallest, 1.0 - float(trade_off(curve, [self.level])[0]))
             steep = curve.upper + np.exp(epsilons + math.log(self.level))  # e^epsilon alone may overflow
             flat = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)
             best = int(np.argmin(np.minimum(steep, flat)))  # each has one valley
             low, high = float(epsilons[max(best - 1, 0)]), float(epsilons[min(best + 1, POINTS)])
         return min(smallest * ROUNDED_UP, 1.0), "profile"
+
+    def _curve(self, pipeline: Pipeline, epsilons: Array, pure: float, group_size: int, delta: float) -> ProfileCurve:
+        """Return the curve; at `pure` and beyond delta is 0, and no accountant, whose interval would be wide there, is asked."""
+        below = epsilons[epsilons < pure]
+        if not len(below):
+            return ProfileCurve(epsilons, np.zeros_like(epsilons), np.zeros_like(epsilons), delta)
+        curve = profile(pipeline, below, group_size, delta)
+        rest = np.zeros(len(epsilons) - len(below))
+        return replace(curve, epsilons=epsilons, upper=np.append(curve.upper, rest), lower=np.append(curve.lower, rest))
 
 
 @dataclass(frozen=True, slots=True)

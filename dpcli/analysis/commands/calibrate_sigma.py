@@ -41,9 +41,11 @@ def command(
 ) -> int:
     """The smallest noise multiplier that keeps epsilon at most the target.
 
-    With FILE: solves for every key that says "calibrate", or for the one mechanism that has noise. Without FILE: DP-SGD from
-    --target-epsilon, --delta, --sampling-rate and --steps; or --batch-size with --dataset-size, and --epochs. Without --sampling-rate and
-    --batch-size: Gaussian noise on all records, once or in each of --steps.
+    With FILE: solves for every key that says "calibrate", or for the one mechanism that has noise. Several keys get one ratio of noise to
+    sensitivity, divided by the square root of their weight if they say { calibrate = { weight = 4.0 } }, or by the weight at delta = 0.
+
+    Without FILE: DP-SGD from --target-epsilon, --delta, --sampling-rate and --steps; or --batch-size with --dataset-size, and --epochs.
+    Without --sampling-rate and --batch-size: Gaussian noise on all records, once or in each of --steps.
 
     Exit code 1 where a rule calls what the flags state unsound, or the delta of FILE too large for its dataset.
     """

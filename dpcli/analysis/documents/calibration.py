@@ -55,12 +55,16 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
         ),
         notes=(
             *(f"{d.severity} {d.rule}: {d.key}: {d.message}" for d in diagnostics),
-            *((f"{name}: {key} = {value:.10g}" for name, key, value in values) if len(values) > 1 else ()),
+            *(
+                (f"{name}: {key} = {value:.10g}" for name, key, value in values)
+                if len(values) > 1 or key == "noise_over_sensitivity"
+                else ()
+            ),
             *((UNCAPPED,) if privacy.adaptive and calibration.pipeline.budget is None else ()),
             *(() if calibration.adjacent else (EARLY,)),
             *(() if classical is None else (FORMULA,)),
         ),
-        total=repr(calibration.number(calibration.value)),
+        total=repr(values[0][2] if len(values) == 1 else calibration.number(calibration.value)),
         sheet=_sheet(calibration, values),
     )
 
@@ -118,5 +122,6 @@ def _sheet(calibration: Calibration, values: list[tuple[str, str, float]]) -> Sh
 def _key(calibration: Calibration) -> str:
     """Return the name of the answer: the key itself, or the ratio that several noises share."""
     if calibration.parameter == "noise":
-        return "noise_over_sensitivity" if len(calibration.targets) > 1 else calibration.targets[0][1]
+        (_, key), *others = calibration.targets
+        return "noise_over_sensitivity" if others or key == "epsilon" else key
     return "batch_size" if calibration.parameter == "batch-size" else calibration.parameter

@@ -7,16 +7,31 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NoReturn, Protocol
 
 from dpcli.base.fields import Constraint
 from dpcli.base.values import dataclass
 from dpcli.file.toml.findings import Findings, Path
-from dpcli.file.toml.shown import shown
+from dpcli.file.toml.shown import escaped, shown
 
 CALIBRATE = "calibrate"  # in place of a number that dpcli calibrate solves for
 LISTS = "several values make an entry each, where all lists of the entry have one length, at most 100,000 entries in all"
+WEIGHT = Constraint("a number from 1e-6 to 1e6", lambda x: 1e-6 <= x <= 1e6, (("minimum", 1e-6), ("maximum", 1e6)))
+WEIGHTED = {  # the table that stands for such a number, as a schema
+    "type": "object",
+    "additionalProperties": False,
+    "required": [CALIBRATE],
+    "properties": {
+        CALIBRATE: {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["weight"],
+            "properties": {"weight": {"type": "number", **dict(WEIGHT.schema)}},
+        }
+    },
+}
 _PERCENT = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,18})?)\s*%\s*\Z")
 
 
@@ -73,7 +88,8 @@ class Number:
 
     def read(self, value: Any, place: KeyPlace) -> float:
         if type(value) not in (int, float):
-            place.wrong_type(expected(self, place.rule), value, _number_hint(value, place))
+            _check_weight(value, place)
+            place.wrong_type(expected(self, place.rule), _unweighted(value), _number_hint(value, place))
         number = _as_float(value)
         if not math.isfinite(number) or (place.rule and not place.rule.holds(number)):
             place.out_of_range(expected(self, place.rule), value, place.rule.hint(number) if place.rule else "")
@@ -94,7 +110,8 @@ class WholeNumber:
         if type(value) is float and not math.isfinite(value):
             place.out_of_range(expected(self, place.rule), value)
         if type(value) is not int:
-            place.wrong_type(expected(self, place.rule), value, _whole_hint(value, place))
+            _check_weight(value, place)
+            place.wrong_type(expected(self, place.rule), _unweighted(value), _whole_hint(value, place))
         if place.rule and not place.rule.holds(value):
             place.out_of_range(expected(self, place.rule), value)
         return value
@@ -143,13 +160,49 @@ def _as_float(value: float) -> float:
         return math.inf
 
 
+def calibration_weight(value: Any) -> float | None:
+    """Return the weight of a value to be solved for, 1 for "calibrate"; None for any other value."""
+    if value == CALIBRATE:
+        return 1.0
+    table = value.get(CALIBRATE) if type(value) is dict and len(value) == 1 else None
+    weight: Any = table.get("weight") if type(table) is dict and len(table) == 1 else None
+    return float(weight) if type(weight) in (int, float) and WEIGHT.holds(weight) else None
+
+
+def _unweighted(value: Any) -> Any:
+    """Return "calibrate" for a value to be solved for, any other value as it is."""
+    return value if calibration_weight(value) is None else CALIBRATE
+
+
+def _check_weight(value: Any, place: KeyPlace) -> None:
+    """Raises Refused, with the findings, for a table with the key "calibrate" that is not { calibrate = { weight = 2.0 } }."""
+    if type(value) is not dict or CALIBRATE not in value or place.path[:1] != ("mechanism",) or calibration_weight(value):
+        return
+    table = value[CALIBRATE]
+    inside = replace(place, path=(*place.path, CALIBRATE), rule=None)
+    for key in [key for key in value if key != CALIBRATE]:
+        place.findings.add("DP002", (*place.path, key), CALIBRATE, f"'{escaped(key)}'")
+    if type(table) is not dict:
+        inside.wrong_type("a table { weight = NUMBER }", table)
+    for key in [key for key in table if key != "weight"]:
+        place.findings.add("DP002", (*inside.path, key), "weight", f"'{escaped(key)}'")
+    at = replace(inside, path=(*inside.path, "weight"), rule=WEIGHT)
+    if "weight" in table:
+        Number().read(table["weight"], at)
+    elif table.keys() <= {"weight"}:
+        place.findings.add("DP005", at.path, WEIGHT.text, "nothing")
+    raise Refused
+
+
 def _number_hint(value: Any, place: KeyPlace) -> str:
     if type(value) is list:
         return LISTS if place.path[:1] == ("mechanism",) else ""
     percent = _PERCENT.match(value) if type(value) is str else None
     if percent and place.rule and place.rule.holds(0.5) and not place.rule.holds(1.5):  # a share
         return f"write {Decimal(percent[1]) / 100:f}"
-    if value == CALIBRATE:
+    if type(value) is dict and value.keys() == {"weight"} and place.path[:1] == ("mechanism",):
+        return "write { calibrate = { weight = NUMBER } }"
+    if calibration_weight(value) is not None:
         return "run dpcli calibrate-sigma, or state a number"
     try:
         number = float(value if type(value) is str else "")

@@ -9,7 +9,7 @@ from typing import Any
 from dpcli.base.lazy import load
 from dpcli.base.registry import FILES
 from dpcli.file.keys.annotations import default_text, members_of
-from dpcli.file.keys.kinds import CALIBRATE
+from dpcli.file.keys.kinds import CALIBRATE, WEIGHTED
 from dpcli.file.keys.tables import Member, Members, table_schema
 from dpcli.file.pipeline.canonical import TOP, Mechanisms, MechanismTable
 from dpcli.file.pipeline.model import Entry
@@ -70,7 +70,7 @@ def json_schema() -> dict[str, object]:
     """Return format 1 as JSON Schema, draft 2020-12.
 
     It has the values and the default of each key, and which keys go with which mechanism type, sampling scheme, task and clipping style;
-    rules across keys (DP005) only the reader checks. A number of a mechanism may be "calibrate", or a list of such.
+    rules across keys (DP005) only the reader checks. A number of a mechanism may be "calibrate", with a weight too, or a list of such.
     """
     schema = table_schema(TOP)
     schema["properties"]["budget"] |= CAPPED
@@ -95,14 +95,14 @@ def schedule_schema() -> dict[str, object]:
 
 
 def _calibratable(schema: Any, several: bool = True) -> Any:
-    """Return a schema in which each number may be "calibrate" too, and, outside of lists, a list of such values."""
+    """Return a schema in which each number may be to be solved for, and, outside of lists, a list of such values."""
     if isinstance(schema, list):
         return [_calibratable(item, several) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     if schema.get("type") in ("number", "integer"):
         about = {key: schema[key] for key in ("description", "default") if key in schema}
-        one = {"anyOf": [{key: value for key, value in schema.items() if key not in about}, {"const": CALIBRATE}]}
+        one = {"anyOf": [{key: value for key, value in schema.items() if key not in about}, {"const": CALIBRATE}, WEIGHTED]}
         return {**about, "anyOf": [*one["anyOf"], {"type": "array", "minItems": 1, "items": one}]} if several else {**about, **one}
     return {key: _calibratable(value, several and key != "items") for key, value in schema.items()}
 

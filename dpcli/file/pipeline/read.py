@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpcli.base.errors import InputError
+from dpcli.file.keys.kinds import calibration_weight
 from dpcli.file.pipeline.canonical import is_pipeline, pipeline_of
 from dpcli.file.pipeline.consistency import values_of
 from dpcli.file.pipeline.model import Pipeline
@@ -117,6 +118,14 @@ def targets(text: bytes, path: str) -> tuple[tuple[str, str], ...]:
     """Return the keys that say "calibrate" in the bytes of a file, as `calibrate_targets` does for a path."""
     _, tables = toml_document(text, path)
     return tuple((_name(tables["mechanism"][index], index), key) for index, key in find_calibrate(tables))
+
+
+def weights(text: bytes, path: str) -> dict[str, float]:
+    """Return the weight of each mechanism with noise to be solved for, by name; 1 where the file says "calibrate" alone."""
+    _, tables = toml_document(text, path)
+    entries = tables.get("mechanism", ())
+    unknowns = ((entries[index], index, key) for index, key in find_calibrate(tables))
+    return {_name(table, index): calibration_weight(table[key]) or 1.0 for table, index, key in unknowns if key in table}
 
 
 def _name(table: Mapping[str, Any], index: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from dpcli.base.values import dataclass
 from dpcli.file.keys.annotations import members_of
-from dpcli.file.keys.kinds import CALIBRATE, Number, WholeNumber
+from dpcli.file.keys.kinds import Number, WholeNumber, calibration_weight
 from dpcli.file.keys.tables import Members
 from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
@@ -241,7 +241,10 @@ COVERED = ("sensitivity", "l2_sensitivity", "max_rows")
 
 
 def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
-    """Return the numeric keys that say "calibrate", as (0-based mechanism, key); keys of its sampling table as "sampling.<key>"."""
+    """Return the numeric keys that say "calibrate", weighted or not, as (0-based mechanism, key).
+
+    Keys of its sampling table are "sampling.<key>".
+    """
     mechanisms = tables.get("mechanism")
     entries = enumerate(mechanisms if type(mechanisms) is list else ())
     return tuple((index, key) for index, table in entries if type(table) is dict for key in _keys(table))
@@ -259,7 +262,7 @@ def _keys(table: Mapping[str, Any]) -> Iterator[str]:
 
 def _marked(table: Mapping[str, Any], known: Members) -> Iterator[str]:
     for key, value in table.items():
-        if value == CALIBRATE and key in known and isinstance(known[key].kind, Number | WholeNumber):
+        if calibration_weight(value) is not None and key in known and isinstance(known[key].kind, Number | WholeNumber):
             yield key
 
 

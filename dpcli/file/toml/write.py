@@ -79,11 +79,12 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 }
 
 
-VALUE = re.compile(rf"({KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*[ \t]*=[ \t]*)({STRING}|[^\s,\]}}#\[{{]+)", re.DOTALL)
+WEIGHTED = r"\{[ \t]*[\w\"']+[ \t]*=[ \t]*\{[^{}\n]*\}[ \t]*\}"  # { calibrate = { weight = 2.0 } }
+VALUE = re.compile(rf"({KEY_PART}(?:[ \t]*\.[ \t]*{KEY_PART})*[ \t]*=[ \t]*)({STRING}|{WEIGHTED}|[^\s,\]}}#\[{{]+)", re.DOTALL)
 
 
 def edited(text: str, values: Mapping[Path, Any]) -> str:
-    """Return the document with new values for these keys, each of which must exist and hold a number or a string.
+    """Return the document with new values for these keys, each of which must exist and hold a number, a string or { calibrate = {...} }.
 
     Args:
         text: a document that tomli has accepted, its line ends "\\n".
