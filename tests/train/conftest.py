@@ -11,7 +11,7 @@ import pytest
 from tests.train.followed import following_once
 
 if TYPE_CHECKING:
-    from dpcli.train.isolation.program import Program
+    from dpcli.train.isolation.traced_program import Program
 
 Key = tuple[object, ...]
 _of_configurations: dict[Key, Program] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 if TYPE_CHECKING:
-    from dpcli.train.isolation.program import Program
+    from dpcli.train.isolation.traced_program import Program
 
 OURS = ("torch", "dpcli", "transformers", "peft")
 

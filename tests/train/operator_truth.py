@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpcli.base.errors import InputError
 from dpcli.train.isolation.batch_size import Shapes, symbol
-from dpcli.train.isolation.findings import IsolationFindings, Unfollowed
+from dpcli.train.isolation.isolation_findings import IsolationFindings, Unfollowed
 from dpcli.train.isolation.layout import SHARED, AlongRecords, Kind, Merged, Numbers, Shared, coefficient
 from dpcli.train.isolation.layout import records as records_in
 from dpcli.train.isolation.tracker import LayoutTracker

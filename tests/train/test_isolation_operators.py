@@ -18,7 +18,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.train.isolation import moves, operators  # noqa: E402
-from dpcli.train.isolation.findings import Unfollowed  # noqa: E402
+from dpcli.train.isolation.isolation_findings import Unfollowed  # noqa: E402
 from dpcli.train.isolation.layout import (  # noqa: E402
     SHARED,
     AlongRecords,

@@ -18,7 +18,7 @@ from torch.nn import functional  # noqa: E402
 from dpcli.base.errors import InputError  # noqa: E402
 from dpcli.train.engine.clip import Flat  # noqa: E402
 from dpcli.train.engine.per_example import ClippedGradients  # noqa: E402
-from dpcli.train.isolation.program import analyze  # noqa: E402
+from dpcli.train.isolation.traced_program import analyze  # noqa: E402
 from dpcli.train.replay.record_draws import OwnDraws  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 

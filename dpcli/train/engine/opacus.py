@@ -30,8 +30,8 @@ from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.program import Program
 from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
+from dpcli.train.isolation.traced_program import Program
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method, full_precision
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.program import Program
 from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
+from dpcli.train.isolation.traced_program import Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, lengths_of
 from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.kept_state import state
-from dpcli.train.isolation.program import Program, analyze, dense, named, raised
+from dpcli.train.isolation.traced_program import Program, analyze, dense, named, raised
 
 SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # a threshold on magnitudes lies below one of them
 RECORDS = (7, 11, 13)  # one that divides no other dimension: draws are told apart by it

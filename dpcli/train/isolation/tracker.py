@@ -15,7 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
 from dpcli.train.engine.draws import draws
-from dpcli.train.isolation.findings import IsolationFindings, Unfollowed
+from dpcli.train.isolation.isolation_findings import IsolationFindings, Unfollowed
 from dpcli.train.isolation.layout import (
     SHARED,
     AlongRecords,
