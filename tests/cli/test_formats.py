@@ -63,7 +63,7 @@ def test_plot_takes_the_same_formats_with_both(name: str, tmp_path: Path) -> Non
     asked = dpcli("plot", "accountants", "examples/gate.toml", "-f", name)
     written = dpcli("plot", "accountants", "examples/gate.toml", "-o", f"{name}={path}")
     assert asked.code == written.code == (0 if name in DRAWN else 2)
-    assert path.exists() == (name in DRAWN)
+    assert path.exists() == (name in DRAWN or judges(name))  # a report that CI systems judge holds the error
     assert ("expected FORMAT=PATH" in written.err) == (name not in CHART_FORMATS)
 
 
