@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcli.ledger import checkpoint
@@ -47,11 +47,7 @@ def readers(stores: Callable[[str], Store], name: str, now: Callable[[], str] | 
     return open_as
 
 
-@given(kind=KINDS, quotas=st.booleans(), steps=STEPS)
-def test_a_file_does_what_a_dictionary_does(
-    kind: str | None, quotas: bool, steps: list[Step], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = str(tmp_path_factory.mktemp("machine") / "ledger.db")
+def played_on_a_file(kind: str | None, quotas: bool, steps: list[Step], path: str) -> None:
     model = opened(path, DATASET, kind)
     with pytest.MonkeyPatch.context() as patched, ExitStack() as stack:
         patched.setattr(checkpoint, "EVERY", 3)
@@ -62,6 +58,22 @@ def test_a_file_does_what_a_dictionary_does(
             return made_now
 
         play(readers(store, DATASET, lambda: NOW), model, steps, quotas)
+
+
+@given(kind=KINDS, quotas=st.booleans(), steps=STEPS)
+def test_a_file_does_what_a_dictionary_does(
+    kind: str | None, quotas: bool, steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    played_on_a_file(kind, quotas, steps, str(tmp_path_factory.mktemp("machine") / "ledger.db"))
+
+
+@pytest.mark.long
+@settings(max_examples=60)
+@given(kind=KINDS, quotas=st.booleans(), steps=STEPS)
+def test_more_histories_of_a_file(
+    kind: str | None, quotas: bool, steps: list[Step], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    played_on_a_file(kind, quotas, steps, str(tmp_path_factory.mktemp("machine") / "ledger.db"))
 
 
 @pytest.fixture(scope="module")
