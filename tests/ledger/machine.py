@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -236,7 +236,8 @@ def play(open_as: Callable[[str, str], Ledger], model: Model, steps: Sequence[St
     alike(state, truth)
     begin_alike(ledger, truth)
     assert (state.quotas, state.people if truth.quotas else None) == (truth.quotas, truth.people if truth.quotas else None)
-    assert recent_runs(ledger.store, ledger.dataset, state.head, 4) == list(truth.runs.values())[-4:]
+    last = [replace(run, counts={}) for run in list(truth.runs.values())[-4:]]  # a table of runs shows no counts
+    assert recent_runs(ledger.store, ledger.dataset, state.head, 4) == last
     assert list(state.runs.values()) == list(truth.runs.values())
     replayed = [state for _, state in ledger.replay()][-1]
     assert canonical(checkpoint_content(replayed)) == canonical(checkpoint_content(truth))
