@@ -113,7 +113,7 @@ def total_variation_of(losses: tuple[tuple[PrivacyLoss, int], ...]) -> float:
 
 
 def _log(x: float) -> float:
-    return math.log(x) if x > 0.0 else -math.inf
+    return -math.inf if x <= 0.0 else math.log(x)  # NaN stays NaN, which is no small number
 
 
 def is_single(losses: Losses) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_normal_ends, log_sub
 from dpcli.numerics.roots import bracket_root
@@ -80,7 +81,9 @@ def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
 
 
 def _ends(epsilon: float, above: float, reference_above: float) -> tuple[float, float]:
-    """Bounds on log delta, from the logarithms of P(L > epsilon) and Q(L > epsilon)."""
+    """Bounds on log delta, from the logarithms of P(L > epsilon) and Q(L > epsilon). Raises InternalError if one is NaN."""
+    if math.isnan(above + reference_above):  # every comparison below would take it for a small number
+        raise InternalError(f"the tails of a privacy loss at {epsilon!r} are NaN: this is a bug in dpcli, and no number")
     weighted = min(epsilon + reference_above, above)
     value = log_sub(above, weighted)
     if value == -math.inf:

@@ -174,3 +174,15 @@ def test_numbers_of_records_are_rounded_up(cases: int) -> None:
             tail = np.logaddexp.reduce([w for w, s in zip(mixture.log_weights, mixture.shifts, strict=True) if s >= number])
             exact = np.logaddexp.reduce(binom.logpmf(np.arange(number, records + 1), records, rate))
             assert tail >= exact - 1e-9 * (1.0 + abs(exact)), (records, rate, number)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 1e-4, 0.5, 0.999])
+@pytest.mark.parametrize("records", [2, 60, 1000])
+def test_extreme_rates_and_numbers_have_a_cost(rate: float, records: int) -> None:
+    """Where the share of all records together is no floating-point number: no record more, and no more of each, costs less."""
+    costs = [
+        cost(LaplaceSpec(noise_multiplier=noise).poisson(rate, Neighbours(Adjacency.ADD_REMOVE, contributions=k)), 3, 1e-7)
+        for noise, k in ((40.0, records), (40.0, records + 1), (0.05, records + 1))
+    ]
+    for less, more in itertools.pairwise(costs):
+        assert (less.lower or 0.0) <= more.upper < math.inf

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import LossPiece, Outcomes
 
 LOG_TWO = math.log(2.0)
+LOG_LEAST_SHARE = -600.0
 LARGEST = 700.0  # e^x is a floating-point number up to there
 
 
@@ -47,8 +48,8 @@ class LaplaceMixtureLoss(SampledLoss):
         """log m at the shifts, with all its digits where it is near 0; shape (shifts + 1,)."""
         return _knots(self.mixture)[0]
 
-    def shares(self) -> Array:
-        """The share of m at a shift that rises from there on as e^{2y}, but for the last; shape (shifts,)."""
+    def log_shares(self) -> Array:
+        """log of the share of m at a shift that rises from there on as e^{2y}, but for the last; shape (shifts,)."""
         return _knots(self.mixture)[1]
 
     def outcomes(self) -> Outcomes:
@@ -58,24 +59,31 @@ class LaplaceMixtureLoss(SampledLoss):
         return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
 
     def pieces(self, sign: float) -> tuple[LossPiece, ...]:
-        """Between the shifts, in g = 2 (y - s_i)."""
+        """Between the shifts, in g = 2 (y - s_i) + `start`, so that the share at g = 0 is no less than e^LOG_LEAST_SHARE."""
         from dpcli.numerics.contour.outcomes import LossPiece
 
-        shifts, knots = (0.0, *self.mixture.shifts), self.log_knots().tolist()
-        return tuple(
-            LossPiece(0.0, 2.0 * (later - shift), -2.0 * LOG_TWO - shift, -0.5, share, sign, knot)
-            for (shift, later), share, knot in zip(pairwise(shifts), self.shares().tolist(), knots, strict=False)
-        )
+        shifts, knots, pieces = (0.0, *self.mixture.shifts), self.log_knots().tolist(), []
+        for i, (shift, later) in enumerate(pairwise(shifts)):
+            share, start = self._share(i)
+            log_density = -2.0 * LOG_TWO - shift + 0.5 * start
+            pieces.append(LossPiece(start, start + 2.0 * (later - shift), log_density, -0.5, share, sign, knots[i]))
+        return tuple(pieces)
+
+    def _share(self, i: int) -> tuple[float, float]:
+        """Return the share at g = 0, and g at the i-th shift: 0, or less where the share at the shift is too small for a number."""
+        log_share = float(self.log_shares()[i])
+        start = min(log_share - LOG_LEAST_SHARE, 0.0)
+        return math.exp(log_share - start), start
 
     def tails(self, at: Array) -> Tails:
         knots, shifts = self.log_knots(), (0.0, *self.mixture.shifts)
         i = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(shifts) - 2)
         y = np.empty(len(at))
         for one in np.unique(i).tolist():
-            rows, share = i == one, float(self.shares()[one])
+            rows, (share, start) = i == one, self._share(one)
             rest = math.log1p(-share) if share < 1.0 else -math.inf
             width = 2.0 * (shifts[one + 1] - shifts[one])
-            y[rows] = shifts[one] + 0.5 * np.clip(unmixed(at[rows] - knots[one], rest, share), 0.0, width)
+            y[rows] = shifts[one] + 0.5 * np.clip(unmixed(at[rows] - knots[one], rest, share) - start, 0.0, width)
         ends = [_laplace_tails(y - shift) for shift in shifts]
         weights = [self.mixture.log_rest, *self.mixture.log_weights]
         p_above, p_below = (mixed(weights, [end[side] for end in ends]) for side in (0, 1))
@@ -112,11 +120,11 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
     weights, shifts = np.array([mixture.log_rest, *mixture.log_weights]), np.array([0.0, *mixture.shifts])
     at, by = shifts[:, None], shifts[None, :]
     rise = np.where(by <= at, by, 2.0 * at - by)  # log of the ratio of Lap(by) at y = at
-    near = np.log1p((np.exp(weights) * np.expm1(np.minimum(rise, LARGEST))).sum(axis=1))
+    change = (np.exp(weights) * np.expm1(np.minimum(rise, LARGEST))).sum(axis=1)
     far = np.logaddexp.reduce(weights + rise, axis=1)
-    knots = np.where(rise.max(axis=1) < 1.0, near, far)
+    knots = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(change, -0.5)), far)
     later = np.where(by > at, weights + rise, -np.inf)[:-1]
-    return knots, np.minimum(np.exp(np.logaddexp.reduce(later, axis=1) - knots[:-1]), 1.0)
+    return knots, np.minimum(np.logaddexp.reduce(later, axis=1) - knots[:-1], 0.0)
 
 
 @dataclass(frozen=True, slots=True)
