@@ -146,14 +146,15 @@ def _curve(
     """
     profiles = {profile.accountant.name: profile for profile in composed}
     wide_points = list(points)
-    curve = dominating = _unbounded(at, delta)  # the latter with its lower bounds, which say how much another could gain
+    curve, settled = _unbounded(at, delta), False
     for name, ask in TWO_SIDED.items():
-        if name in profiles and not dominating.is_narrow():
+        if name in profiles and not settled:
             with allowance(CURVE_CELLS, 0.0, KEPT):
                 answer = ask(profiles[name].profile, at, delta)
-            dominating = dominating.intersected(replace(answer, delta=delta))
+            settled = replace(answer, delta=delta).is_narrow()  # no other could gain, whether or not the pipeline attains it
             wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]
             curve = curve.intersected(answer if certifies else replace(answer, lower=np.zeros_like(at)))
+        settled = settled or curve.is_narrow()
     if not curve.is_narrow():
         one_sided = [profile for name, profile in profiles.items() if name not in TWO_SIDED]
         curve = curve.intersected(_from_pairs(one_sided, at, delta, wide_points, many))

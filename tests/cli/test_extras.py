@@ -44,7 +44,7 @@ def test_what_is_missing_is_named(command: tuple[str, ...], tmp_path: Path) -> N
         check=False,
     )
     assert found.returncode == 2, found.stderr
-    assert "is not installed: pip install 'dpcli[" in found.stderr.splitlines()[-1]
+    assert "pip install 'dpcli[" in found.stderr.splitlines()[-1]
     assert {place.name for place in tmp_path.iterdir()} == {"examples"}
 
 
