@@ -111,7 +111,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, str]]:
         case ast.Constant(value=bool() as value):
             yield "constant", str(not value)
         case ast.Constant(value=int() | float() as value):
-            yield "constant", repr(value + 1)
+            yield "constant", repr(value + 1 if value + 1 != value else 0.5 * value)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=words) if name in EXTREMES:
             yield "extreme", f"{EXTREMES[name]}({', '.join(map(ast.unparse, [*arguments, *words]))})"
         case ast.Call(func=ast.Attribute(value=owner, attr=name), args=arguments, keywords=words) if name in EXTREMES:
