@@ -174,8 +174,8 @@ def binomial_mixture(mu: float, rate: float, records: int) -> Mixture:
     masses = np.exp(logs)
     room = np.maximum(1.0 - (masses[::-1].cumsum()[::-1] - masses), 0.0)
     logs = np.minimum(logs, np.log(np.maximum(room, math.ulp(0.0))))
-    rest = 1.0 - math.fsum(np.exp(logs).tolist())
-    return Mixture(math.log(rest) if rest > 0.0 else -math.inf, tuple(logs.tolist()), tuple(mu * j for j in numbers))
+    total = math.fsum(np.exp(logs).tolist())
+    return Mixture(math.log1p(-total) if total < 1.0 else -math.inf, tuple(logs.tolist()), tuple(mu * j for j in numbers))
 
 
 def _numbers(records: int, rate: float) -> list[int]:

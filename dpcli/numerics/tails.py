@@ -82,8 +82,8 @@ def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
 
 def _ends(epsilon: float, above: float, reference_above: float) -> tuple[float, float]:
     """Bounds on log delta, from the logarithms of P(L > epsilon) and Q(L > epsilon). Raises InternalError if one is NaN."""
-    if math.isnan(above + reference_above):  # every comparison below would take it for a small number
-        raise InternalError(f"the tails of a privacy loss at {epsilon!r} are NaN: this is a bug in dpcli, and no number")
+    if math.isnan(above + reference_above):
+        raise _no_number(epsilon)
     weighted = min(epsilon + reference_above, above)
     value = log_sub(above, weighted)
     if value == -math.inf:
@@ -93,10 +93,21 @@ def _ends(epsilon: float, above: float, reference_above: float) -> tuple[float, 
     return value + math.log1p(-error) if error < 1.0 else -math.inf, min(value + math.log1p(error), most)
 
 
+def _no_number(epsilon: float) -> InternalError:
+    """The error for tails that are NaN: every comparison would take them for small ones."""
+    return InternalError(f"the tails of a privacy loss at {epsilon!r} are NaN: this is a bug in dpcli, and no number")
+
+
 def log_deltas(loss: HasTails, epsilons: Array) -> Array:
-    """Upper bounds on log delta of one step at increasing epsilons, as `single_log_delta` has them one by one; shape as given."""
+    """Upper bounds on log delta of one step at increasing epsilons, as `single_log_delta` has them one by one; shape as given.
+
+    Raises InternalError if a tail is NaN.
+    """
     epsilons = epsilons - ATOM * np.abs(epsilons)
     tails = loss.tails(epsilons)
+    unknown = np.isnan(tails.p_above + tails.q_above)
+    if unknown.any():
+        raise _no_number(float(epsilons[unknown][0]))
     above, weighted = tails.p_above, np.minimum(epsilons + tails.q_above, tails.p_above)
     with np.errstate(all="ignore"):
         value = above + np.log(-np.expm1(weighted - above))

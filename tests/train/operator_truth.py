@@ -74,7 +74,10 @@ def claims(example: Example) -> Claims | None:
             return None
         looked = [tensor for tensor in tensors(example, out, args) if tensor is not None]
         kinds = [follower.kind(tensor) for tensor in looked]
-        outputs = [Argument(tuple(map(length, one.shape)), kind, one.dtype) for one, kind in zip(looked, kinds, strict=True)]
+        try:
+            outputs = [Argument(tuple(map(length, one.shape)), kind, one.dtype) for one, kind in zip(looked, kinds, strict=True)]
+        except Unfollowed:  # a length that is no multiple of the number of records, as a window over them leaves
+            outputs = []
         return Claims(kinds, seen.random, tuple(outputs))
 
 

@@ -1,0 +1,36 @@
+"""Tail probabilities that are no numbers end the run; every comparison would take them for small ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpcli.base.errors import InternalError
+from dpcli.numerics.arrays import Array
+from dpcli.numerics.tails import Tails, log_deltas, normal_tails, single_epsilon, single_log_delta, total_variation
+
+
+class Torn:
+    """A Gaussian's loss, one tail of which is NaN."""
+
+    def __init__(self, torn: str) -> None:
+        self.torn = torn
+
+    def tails(self, at: Array) -> Tails:
+        sound = normal_tails(at - 0.5, 1.0, 0.0)
+        return sound._replace(**{self.torn: np.full(at.shape, math.nan)}) if self.torn else sound
+
+
+@pytest.mark.parametrize("torn", ["p_above", "q_above"])
+def test_a_tail_that_is_no_number_is_no_epsilon(torn: str) -> None:
+    for ask in (
+        lambda loss: single_log_delta(loss, 1.0),
+        lambda loss: log_deltas(loss, np.array([0.5, 1.0])),
+        lambda loss: single_epsilon(loss, math.log(1e-6)),
+        total_variation,
+    ):
+        ask(Torn(""))
+        with pytest.raises(InternalError, match="NaN"):
+            ask(Torn(torn))
