@@ -10,6 +10,8 @@ seconds of one call in a warm process on one thread, caches emptied (isolation.p
 With --pipelines, 1 to 40 entries of Gaussian, Laplace, discrete Gaussian, discrete Laplace and pure noise, sampled or not, are asked for
 their headline, and the peer at spacings 1e-3, 1e-4 and 1e-5 for as long as it takes less than the limit; promised is that none is looser
 than any of the peer's answers by more than 1e-4 (relative), but for those below the certified lower end, and no interval wider than 1e-3.
+--write FILE keeps the pipelines and the peer's answers at all spacings: tests/vectors/mixed_pipelines.json is `--pipelines --count 140
+--seed 2026 --limit 20 --write`.
 
 Promised, else the exit status is 1: no setting without a certified interval, none that takes more than .2 s, none looser than the peer
 by more than 1e-6 (relative), none less than 3 times as fast, and 20 times at the median.
@@ -29,6 +31,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.adapters import Interval, Unsupported, forget_dpcli
@@ -300,14 +303,14 @@ def _near(answer: Answer, own: Answer) -> bool:
     return answer.finite and abs(answer.upper - own.upper) <= NEAR * own.upper
 
 
-def row(setting: Drawn, own: Worker, peer: Worker | None, spacings: tuple[float, ...] = SPACINGS) -> Row:
-    """Both sides' answers; the peer is not asked for a finer grid where a coarser one took too long."""
+def row(setting: Drawn, own: Worker, peer: Worker | None, spacings: tuple[float, ...] = SPACINGS, every: bool = False) -> Row:
+    """Both sides' answers; the peer is not asked for a finer grid where a coarser one took too long or, unless `every`, came near."""
     answer = own.ask(setting)
     tried: list[tuple[float, Answer]] = []
     for spacing in spacings if peer is not None else ():
         assert peer is not None
         tried.append((spacing, peer.ask(setting, spacing)))
-        if tried[-1][1].status != "ok" or _near(tried[-1][1], answer):
+        if tried[-1][1].status != "ok" or (_near(tried[-1][1], answer) and not every):
             break
     return Row(setting, answer, tuple(tried))
 
@@ -364,6 +367,22 @@ def pipeline_summary(rows: list[Row]) -> tuple[str, bool]:
     return "\n".join([*text, *looser]) + "\n", not looser and not unanswered and max(widths) <= WIDEST
 
 
+def kept(rows: list[Row], version: str, limit: float) -> str:
+    """JSON of the pipelines that the peer has a finite answer for, and of its answers."""
+    pipelines = [
+        {
+            "parts": [asdict(part) for part in one.setting.parts],
+            "delta": one.setting.delta,
+            "answers": [{"spacing": spacing, "upper": repr(answer.upper)} for spacing, answer in one.peer if answer.status == "ok"],
+        }
+        for one in rows
+        if any(answer.finite for _, answer in one.peer)
+    ]
+    source = f"dp-accounting {version}, privacy_loss_distribution, pessimistic, {limit:g} s of CPU for each answer at most"
+    lines = ",\n".join(f"  {json.dumps(pipeline)}" for pipeline in pipelines)
+    return f'{{\n "source": {json.dumps(source)},\n "pipelines": [\n{lines}\n ]\n}}\n'
+
+
 def main(words: list[str]) -> int:
     """Print each row as it comes, and the summary."""
     if words[:1] == ["--serve"]:
@@ -376,21 +395,30 @@ def main(words: list[str]) -> int:
     parser.add_argument("--own", action="store_true", help="without the peer")
     parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS", help="CPU time of one question")
     parser.add_argument("--pipelines", action="store_true", help="mixed pipelines, by their headlines")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the pipelines and all of the peer's answers")
     options = parser.parse_args(words)
     source, rows = random.Random(options.seed), []
     own = Worker(sys.executable, options.limit, 4.0, options.pipelines)
     peer = None if options.own else Worker(options.peer, options.limit, 8.0, options.pipelines)
     for _ in range(options.count):
         setting = drawn_pipeline(source) if options.pipelines else drawn(source)
-        rows.append(row(setting, own, peer, PIPELINE_SPACINGS if options.pipelines else SPACINGS))
+        rows.append(row(setting, own, peer, PIPELINE_SPACINGS if options.pipelines else SPACINGS, options.write is not None))
         sys.stdout.write(f"{rows[-1]}\n")
         sys.stdout.flush()
     for worker in (own, peer):
         if worker is not None:
             worker.close()
-    text, kept = pipeline_summary(rows) if options.pipelines else summary(rows)
+    if options.write is not None:
+        version = subprocess.run(
+            [options.peer, "-c", "from importlib.metadata import version; print(version('dp-accounting'))"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        options.write.write_text(kept(rows, version, options.limit))
+    text, ended_well = pipeline_summary(rows) if options.pipelines else summary(rows)
     sys.stdout.write(text)
-    return 0 if kept else 1
+    return 0 if ended_well else 1
 
 
 if __name__ == "__main__":
