@@ -64,16 +64,16 @@ class ShardProcesses:
 
     Attributes:
         gone: The message where one of them is killed.
-        jobs: Processes at once.
-        threads: Threads of torch in each process.
+        jobs: Processes at once, with a thread each. None: one for each core, or as many as there are shards, sharing the cores as
+            threads; one alone where each would have to load the public model again.
 
     Raises:
         InputError: If what is public cannot be built, in the words of `work`.
     """
 
-    def __init__(self, work: ShardWork, gone: str, jobs: int = 1, threads: int = 1) -> None:
+    def __init__(self, work: ShardWork, gone: str, jobs: int | None = None) -> None:
         require_posix("what is learnt of private shards, each in a process of its own")
-        self._work, self.gone, self._jobs, self._threads = work, gone, jobs, threads
+        self._work, self.gone, self._jobs = work, gone, jobs
         self._warmed = self._start_warmed()
 
     @property
@@ -83,12 +83,15 @@ class ShardProcesses:
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Yield the number of each shard, and the result of the work on it, as they become ready. Raises InputError if one fails."""
-        waiting, busy = iter(shards), dict[Connection, tuple[int, StartedWork]]()
+        tasks = list(shards)
+        waiting, busy = iter(tasks), dict[Connection, tuple[int, StartedWork]]()
+        jobs = self._jobs or (min(cores(), len(tasks)) if self._warmed.forks else 1)
+        threads = 1 if self._jobs else max(cores() // max(jobs, 1), 1)
         try:
             while True:
-                while len(busy) < self._jobs and (following := next(waiting, None)) is not None:
+                while len(busy) < jobs and (following := next(waiting, None)) is not None:
                     number, shard = following
-                    started = self._start_work(number, shard)
+                    started = self._start_work(number, shard, threads)
                     busy[started.line] = number, started
                 if not busy:
                     return
@@ -106,13 +109,15 @@ class ShardProcesses:
 
     def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
         """Start a process for each shard, which keeps its result and answers questions. Raises InputError if one fails."""
-        residents = [ResidentProcess(self, self._start_work(number, shard, stays=True)) for number, shard in enumerate(shards)]
+        residents = [
+            ResidentProcess(self, self._start_work(number, shard, threads=1, stays=True)) for number, shard in enumerate(shards)
+        ]
         for resident in residents:
             resident.answer()
         return residents
 
-    def _start_work(self, number: int, shard: Any, stays: bool = False) -> StartedWork:
-        task = Task(fresh_entropy(number), self._threads, shard, stays)
+    def _start_work(self, number: int, shard: Any, threads: int, stays: bool = False) -> StartedWork:
+        task = Task(fresh_entropy(number), threads, shard, stays)
         own = None if self._warmed.forks else self._start_warmed()
         try:
             if own is not None:

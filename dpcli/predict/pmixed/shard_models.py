@@ -30,7 +30,7 @@ from dpcli.predict.models.model_loading import language_model, require_same_voca
 from dpcli.predict.models.ngram import public_ngram
 from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts, public_texts
 from dpcli.predict.pmixed.pmixed_plan import COUNTING, Pmixed, PmixedPlan
-from dpcli.predict.shard_processes import ResidentProcess, ShardProcesses, cores
+from dpcli.predict.shard_processes import ResidentProcess, ShardProcesses
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.predict.warmed_process import Preparation
 
@@ -197,7 +197,7 @@ def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProces
     Raises:
         InputError: If the public model is another one when it is built again.
     """
-    with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_GONE, threads=cores()) as processes:
+    with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_GONE) as processes:
         require_same_content(side.content, processes.content)
         yield processes
 

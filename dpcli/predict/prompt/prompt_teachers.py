@@ -29,7 +29,7 @@ from dpcli.predict.models.model_answers import (
 )
 from dpcli.predict.models.texts import READERS, TextSource, read_columns, require_owners, require_texts
 from dpcli.predict.prompt.prompt_plan import Prompt, PromptPlan
-from dpcli.predict.shard_processes import ShardProcesses, cores
+from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.predict.vote_counts import counts_of_labels as counted_votes
@@ -364,6 +364,6 @@ def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
     """Start the teachers. Raises InputError if the model is another one when it is loaded again."""
-    with ShardProcesses(Voting(plan.prompt, plan.path), KILLED_MESSAGE, threads=cores()) as processes:
+    with ShardProcesses(Voting(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
         require_same_content(labeller.content, processes.content)
         yield PromptTeachers(processes, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))
