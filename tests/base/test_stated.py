@@ -142,7 +142,7 @@ def test_what_meets_a_cap_exactly_passes(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_what_meets_a_cap_exactly_passes_often(tmp_path: Path) -> None:
-    require_each(cases(20), lambda case: meets(tmp_path, case), told)
+    require_each(cases(8), lambda case: meets(tmp_path, case), told)
 
 
 def test_files_of_one_dataset_meet_a_cap_on_all_of_them(tmp_path: Path) -> None:

@@ -130,7 +130,14 @@ COMMANDS = [
 QUICK = [words for words in COMMANDS[::20] if "examples/private-text.toml" not in words]  # that one takes a second
 
 
-@pytest.mark.parametrize("commands", [pytest.param(QUICK, id="some"), pytest.param(COMMANDS, id="all", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param(QUICK, id="some"),
+        pytest.param(COMMANDS[10::4], id="more", marks=pytest.mark.long),
+        pytest.param(COMMANDS, id="all", marks=pytest.mark.nightly),
+    ],
+)
 def test_every_word_of_a_printed_table_is_explained(commands: list[tuple[str, ...]]) -> None:
     found = {word for arguments in commands for document in printed(*arguments) for word in words_of(document)}
     assert len(found) > 30

@@ -38,7 +38,7 @@ def _searches(accountant: Accountant) -> bool:
     return type(accountant.profile(())).delta is PrivacyProfile.delta
 
 
-@pytest.mark.sampled(9, 32)
+@pytest.mark.sampled(9, 16)
 @pytest.mark.parametrize(
     ("kind", "part"), [*every(12, CHEAP), *every(4, MECHANISMS, pytest.mark.long), *every(1, MECHANISMS, pytest.mark.nightly)]
 )

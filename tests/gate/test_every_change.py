@@ -165,7 +165,7 @@ def test_a_change_of_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
     told_of_a_type(folder, *pair)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @of_each("pair", PAIRS)
 def test_a_change_of_any_type_is_told(folder: Path, pair: tuple[str, str]) -> None:
     told_of_a_type(folder, *pair)

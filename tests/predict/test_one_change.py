@@ -48,7 +48,7 @@ def again(folder: Path, name: str) -> Path:
     return result
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0, 7)
 @pytest.mark.parametrize(("learner", "habit"), ALL)
 def test_one_change_of_the_data_changes_one_model(learner: str, habit: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All other files are equal byte by byte, where each shard's entropy is what it was."""
@@ -208,7 +208,7 @@ def require_own_entropy(place: Path, generators: int) -> None:
     assert [len(set(one)) for one in zip(*begun, strict=True)] == [len(begun)] * generators and len(begun) in (6, 7)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("torch", [False, pytest.param(True, marks=[pytest.mark.needs("torch"), pytest.mark.long])])
 @pytest.mark.parametrize(("learner", "habit"), [("pate", "module"), ("pate", "none"), *(("pmixed", habit) for habit in HABITS)])
 def test_no_two_shards_begin_with_the_same_entropy(learner: str, habit: str, torch: bool, place: Path) -> None:

@@ -35,7 +35,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 2)
 @pytest.mark.parametrize("place", everywhere("spark-parquet"))
 def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)

@@ -135,7 +135,7 @@ def test_a_loss_that_mixes_is_refused_before_any_charge(books: Ledger) -> None:
     require_each_refused(models.LOSSES, books, lambda name: run("Net", name))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, 4)
 @pytest.mark.parametrize("part", range(10))
 def test_an_unusual_model_that_mixes_is_refused_before_any_charge(part: int, books: Ledger) -> None:
     require_each_refused([*unusual.MIXING][part::10], books, lambda name: run(name, module=unusual.__name__))
