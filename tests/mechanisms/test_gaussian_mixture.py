@@ -196,6 +196,25 @@ def test_many_amounts_are_rounded_up_and_large_groups_go_as_one() -> None:
         assert tail >= binom.sf(number - 1, 100, math.fsum(one.values())) * (1.0 - 1e-9)
 
 
+@pytest.mark.parametrize("records", [2, 9, 21, 22, 64])
+def test_sums_that_only_rounding_tells_apart_are_one(records: int) -> None:
+    """Contributions of .1 and .7 add up to multiples of .1; the reference is a convolution of whole numbers of tenths."""
+    one = np.zeros(8)
+    one[[0, 1, 7]] = 0.5, 0.2, 0.3
+    exact = np.ones(1)
+    for _ in range(records):
+        exact = np.convolve(exact, one)
+    spec = GaussianMixtureSpec(sensitivities=(0.1, 0.7), probabilities=(0.4, 0.6), sigma=0.7)
+    found = spec.poisson(0.5, Neighbours(Adjacency.ADD_REMOVE, records))
+    mixture = getattr(found, "by", found).mixture
+    for tenths in range(1, 7 * records + 1):
+        at_least = sum(math.exp(w) for w, s in zip(mixture.log_weights, mixture.shifts, strict=True) if s >= (tenths - 1e-9) / 7)
+        assert at_least >= exact[tenths:].sum() * (1.0 - 1e-11)
+        if 7 * records <= 256:
+            assert at_least <= exact[tenths:].sum() * (1.0 + 1e-11)
+    assert found.attained() == (records <= 21)
+
+
 @of_each("probability", [0.5, 1e-150, 1e-250, 5e-324])
 @of_each("rate", [1.0, 1e-3, 1e-229, 5e-324])
 @of_each("records", [1, 2, 5])

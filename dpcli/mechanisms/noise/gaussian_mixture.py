@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcli.base.fields import NON_NEGATIVE, POSITIVE, RATE_OR_ZERO, Key
@@ -25,6 +27,7 @@ Weights = dict[float, float]  # of the positive shifts; what is left is at 0
 
 MAX_SHIFTS = 256  # different amounts that are told apart; beyond, amounts are rounded up
 SMALLEST_WEIGHT = 1e-300  # of an outcome of the draw that can happen at all
+EQUAL = 1e-13  # relative distance of sums that are taken for one
 MAX_RECORDS = 64  # in larger groups every draw that is not 0 counts as the largest
 
 
@@ -162,7 +165,7 @@ class GaussianMixtureSpec(Spec):
             abs(math.fsum(self.probabilities) - 1.0) > 4e-16
             or least / self.sigma < self._least_shift()
             or records > MAX_RECORDS
-            or math.comb(len(single) + records, records) > MAX_SHIFTS
+            or _sums(single, records) > MAX_SHIFTS
             or records * math.log(min(single.values())) <= math.log(SMALLEST_WEIGHT)
         )
 
@@ -204,9 +207,30 @@ def repeated(single: Weights, records: int) -> Weights:
             return {most * records: any_sampled(rate, records)}
         mixture = binomial_mixture(most, rate, records)
         return {shift: max(math.exp(log), SMALLEST_WEIGHT) for shift, log in zip(mixture.shifts, mixture.log_weights, strict=True)}
+    if _sums(single, records) <= MAX_SHIFTS:
+        return _every_sum(single, records)
     total = _coarse(single)
     for _ in range(records - 1):
         total = _coarse(_added(total, single))
+    return total
+
+
+def _sums(single: Weights, records: int) -> int:
+    """Return how many ways there are to choose how often each shift is drawn."""
+    return math.comb(len(single) + records, records)
+
+
+def _every_sum(single: Weights, records: int) -> Weights:
+    """Return the sum of `records` draws by how often each shift is drawn, so that rounding does not tell equal sums apart."""
+    rest = max(1.0 - math.fsum(single.values()), 0.0)
+    total: Weights = {}
+    for drawn in combinations_with_replacement((0.0, *single), records):
+        counts = Counter(drawn)
+        orders = math.factorial(records) // math.prod(map(math.factorial, counts.values()))
+        weight = orders * math.prod((single[shift] if shift else rest) ** count for shift, count in counts.items())
+        shift = math.fsum(shift * count for shift, count in counts.items())
+        if shift > 0.0 and (rest > 0.0 or not counts[0.0]):
+            total[shift] = total.get(shift, 0.0) + max(weight, SMALLEST_WEIGHT)
     return total
 
 
@@ -223,7 +247,15 @@ def _added(first: Weights, second: Weights) -> Weights:
 
 
 def _coarse(weights: Weights) -> Weights:
-    """At most MAX_SHIFTS shifts, rounded up."""
+    """At most MAX_SHIFTS shifts, rounded up: first those that are equal but for rounding, then all of them if need be."""
+    if len(weights) > MAX_SHIFTS:
+        apart: Weights = {}
+        largest = math.inf
+        for shift in sorted(weights, reverse=True):
+            if shift < largest * (1.0 - EQUAL):
+                largest = shift
+            apart[largest] = apart.get(largest, 0.0) + weights[shift]
+        weights = apart
     if len(weights) <= MAX_SHIFTS:
         return weights
     unit, coarse = max(weights) / MAX_SHIFTS, dict[float, float]()
