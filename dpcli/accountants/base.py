@@ -134,7 +134,7 @@ class Accountant:
     adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
     heavy: its work grows with the difficulty of the question, and others answer where it is refused.
     fallback: it is asked with all that a question may cost, whatever was spent before: so that a file of thousands of different steps has
-        a number.
+        a number, and one of hard steps a sharp one.
     stepwise: it asks every step for its epsilon again and again; where work is short, those that read one curve come first.
     cells: about what one question about so many different mechanisms takes it, in cells (numerics/work.py), by which the others are
         asked in turn where the headline is settled; measured once, and stated so that every machine asks the same ones.
@@ -162,11 +162,10 @@ class Accountant:
     def within_allowance(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:
         """The work that one question to it may cost: heavy ones leave some to the others, which have at most that share of what is
         left, and at least `least`."""
+        kept = 0.0
         if self.heavy:
             least, kept, share = 0.0, KEPT, 1.0
-        else:
-            least, kept = (QUESTION if self.fallback else least), 0.0
-        with allowance(QUESTION, least, kept, share):
+        with allowance(QUESTION, QUESTION if self.fallback else least, kept, share):
             yield
 
 

@@ -257,5 +257,6 @@ ACCOUNTANT = Accountant(
     source="Doroshenko et al. 2022, arXiv:2207.04380; Ghazi et al. 2022, arXiv:2207.04381; proof: dpcli explain accountants",
     compose=PldProfile,
     heavy=True,
+    fallback=True,
     cells=lambda parts: 2e6 + 2e5 * parts,
 )

@@ -20,7 +20,7 @@ from dpcli.file.pipeline.parts import together
 from dpcli.file.pipeline.section import refuse_contradicted
 from dpcli.file.toml.shown import first_names
 from dpcli.lint.delta import delta_mark
-from dpcli.numerics.work import limited
+from dpcli.numerics.work import SEARCH, limited_to
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
 NEARBY = 1.5  # ratio of two values within which an accountant that refused one is not asked about the other
@@ -90,7 +90,7 @@ class Calibration(Displayed):
         return int(value) if self.parameter in COUNTED else value
 
 
-@limited
+@limited_to(SEARCH)
 def calibrate(
     pipeline: Pipeline,
     target_epsilon: float,

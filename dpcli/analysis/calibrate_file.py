@@ -36,10 +36,10 @@ from dpcli.file.toml.shown import first_names, quoted
 from dpcli.file.toml.syntax import tables_of, text_of
 from dpcli.file.toml.write import edited
 from dpcli.numerics.closed.normal import PROVED_BELOW, classical_sigma, gaussian_epsilon_upper
-from dpcli.numerics.work import limited
+from dpcli.numerics.work import SEARCH, limited_to
 
 
-@limited
+@limited_to(SEARCH)
 def calibrate_goal(
     pipeline: Pipeline,
     goal: Goal,

@@ -17,6 +17,7 @@ from dpcli.base.errors import NotRepresentable
 
 QUESTION = 2e7  # cells for one question to one accountant
 COMMAND = 7e7  # cells for all that one command asks, but for an accountant that is a fallback (accountants/base.py)
+SEARCH = 3e8  # cells for a search, which asks the same questions at many values
 LEAST = 1.5e6  # cells for a question to an accountant that others fall back on, however much has been spent before
 KEPT = 1.5e7  # of COMMAND: cells that are left to those
 BESIDE = 0.25  # of what is left: cells for one of those where more are asked, so that none leaves the next ones without
@@ -123,15 +124,21 @@ def exhausted() -> bool:
     return left is not None and left[0] < LEAST
 
 
-def limited(function: Callable[P, R]) -> Callable[P, R]:
-    """The function with what one command may cost for all that it asks."""
+def limited_to(cells: float) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: what the function may cost for all that it asks."""
 
-    @functools.wraps(function)
-    def within(*args: P.args, **kwargs: P.kwargs) -> R:
-        if _left.get() is None:
-            for forget in _forget:
-                forget()
-        with allowance(COMMAND):
-            return function(*args, **kwargs)
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def within(*args: P.args, **kwargs: P.kwargs) -> R:
+            if _left.get() is None:
+                for forget in _forget:
+                    forget()
+            with allowance(cells):
+                return function(*args, **kwargs)
 
-    return within
+        return within
+
+    return decorate
+
+
+limited = limited_to(COMMAND)
