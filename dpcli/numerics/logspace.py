@@ -140,8 +140,15 @@ def log_normal(x: Any) -> Any:
     return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
 
 
+FEW = 64  # records whose probabilities are computed as ratios of whole numbers
+
+
 def log_binomial(records: int, rate: float) -> list[float]:
-    """Logarithms of the Binomial(records, rate) probabilities."""
+    """Logarithms of the Binomial(records, rate) probabilities; of FEW records and fewer right to the last digit."""
+    if records <= FEW:
+        chosen, all_of_them = rate.as_integer_ratio()
+        ways = [math.comb(records, j) * chosen**j * (all_of_them - chosen) ** (records - j) for j in range(records + 1)]
+        return [_log_of_ratio(way, all_of_them**records) for way in ways]
     return [
         math.lgamma(records + 1)
         - math.lgamma(j + 1)
@@ -150,6 +157,12 @@ def log_binomial(records: int, rate: float) -> list[float]:
         + (records - j) * math.log1p(-rate)
         for j in range(records + 1)
     ]
+
+
+def _log_of_ratio(numerator: int, denominator: int) -> float:
+    """log(numerator / denominator) of whole numbers > 0, the first no larger, without underflow."""
+    digits = denominator.bit_length() - numerator.bit_length()
+    return math.log((numerator << digits) / denominator) - digits * math.log(2.0)
 
 
 def log_factorials(most: int) -> Array:

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
-from dpcli.numerics.logspace import log1p_complex, log_binomial, log_expm1_array, log_normal, log_normal_ends
+from dpcli.numerics.logspace import FEW, log1p_complex, log_binomial, log_expm1_array, log_normal, log_normal_ends
 from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import MAX_NODES, TAIL, moments_on, step_below, step_size
 from dpcli.numerics.roots import increasing_root
@@ -23,7 +23,7 @@ from dpcli.numerics.work import hold, spend
 
 Line = TypeVar("Line", Array, ComplexArray)
 FAR = 30.0  # exponent beyond which m is no longer taken as 1 and what it exceeds it by
-EXACT = 64  # records whose numbers are told apart; those of more are rounded up to so many
+EXACT = FEW  # records whose numbers are told apart; those of more are rounded up to so many
 MIDDLE = 48  # of them, near the mean
 DEVIATIONS = 8.0
 MOST_RECORDS = 100_000  # larger groups are bounded by one record of their total size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcli.numerics.logspace import log1mexp, log_add, log_expm1, log_ndtr, log_ndtr_array, log_normal_ends, log_sub
+from dpcli.numerics.logspace import log1mexp, log_add, log_binomial, log_expm1, log_ndtr, log_ndtr_array, log_normal_ends, log_sub
 from tests.cases import of_each
 
 ROUNDING = 1e-15  # a handful of double roundings
@@ -77,3 +78,12 @@ def test_both_ends_together_are_each_end_alone(size: int) -> None:
     x = np.concatenate(([0.0, -0.0, math.inf, -math.inf, 20.0, -20.0], np.linspace(-60.0, 60.0, size)))[:size]
     above, below = log_normal_ends(x)
     assert np.array_equal(above, log_ndtr_array(-x)) and np.array_equal(below, log_ndtr_array(x))
+
+
+@given(st.integers(1, 64), st.one_of(st.floats(1e-300, 1.0, exclude_max=True), st.floats(0.01, 0.99)))
+def test_binomial_probabilities_keep_all_their_digits(records: int, rate: float) -> None:
+    q = Fraction(rate)
+    for j, found in enumerate(log_binomial(records, rate)):
+        exact = math.comb(records, j) * q**j * (1 - q) ** (records - j)
+        with mp.workdps(60):
+            assert abs(found - mp.log(mp.mpf(exact.numerator) / exact.denominator)) <= 4e-16 * (1.0 + abs(found))
