@@ -50,6 +50,7 @@ def test_every_subcommand_of_budget_is_among_them() -> None:
 
 STATES = ("there", "one of several", "of a later version", "missing")
 HERE = [words for words in ALL if not marks(words) or importlib.util.find_spec("torch")]
+OF_A_SECTION = [("pmixed", "predict")]  # which stops first, as the file has no [pmixed]
 QUICK = list(zip(HERE, itertools.cycle(STATES), strict=False))
 
 
@@ -86,5 +87,5 @@ def all_closed(words: tuple[str, ...], state: str, tmp_path: Path, connections: 
     before = len(connections)
     result = called(words, tmp_path)
     assert result.code in (0, 1, 2, 3, 4)
-    assert len(connections) > before or state != "there", "it opened none: the test asks nothing"
+    assert len(connections) > before or state != "there" or words in OF_A_SECTION, "it opened none: the test asks nothing"
     assert not any(map(is_open, connections)), result

@@ -121,7 +121,7 @@ def test_one_unit_in_one_block_moves_no_further_in_others(seeds: range, tables: 
 
 @pytest.mark.nightly
 def test_a_choice_among_all_blocks_is_seen(engine: DuckDB, tmp_path: Path) -> None:
-    assert next(breaches(engine, range(600), tmp_path, 2, bounded=2), None) is not None
+    assert next(breaches(engine, range(1800), tmp_path, 2, bounded=2), None) is not None
 
 
 @pytest.mark.long
