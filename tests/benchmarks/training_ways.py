@@ -66,7 +66,7 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
     from dpcli.random.streams import system_entropy
     from dpcli.train.engine.clip import Flat
     from dpcli.train.engine.per_example import ClippedGradients
-    from dpcli.train.noise.step import Independent
+    from dpcli.train.noise import Independent
 
     def losses(model: nn.Module, batch: Any) -> Tensor:
         return example_losses(case.logits(model, batch), batch["targets"])

@@ -11,7 +11,7 @@ import torch
 from dpcli.random import streams as randomness
 from dpcli.train.engine import sums
 from dpcli.train.engine.sums import Sums
-from dpcli.train.noise.step import Independent
+from dpcli.train.noise import Independent
 from dpcli.train.step import loop, prepare
 from tests.audit import noises
 from tests.train.entries import MAIN
@@ -123,34 +123,17 @@ def changed(change: Callable[[str, torch.Tensor, int], torch.Tensor]) -> Callabl
     return plant
 
 
-def on_the_bias(name: str, factor: float) -> float:
-    return factor if name.endswith("bias") else 1.0
-
-
-def tiled(name: str, z: torch.Tensor, step: int) -> torch.Tensor:
-    return z.flatten()[torch.arange(z.numel()) % 64].view(z.shape)
-
-
-NOISES = {
-    "no noise on the bias": (lambda name, z, step: z * on_the_bias(name, 0.0), noises.SIZE),
-    "half the noise on the bias": (lambda name, z, step: z * on_the_bias(name, 0.5), noises.SIZE),
-    "64 draws tiled": (tiled, noises.OWN),
-    "noise rounded to .25": (lambda name, z, step: (4.0 * z).round() / 4.0, noises.PRECISION),
-    "noise clipped at 3": (lambda name, z, step: z.clamp(-3.0, 3.0), noises.TAILS),
+NOISES = {  # one for each check that is about them; tests/audit/test_replay.py has more, without a model
+    "no noise on the bias": (lambda name, z, step: z * (not name.endswith("bias")), noises.SIZE),
     "noise in bfloat16": (lambda name, z, step: z.bfloat16().float(), noises.PRECISION),
-    "noise in half precision": (lambda name, z, step: z.half().float(), noises.PRECISION),
     "noise that fades": (lambda name, z, step: z * 0.97**step, noises.TIME),
-    "noise in the first step alone": (lambda name, z, step: z * (step == 0), noises.TIME),
-    "noise that is shifted": (lambda name, z, step: z + 0.1, noises.MEAN),
 }
 BUGS = {
     **{name: (changed(change), check, MAIN) for name, (change, check) in NOISES.items()},
     "no noise": (no_noise, "size of the noise", MAIN),
     "noise/2": (scaled(0.5), "size of the noise", MAIN),
-    "noise over the batch size": (scaled(1 / 50), "size of the noise", MAIN),
     "noise drawn once": (drawn_once, "new noise in every step", MAIN),
     "fixed seed": (fixed_seed, "new noise in every run", MAIN),
-    "noise/20": (scaled(0.05), "size of the noise", MAIN),
     "noise by the records drawn": (noise_by_batch, noises.TIME, MAIN),
     "records drawn twice as often": (drawn_twice_as_often, "records drawn as often as declared", MAIN),
     "no clip": (no_clip, "sensitivity of the sums", MAIN),

@@ -24,7 +24,7 @@ DIARY = """
 import hashlib, os, sys
 import dpcli.train.engine.per_example, dpcli.train.run.ranks, dpcli.train.run.training_run, dpcli.train.step.prepare
 from dpcli.cli.main import run
-from dpcli.train.noise.step import Independent
+from dpcli.train.noise import Independent
 real = Independent.next
 def next(self, shapes):
     noise = real(self, shapes)

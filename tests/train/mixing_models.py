@@ -19,7 +19,6 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 RECORDS, WIDTH, LABELS = 40, 11, 5
 Batch = tuple[Tensor, Tensor]
-Loss = Callable[[nn.Module, Any], Tensor]
 
 
 def data() -> Any:
@@ -677,11 +676,3 @@ RIGHT_LOSSES = {
 }  # fmt: skip
 
 globals().update(MIXING)
-
-HIDDEN = (  # mix by chance, by state, in the backward pass of all losses together, or on records that are not among the data
-    "mixup_now_and_then", "mixup_by_where", "mixup_by_python", "first_batch_in_a_global", "first_batch_in_a_closure",
-    "first_batch_in_a_functools_cache", "list_of_batches", "rare_record", "rare_record_by_where", "rare_magnitude",
-    "permuted", "places", "over_the_size", "over_len", "Backwards", "Hook", "Statistics", "OfTheClass", "WritesParameter",
-    "WritesData", "WritesBuffer", "Later", "Spectral", "after_many_calls",
-    "BySize", "HookBySize", "ParameterHook", "Renewed", "NumpyChance",
-)  # fmt: skip

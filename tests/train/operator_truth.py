@@ -17,10 +17,9 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dpcli.base.errors import InputError
 from dpcli.train.isolation.batch_size import Shapes, symbol
-from dpcli.train.isolation.isolation_findings import IsolationFindings, Unfollowed
 from dpcli.train.isolation.layout import SHARED, AlongRecords, Kind, Merged, Numbers, Shared, coefficient
 from dpcli.train.isolation.layout import records as records_in
-from dpcli.train.isolation.tracker import LayoutTracker
+from dpcli.train.isolation.tracker import IsolationFindings, LayoutTracker, Unfollowed
 from tests.train.operator_calls import Argument, Example, Times, example
 
 EXTREME = (math.nan, math.inf, -math.inf, 0.0, 1e300, -1e300, 1e-300)

@@ -61,16 +61,6 @@ def test_every_mechanism_trains(entries: str) -> None:
     assert outcome.epsilon == outcome.plan.account.upper
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("optimizer", ['optimizer = "adam"\nschedule = "cosine"', 'momentum = 0.9\nschedule = "linear"'])
-def test_what_happens_after_the_noise_costs_nothing(optimizer: str) -> None:
-    text = TRAIN.replace("learning_rate = 1.0", "learning_rate = 0.2\n" + optimizer)
-    quiet = MAIN.replace("multiplier = 2.0", "multiplier = 0.3")
-    outcome = train(plan_of(write(SIZE, quiet, text)))
-    assert outcome.epsilon == plan_of(write(SIZE, quiet, TRAIN)).account.upper
-    assert outcome.metrics["accuracy"] > 0.2
-
-
 class Recorded:
     """A source of noise that says how much it was asked for."""
 
@@ -156,73 +146,3 @@ def test_records_of_a_unit_are_bounded_where_each_is_clipped_for_itself() -> Non
 def test_what_a_unit_owns_must_be_bounded_as_accounted(head: str, more: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         prepared(write(head, MAIN.replace("batch_size = 50", "rate = 0.2"), UNITS, more))
-
-
-OWN = """
-import torch
-from torch import nn
-def model():
-    return nn.Sequential(nn.Linear(3, 1))
-def records():
-    x = torch.linspace(-1, 1, 600).reshape(200, 3)
-    return {"x": x, "y": x.sum(1)}
-def others():
-    return {name: column[::2] for name, column in records().items()}
-def loss(model, batch):
-    return (model(batch["x"])[:, 0] - batch["y"]) ** 2
-def metric(model, batch):
-    return {"error": float(loss(model, batch).mean())}
-def mean(model, batch):
-    return loss(model, batch).mean()
-"""
-CUSTOM = """
-[train]
-task = "custom"
-model = "own:model"
-data = "own:records"
-loss = "own:loss"
-metric = "own:metric"
-public = "own:others"
-learning_rate = 0.5
-clipping = { norm = 1.0 }
-"""
-
-
-@pytest.mark.long
-def test_functions_of_ones_own() -> None:
-    Path("own.py").write_text(OWN)
-    head = SIZE.replace("1_437", "200")
-    outcome = train(plan_of(write(head, MAIN.replace("noise_multiplier = 2.0", "noise_multiplier = 0.1"), CUSTOM)))
-    assert outcome.metrics["error"] < 0.7
-    with pytest.raises(InputError, match="expected one loss per example"):
-        train(plan_of(write(head, MAIN, CUSTOM.replace("own:loss", "own:mean"))), resume=False)
-
-
-def test_a_csv_names_its_columns(tmp_path: Path) -> None:
-    rows = [f"{i % 7 / 7},{i % 2},{i % 5 / 5},u{i // 2}" for i in range(40)]
-    Path("table.csv").write_text("\n".join(["a,label,b,user", *rows]) + "\n")
-    Path("public.csv").write_text("\n".join(["a,label,b,user", *rows[:30]]) + "\n")
-    text = (
-        UNITS.replace("users:load", "table.csv")
-        .replace("users:public", "public.csv")
-        .replace("classes = 3", 'classes = 2\nlabel = "label"')
-    )
-    found = prepare(
-        plan_of(write(PER_UNIT, MAIN.replace("batch_size = 50", "rate = 0.2"), text, "records_per_unit = 2\n")),
-        system_entropy(),
-        Ranks(),
-        None,
-        ".",
-    )
-    (inputs, labels), real = found.problem.records
-    assert inputs.shape == (20, 2, 2)
-    assert sorted(labels.flatten().tolist()) == [0] * 20 + [1] * 20
-    assert bool(real.all())
-    with pytest.raises(InputError, match="expected a column 'labl'"):
-        prepare(
-            plan_of(write(PER_UNIT, MAIN.replace("batch_size = 50", "rate = 0.2"), text.replace('"label"', '"labl"'))),
-            system_entropy(),
-            Ranks(),
-            None,
-            ".",
-        )

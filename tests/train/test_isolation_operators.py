@@ -18,17 +18,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra train is not installed")
 
 from dpcli.train.isolation import moves, operators  # noqa: E402
-from dpcli.train.isolation.isolation_findings import Unfollowed  # noqa: E402
-from dpcli.train.isolation.layout import (  # noqa: E402
-    SHARED,
-    AlongRecords,
-    Call,
-    Kind,
-    Unknown,
-    coefficient,
-    records,
-)
-from dpcli.train.isolation.operators import NAMES, RULES, Rule  # noqa: E402
+from dpcli.train.isolation.operators import RULES  # noqa: E402
 from tests.cases import require_each  # noqa: E402
 from tests.train.operator_calls import BESIDE, example  # noqa: E402
 from tests.train.operator_truth import Claims, chain, claims, contradicted  # noqa: E402
@@ -129,51 +119,3 @@ def test_a_chain_of_operators_does_what_the_rules_say(part: int) -> None:
     for seed in range(SEED + 3 * part, SEED + 3 * part + 3):
         drawn, said = chain(seed, CHAINED)
         assert next(contradicted(drawn, said, seed), None) is None, (seed, drawn)
-
-
-def lenient(call: Call) -> list[Kind]:
-    """Whatever comes out is the records' in the order in which the first tensor has them."""
-    first, found = call.one()[1], []
-    for output in call.outputs:
-        dims = [dim for dim, length in enumerate(output.shape) if records(length)]
-        times = coefficient(output.shape[dims[0]]) if dims else None
-        if times is None:
-            found.append(Unknown("a length") if dims else SHARED)
-        else:
-            outer = first.outer if times % first.outer == 0 else 1
-            found.append(AlongRecords(dims[0], outer, times // outer, first.alike))
-    return found
-
-
-# What the output's shape tells already: there is one dimension with records only.
-BORNE_OUT = (
-    moves.same, moves.expanded, moves.permuted, moves.transposed, moves.unsqueezed, moves.squeezed, moves.split, moves.unbound,
-    moves.selected_back, operators.of_trailing, operators.recurrent, operators.recurrent_back, operators.never,
-)  # fmt: skip
-
-
-LENIENT = [rule for rule in NAMES if rule not in BORNE_OUT]
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        pytest.param(rule, id=rule.__name__, marks=pytest.mark.nightly if at % 5 else pytest.mark.long)
-        for at, rule in enumerate(LENIENT)
-    ],
-)
-def test_a_rule_that_is_too_lenient_is_seen(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    names = [name for name in NAMES[rule].split() if name not in {**NOT_FOLLOWED, **UNLIKE} or rule is operators.added_up]
-    for name in names:
-        monkeypatch.setitem(operators.RULES, name, lenient)
-    monkeypatch.setattr("tests.train.operator_calls.RULES", {**RULES, **dict.fromkeys(names, rule)})
-    for seed in range(200):
-        drawn = example(names[seed % len(names)], seed)
-        try:
-            claim = claims(drawn)
-        except Unfollowed:  # it asks how many records there are, and is taken one record at a time
-            continue
-        if claim is not None and next(contradicted(drawn, claim, seed), None) is not None:
-            return
-    raise AssertionError(rule)

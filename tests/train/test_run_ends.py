@@ -194,13 +194,6 @@ def test_a_state_is_promised_only_where_there_is_one(
     assert ("its state is kept" in found.err) == (folder / "state.pt").exists() == (step > 0)
 
 
-def test_a_model_of_ones_own_is_said_to_begin_with_what_nobody_checked(folder: Path) -> None:
-    """Means of the records in a buffer or a bias would be released without noise, and no check can see them."""
-    train(own_plan("own_start", "False"))
-    said = (folder / "statement.md").read_text()
-    assert "Not checked: that the weights and buffers at the start" in said and "come from public data alone" in said
-
-
 def test_a_disk_without_room_for_the_first_state_is_not_charged(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dpcli.analysis.inquiry import tightest
-from dpcli.mechanisms.noise.gaussian_spec import sampled_gaussian
 from dpcli.random.streams import SeededStream
 from dpcli.train.sampling.units import kept_records, unit_rows
 
@@ -55,11 +52,3 @@ def test_all_kept_records_of_a_unit_come_together(owners: np.ndarray, most: int,
     for row, name in zip(rows, names, strict=True):
         assert set(owners[row].tolist()) == {name}
         assert len(set(row)) == len(row) == min(most, int((owners == name).sum()))
-
-
-@pytest.mark.long
-def test_records_sampled_by_unit_cost_more_than_records_sampled_one_by_one() -> None:
-    """Why whole units must be clipped as one: five records that always come together are not five that come each for itself."""
-    apart, together = (tightest([(step, 100)], 1e-5) for step in (sampled_gaussian(1.0, 0.01, 5), sampled_gaussian(5.0, 0.01, 1)))
-    assert apart is not None and together is not None
-    assert apart.upper < 4.1 and together.upper > 75.0

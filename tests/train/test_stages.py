@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
-from dpcli.base.registry import MECHANISMS
-from dpcli.exam.subjects import SEED, drawn
-from dpcli.file.pipeline.read import examine
 from dpcli.lint.run import lint_bytes
-from dpcli.train.plan.plan import TrainingPlan, _entries, plan_of
-from dpcli.train.plan.settings import read_train
+from dpcli.train.plan.plan import TrainingPlan, plan_of
 from tests.cases import require_each
 from tests.train.entries import HEAD, HISTOGRAM, MAIN, TREE, WARM
 
@@ -110,24 +105,6 @@ def test_what_a_step_performs_must_be_clear(tmp_path: Path) -> None:
         ],
         check,
     )
-
-
-@pytest.mark.long
-def test_lint_takes_the_entries_that_training_performs() -> None:
-    """Of each registered type, as lint tells types apart and a plan the entries."""
-
-    def check(kind: str) -> None:
-        subject = drawn(kind, f"entries {SEED}")[0]
-        stated = read_train((HEAD + MAIN + TRAIN).encode(), "staged.toml")
-        _, wrong = examine((subject.text + mechanism('"it"')).encode(), "staged.toml")
-        refused = ""
-        try:
-            _entries(subject.pipeline, replace(stated, mechanism="it"), "staged.toml")
-        except InputError as problem:
-            refused = str(problem)
-        assert [found.key for found in wrong] == (["train.mechanism"] if "train.mechanism" in refused else []), subject.source
-
-    require_each(MECHANISMS, check)
 
 
 def test_a_misspelt_entry_is_asked_about_at_its_place() -> None:

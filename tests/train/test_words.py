@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 
@@ -10,12 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
 from dpcli.base.lazy import load
 from dpcli.file.keys.annotations import members_of
-from dpcli.train.plan.settings import BUILT_IN
-from dpcli.train.plan.settings_classification import ARRAYS, SOURCE, Classification
 from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plugin import TASKS
 
@@ -61,23 +57,3 @@ def test_a_function_is_one_that_can_be_imported(text: str) -> None:
     module, colon, name = text.partition(":")
     dotted = bool(module) and all(part and not set(part) & set(" /\\():") for part in module.split("."))
     assert FUNCTION.holds(text) == (bool(colon) and dotted and bool(name) and not set(name) & set(" /\\():."))
-
-
-@pytest.mark.long
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="an extra")
-@given(st.one_of(st.builds("{}{}".format, TEXTS, st.sampled_from((*ARRAYS, ":f"))), TEXTS))
-@example("digits")
-def test_no_word_that_is_taken_is_unknown_to_training(text: str) -> None:
-    from dpcli.train.tasks.array_files import READERS, _read
-    from dpcli.train.tasks.classification import MODELS as MADE
-
-    assert tuple(READERS) == ARRAYS and set(MADE) == set(BUILT_IN)
-    if not SOURCE.holds(text):
-        return
-    table = {"task": "classification", "data": text, "learning_rate": 1.0, "clipping": None}
-    words = ""
-    try:
-        _read(text, "data", Classification(**table), "t.toml", "t.toml: train.data", None)  # type: ignore[arg-type]
-    except InputError as error:  # no such file or module
-        words = str(error)
-    assert "or module:function, found" not in words

@@ -23,7 +23,7 @@ def command(run: str, verify: str | None, format_: str, outputs: tuple[str, ...]
     --verify: exit code 1 where a byte of the model, its description, the statement or the pipeline file differs from what is
     attested. The log of the run (metrics.jsonl) is not attested.
     """
-    from dpcli.train.documents.attestation import attested, verified
+    from dpcli.train.documents.trained import attested, verified
 
     if verify is not None:
         from dpcli.train.trained.attestation import verify as compared

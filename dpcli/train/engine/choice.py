@@ -69,7 +69,7 @@ def unmoved(model: nn.Module) -> AbstractContextManager[None]:
 
 
 def traced(model: nn.Module, loss: Loss, batch: Batch, seed: int) -> tuple[Tensor, Trace]:
-    """The losses, and every module's outputs in the order of the calls; all records draw the same numbers."""
+    """Return the losses, and every module's outputs in the order of the calls; all records draw the same numbers."""
     trace: Trace = {}
 
     def after(name: str, module: nn.Module, args: Any, output: Any) -> None:
@@ -111,7 +111,7 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
 
 
 def replaced(batch: Batch, row: int, by: int) -> Batch:
-    """A neighbouring batch: one example is another one."""
+    """Return a neighbouring batch: one example is another one."""
     rows = [by if other == row else other for other in range(size(batch))]
     return take(batch, rows)
 
@@ -175,7 +175,7 @@ class MethodChoice:
 def choose(
     model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
 ) -> MethodChoice:
-    """The fastest method that agrees with a loop over a few made-up examples, on a copy that is thrown away."""
+    """Return the fastest method that agrees with a loop over a few made-up examples, on a copy that is thrown away."""
     spare = copy.deepcopy(model)
     with shifted(spare):
         chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
@@ -183,7 +183,7 @@ def choose(
 
 
 def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
-    """The loop is always right, and always last."""
+    """Return the first method that agrees with the loop, else the loop, which is always right."""
     reasons: list[str] = []
     expected = one_by_one(model, loss, few)
     for name, build in candidates:
@@ -201,7 +201,7 @@ def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequ
 
 
 def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
-    """Norms and sums as the loop's, and no example's norm moved by another example.
+    """Require norms and sums as the loop's, and no example's norm moved by another example.
 
     Raises:
         Unsuitable: Otherwise; with the parameter whose gradient differs.
@@ -229,7 +229,7 @@ def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: fl
 
 
 def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
-    """Sums with every example at length one, and all drawing the same numbers."""
+    """Return sums with every example at length one, and all drawing the same numbers."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with alike(size(batch), SEED):
         return clipped(method.parts(batch), UNIT, parameters)
@@ -244,5 +244,5 @@ def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
 
 
 def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Norms that agree relatively; infinite ones are equal."""
+    """Say whether norms agree relatively; infinite ones are equal."""
     return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0.02 * tolerance)

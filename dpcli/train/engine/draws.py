@@ -1,8 +1,7 @@
-"""Random numbers that a model draws: each record's are its own, whoever else is in the batch.
+"""Random numbers that a model draws, so that a record has in a batch what it has alone.
 
-Under `keyed`, the numbers that record r is given depend on its key and on nothing else, so that two runs that share r's key share its
-dropout; under `alike`, all records are given the same. Under `remembered`, what one record was given is kept, and given to it again when
-it is taken alone.
+Under `alike`, all records are given the same. Under `remembered`, the numbers that one record was given are kept, and under `repeated`
+they are given to it again when it is taken alone.
 """
 
 from __future__ import annotations
@@ -44,14 +43,13 @@ def generators() -> tuple[torch.Generator, ...]:
 
 
 def seed_all(seed: int) -> None:
-    """`torch.manual_seed` of the devices that are in use: for each of the others that one keeps the seed, and the stack as text, for good,
-    which takes most of the time of a model with dropout."""
+    """Seed the devices in use: for the others, `torch.manual_seed` keeps the seed and the stack as text, most of the time of dropout."""
     for generator in generators():
         generator.manual_seed(seed)
 
 
 def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
-    """(dimension, entries of one record) in a tensor of `size` records; None if it has none.
+    """Return (dimension, entries of one record) in a tensor of `size` records; None if it has none.
 
     The first dimension of that many entries, else the first with several for each record, one record after the other.
     """
@@ -65,82 +63,63 @@ def places(shape: Sequence[int], size: int) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def keyed(keys: Sequence[int], seed: int) -> Iterator[None]:
-    """Random operators draw each record's numbers from (seed, its key, how many operators drew before).
-
-    Edge cases: what has no dimension of records is drawn from the seed alone. A tensor whose dimensions happen to be as long as the
-    batch may be cut along a wrong one: two runs then differ where they need not.
-
-    Args:
-        keys: Keys of the batch's records, in its order; a record keeps its key in whatever batch it is.
-        seed: Seed of the step.
-    """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Keyed(keys, seed):
-        yield
-
-
-@contextmanager
 def alike(size: int, seed: int) -> Iterator[None]:
     """Random operators give every record the same numbers, whatever was drawn before.
 
     So a record has in a batch what it has alone, whether the program draws for all records at once, for one after the other in a loop, or
     one number for all of them. After many draws each is another, for a program that draws until it likes what it gets.
+
+    Edge cases: a tensor whose dimensions happen to be as long as the batch may be cut along a wrong one.
     """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Keyed([None] * size, seed, repeats=MANY):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Alike(size, seed):
         yield
 
 
-class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `keyed` and `alike`.
+class Alike(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The mode of `alike`."""
 
-    Attributes:
-        repeats: How many draws at first get the same numbers.
-    """
-
-    def __init__(self, keys: Sequence[int | None], seed: int, repeats: int = 0) -> None:
+    def __init__(self, size: int, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.keys, self.seed, self.repeats, self.done = list(keys), seed, repeats, 0
+        self.size, self.seed, self.done = size, seed, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if not draws(func, args, kwargs):
             return func(*args, **kwargs)
-        if func is torch.ops.aten.randperm.default and self.repeats and args[0] == len(self.keys) > 1:
+        if func is torch.ops.aten.randperm.default and args[0] == self.size > 1:
             line = own_line()
             raise InputError(f"loss: {SEPARATE}, found randperm over the records{' at ' if line else ''}{line}")
         self.done += 1
-        seed_all(self.mixed(None))
+        self.seed_draw()
         drawn = func(*args, **kwargs)
-        if self.repeats and not any(place(tensor.shape, len(self.keys)) for tensor in tensors(drawn)):
-            return drawn  # one for all
-        for row, key in enumerate(self.keys):
-            seed_all(self.mixed(key))
-            self.draw_row(row, drawn, func, args, kwargs)
+        if any(place(tensor.shape, self.size) for tensor in tensors(drawn)):  # else one for all
+            for row in range(self.size):
+                self.seed_draw()
+                self.draw_row(row, drawn, func, args, kwargs)
         return drawn
 
-    def mixed(self, key: int | None) -> int:
-        """Return a seed of everything that a draw depends on."""
-        of = repr((self.seed, key, max(0, self.done - self.repeats))).encode()
-        return int.from_bytes(hashlib.blake2b(of, digest_size=8).digest(), "little") >> 1
+    def seed_draw(self) -> None:
+        """Seed torch's generators by the seed, and by the number of the draw once there were many."""
+        digest = hashlib.blake2b(repr((self.seed, max(0, self.done - MANY))).encode(), digest_size=8).digest()
+        seed_all(int.from_bytes(digest, "little") >> 1)
 
     def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Draws one record's part anew, into its place in the whole."""
-        size = len(self.keys)
-        narrowed = [rows(value, row, size) if torch.is_tensor(value) else lengths(value, size) for value in args]
-        drawn = func(*narrowed, **tree_map(lambda v: rows(v, row, size) if torch.is_tensor(v) else v, kwargs))
+        """Draw one record's part anew, into its place in the batch's."""
+        narrowed = [rows(value, row, self.size) if torch.is_tensor(value) else lengths(value, self.size) for value in args]
+        drawn = func(*narrowed, **tree_map(lambda v: rows(v, row, self.size) if torch.is_tensor(v) else v, kwargs))
         for target, source in zip(*(value if isinstance(value, tuple) else (value,) for value in (batch, drawn)), strict=True):
-            if place(target.shape, size) is not None and (own := rows(target, row, size)).shape == source.shape:
+            if place(target.shape, self.size) is not None and (own := rows(target, row, self.size)).shape == source.shape:
                 own.copy_(source)  # a permutation of all records has no part that is one's own
 
 
 def rows(value: Tensor, row: int, size: int) -> Tensor:
-    """A view of one record's part; of a tensor without records, the whole."""
+    """Return a view of one record's part; of a tensor without records, all of it."""
     at = place(value.shape, size)
     return value if at is None else value.narrow(at[0], row * at[1], at[1])
 
 
 def lengths(value: Any, size: int) -> Any:
-    """A shape for one record."""
+    """Return the shape for one record."""
     if not isinstance(value, list | tuple) or not all(isinstance(length, int) for length in value):
         return value
     at = place(value, size)
@@ -166,14 +145,14 @@ class DrawnNumbers:
 
 @contextmanager
 def remembered(row: int, size: int) -> Iterator[list[DrawnNumbers]]:
-    """Keeps what one record of a batch is given, operator after operator."""
+    """Keep what one record of a batch is given, operator after operator."""
     kept: list[DrawnNumbers] = []
     with Remembered(row, size, kept):
         yield kept
 
 
 class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `remembered`."""
+    """The mode of `remembered`."""
 
     def __init__(self, row: int, size: int, kept: list[DrawnNumbers]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -192,13 +171,13 @@ class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @contextmanager
 def repeated(kept: Sequence[DrawnNumbers]) -> Iterator[None]:
-    """Gives a record that is taken alone what was kept of it; the generators are afterwards as before."""
+    """Give a record that is taken alone what was kept of it; the generators are afterwards as before."""
     with torch.random.fork_rng(devices=range(len(generators()) - 1)), Repeated(kept):
         yield
 
 
 class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See `repeated`.
+    """The mode of `repeated`.
 
     Whatever has the same shape for one record as for the batch is shared by all, however long it is, and drawn again from the same state;
     a part of that many numbers is given; other draws are left as they are.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,9 +68,7 @@ REFUSALS = [
 
 
 def refuse(model: nn.Module) -> None:
-    """Raises:
-    InputError: the model has a module that mixes examples or updates buffers, or has nothing to train.
-    """
+    """Raise InputError for a model that has a module which mixes examples or updates buffers, or that has nothing to train."""
     for name, parameter in model.named_parameters():
         if is_lazy(parameter):
             raise InputError(
@@ -99,15 +95,6 @@ def refuse(model: nn.Module) -> None:
 def hooked(parameter: nn.Parameter) -> bool:
     """Return whether something is called with its gradient: a copy has lost it, and a gradient before noise goes through it."""
     return any(getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
-
-
-def give_back() -> None:
-    """To the system, where the C library can (glibc); elsewhere it stays with the process."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-__all__ = ["Batch", "ClippedGradients", "Loss", "Sums"]
 
 
 @dataclass(slots=True)
@@ -166,7 +153,7 @@ class ClippedGradients:
             return clipped(self.method.parts(batch), self.clip, parameters)
 
     def ready(self, batch: Batch) -> None:
-        """Rehearsed in the mode in which the model is, on records of this form."""
+        """Rehearse, unless that was done in the mode in which the model is, on records of this form."""
         if self.choice is None or self.mode != modes(self.model) or self.form != form(batch):
             self.rehearse(like(batch))
 
@@ -179,7 +166,7 @@ class ClippedGradients:
         self.chosen(draw, CANDIDATES)
 
     def chosen(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
-        """By a method that does not rely on rules where an operator had none."""
+        """Choose among these methods; where an operator had no rule, among those that do not rely on rules."""
         refuse(self.model)
         with full_precision(next(self.model.parameters()).device):  # else rounding hides what is compared
             self.program = isolated(self.model, self.loss, draw)
@@ -191,7 +178,6 @@ class ClippedGradients:
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
         self.form, self.description = form(draw(1)), str(self.choice)
-        give_back()  # the copies that were tried: a gigabyte of GPT-2
 
     def checked(self, batch: Batch, row: int) -> Sums:
         """Return the sums, after one example's gradient was computed alone as well.
@@ -206,7 +192,7 @@ class ClippedGradients:
 
     @property
     def method(self) -> Method:
-        """The method of the sums; one example at a time until the rehearsal."""
+        """Return the method of the sums; one example at a time until the rehearsal."""
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
     def settle(self) -> None:
@@ -214,5 +200,5 @@ class ClippedGradients:
         self.description = str(self.choice)
 
     def describe(self) -> str:
-        """The method that the rehearsal chose, and why each faster one was passed over; what a batch changes of it may tell of records."""
+        """Return the method that the rehearsal chose, and why each faster one was passed over: what a batch changes may tell of records."""
         return self.description

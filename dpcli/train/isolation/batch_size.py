@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from dpcli.audit.own_code import PACKAGE
 from dpcli.base.errors import InputError
-from dpcli.train.isolation.isolation_findings import TORCH_FOLDER, IsolationFindings, Unfollowed
+from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, Unfollowed
 
 SIZE_HINT = 1_000_003  # batch size by which torch's operators choose an algorithm: large
 # Batch sizes at which a branch is evaluated, in addition to the roots of the expressions that it compares.

@@ -29,9 +29,8 @@ from dpcli.train.engine.capture import gradients
 from dpcli.train.engine.draws import SEPARATE
 from dpcli.train.engine.method import Loss, RaisedErrors
 from dpcli.train.isolation.batch_size import Shapes, ours, symbol
-from dpcli.train.isolation.isolation_findings import TORCH_FOLDER, IsolationFindings
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
-from dpcli.train.isolation.tracker import LayoutTracker
+from dpcli.train.isolation.tracker import TORCH_FOLDER, IsolationFindings, LayoutTracker
 
 # Methods that read numbers without calling an operator.
 DIRECT_READS = ("tolist", "storage", "untyped_storage", "data_ptr", "numpy", "__array__", "__dlpack__")

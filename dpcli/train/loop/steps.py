@@ -23,7 +23,7 @@ from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
 from dpcli.sessions.folder import this_process
 from dpcli.train.loop.guard import Guard, require_same_parameters, trained_by
-from dpcli.train.noise.step import Noise
+from dpcli.train.noise import Noise
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.run.charged_run import ChargedRun, charged_run
 from dpcli.train.run.outcome import Outcome

@@ -5,14 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpcli.base.fields import POSITIVE, RATE, Constraint, Key, Selection
-from dpcli.train.engine.clip import LARGEST, SMALLEST
+from dpcli.train.engine.clip import LARGEST, SMALLEST, Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer, shares
 from dpcli.train.plugin import STYLES
-
-if TYPE_CHECKING:
-    from dpcli.train.engine.clip import Clip
 
 MEASURABLE = Constraint(
     f"a number from {SMALLEST:g} to {LARGEST:g}", lambda x: SMALLEST <= x <= LARGEST, (("minimum", SMALLEST), ("maximum", LARGEST))
@@ -61,8 +58,6 @@ class FlatClipping(Clipping):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"norm": 1.0},)
 
     def clip(self) -> Clip:
-        from dpcli.train.engine.clip import Flat
-
         return Flat(self.norm)
 
 
@@ -76,8 +71,6 @@ class AutomaticClipping(Clipping):
     gamma: Annotated[float, Key("added to each gradient's length, so that short ones stay short", MEASURABLE, varies=True)] = 0.01
 
     def clip(self) -> Clip:
-        from dpcli.train.engine.clip import Automatic
-
         return Automatic(self.norm, self.gamma)
 
 
@@ -90,8 +83,6 @@ class PerLayerClipping(Clipping):
     style: Annotated[str, STYLE] = "per-layer"
 
     def clip(self) -> Clip:
-        from dpcli.train.engine.clip import PerLayer
-
         return PerLayer(self.norm)
 
 
@@ -114,14 +105,10 @@ class PerGroupClipping(Clipping):
 
     @property
     def split(self) -> str:
-        from dpcli.train.engine.clip import shares
-
         limits = shares(self.norm, tuple(self.groups.values()))
         return ", ".join(f"{name} to {limit:.4g}" for name, limit in zip(self.groups, limits, strict=True))
 
     def clip(self) -> Clip:
-        from dpcli.train.engine.clip import PerGroup
-
         return PerGroup(self.norm, tuple(self.groups.items()))
 
 
@@ -145,6 +132,4 @@ class AdaptiveClipping(Clipping):
         return self.quantile_noise
 
     def clip(self) -> Clip:
-        from dpcli.train.engine.clip import Adaptive
-
         return Adaptive(self.norm, self.quantile, self.quantile_rate)

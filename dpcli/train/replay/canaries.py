@@ -25,7 +25,7 @@ from dpcli.random.streams import Stream, insecure_seed
 from dpcli.sessions.folder import replaced
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.clip import Clip
-from dpcli.train.noise.declared import noise_of
+from dpcli.train.noise import noise_of
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.stages import Stage
 from dpcli.train.run.outcome import KEPT

@@ -26,8 +26,7 @@ from dpcli.train.engine.batches import Batch, take
 from dpcli.train.engine.clip import Adaptive, Clip, gradient_noise_multiplier
 from dpcli.train.engine.sums import Sums
 from dpcli.train.isolation.rehearsal import Draw
-from dpcli.train.noise.declared import first_weight
-from dpcli.train.noise.step import Noise
+from dpcli.train.noise import Noise, first_weight
 from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance

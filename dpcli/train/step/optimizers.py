@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.base.errors import InputError
-from dpcli.train.noise.step import Noise
+from dpcli.train.noise import Noise
 from dpcli.train.plan.settings import Train
 
 VARIANCE = "noise_variance"

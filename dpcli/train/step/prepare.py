@@ -23,8 +23,7 @@ from dpcli.train.engine.batches import Batch, size
 from dpcli.train.engine.clip import Adaptive, Clip, measurable
 from dpcli.train.isolation.kept_state import constants
 from dpcli.train.isolation.rehearsal import like
-from dpcli.train.noise.declared import noise_of
-from dpcli.train.noise.step import Noise, number_count
+from dpcli.train.noise import Noise, noise_of, number_count
 from dpcli.train.plan.plan import TrainingPlan
 from dpcli.train.plan.sources import FUNCTION
 from dpcli.train.plan.stages import Stage

@@ -18,7 +18,7 @@ from dpcli.file.toml.suggest import instead_of
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_classification import Classification
 from dpcli.train.tasks.encoding import encoded, known_columns, label_codes
-from dpcli.train.tasks.files import csv_table, held_out, in_blocks, parquet_table
+from dpcli.train.tasks.files import column_table, held_out, in_blocks
 from dpcli.train.tasks.user_code import private_result, relative_to_file
 
 if TYPE_CHECKING:
@@ -95,22 +95,13 @@ def _npz(place: str, train: Classification, only: RowWindow | None, block_column
     return RawRecords(*columns)
 
 
-def _csv(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
-    return _columns(place, train, only, block_column, *csv_table(place, only))
-
-
-def _parquet(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
-    return _columns(place, train, only, block_column, *parquet_table(place, only))
-
-
-def _columns(
-    place: str, train: Classification, only: RowWindow | None, block_column: str | None, names: list[str], rows: list[list[Any]]
-) -> RawRecords:
+def _columns(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
     """Return the label from its column or the last one, the unit from its column, and the inputs from declared or all other columns.
 
     Args:
         block_column: Column by which the ledger's blocks are cut; not an input, unless it is declared as one.
     """
+    names, rows = column_table(place, only)
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     label = train.label or next((name for name in reversed(names) if name not in (train.units, block_column)), "label")
     for name in (label, *([train.units] if train.units else [])):
@@ -148,7 +139,7 @@ def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
 
 # The arguments are the path, [train], the rows to read (all if None), and the column of the ledger's blocks.
 ArrayReader = Callable[[str, Classification, RowWindow | None, str | None], RawRecords]
-READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _columns, ".parquet": _columns}
 
 
 def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -118,6 +118,11 @@ def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str],
     return names, rows if only is None else some(rows, only, place)
 
 
+def column_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
+    """Return the names of the columns of a .csv or .parquet file, and the rows; only those of `only`, if it is given."""
+    return parquet_table(place, only) if place.endswith(".parquet") else csv_table(place, only)
+
+
 def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
     """Return whether each row of an arrow table is in the window, (n,). Raises InputError for a column of another type."""
     import pyarrow

@@ -20,7 +20,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.suggest import meant_in
 from dpcli.ledger.blocks.rows import RowWindow
 from dpcli.train.plan.settings_language import CausalLm, Language
-from dpcli.train.tasks.files import csv_table, in_blocks, json_lines, parquet_table, text_of
+from dpcli.train.tasks.files import column_table, in_blocks, json_lines, text_of
 from dpcli.train.tasks.lm_library import library, pretrained
 from dpcli.train.tasks.user_code import private_result, relative_to_file
 
@@ -117,13 +117,8 @@ def _jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
     return _rows(place, train, json_lines(place, only), only)
 
 
-def _csv(place: str, train: Language, only: RowWindow | None) -> Texts:
-    names, rows = csv_table(place, only)
-    return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
-
-
-def _parquet(place: str, train: Language, only: RowWindow | None) -> Texts:
-    names, rows = parquet_table(place, only)
+def _columns(place: str, train: Language, only: RowWindow | None) -> Texts:
+    names, rows = column_table(place, only)
     return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
 
 
@@ -145,8 +140,8 @@ def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) 
 READERS: dict[str, Callable[[str, Language, RowWindow | None], Texts]] = {
     ".txt": _txt,
     ".jsonl": _jsonl,
-    ".csv": _csv,
-    ".parquet": _parquet,
+    ".csv": _columns,
+    ".parquet": _columns,
 }
 
 

@@ -17,7 +17,7 @@ from dpcli.train.run.description import Description
 from dpcli.train.tasks.array_files import Arrays, arrays, arrays_in, digits, inputs_of, table_in
 from dpcli.train.tasks.classification import measure_of, model_of, require_scores, scores_of
 from dpcli.train.tasks.encoding import encoded
-from dpcli.train.tasks.files import csv_table, parquet_table
+from dpcli.train.tasks.files import column_table
 from dpcli.train.tasks.learning import Metrics
 from dpcli.train.tasks.user_code import private_result
 from dpcli.train.trained.trained_model import ModelInput, Predictions, TrainedModel, classified, place_of
@@ -58,18 +58,9 @@ def _npz(place: str, train: Classification, shape: tuple[int, ...], block_column
     return arrays_read[0]
 
 
-def _csv(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
-    return _columns(place, train, shape, block_column, *csv_table(place))
-
-
-def _parquet(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
-    return _columns(place, train, shape, block_column, *parquet_table(place))
-
-
-def _columns(
-    place: str, train: Classification, shape: tuple[int, ...], block_column: str | None, names: list[str], rows: list[list[Any]]
-) -> Any:
+def _columns(place: str, train: Classification, shape: tuple[int, ...], block_column: str | None) -> Any:
     """Return the columns without the label: the last one, if the file names none and there is one more than the model reads."""
+    names, rows = column_table(place)
     if train.columns is not None:
         return encoded({name: [row[at] for row in rows] for at, name in enumerate(names)}, train, place)
     kept = [at for at, name in enumerate(names) if name not in (train.label, train.units, block_column)]
@@ -86,8 +77,8 @@ def _columns(
 
 READERS: dict[str, Callable[[str, Classification, tuple[int, ...], str | None], Any]] = {
     ".npz": _npz,
-    ".csv": _csv,
-    ".parquet": _parquet,
+    ".csv": _columns,
+    ".parquet": _columns,
 }
 
 

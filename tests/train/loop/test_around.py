@@ -105,17 +105,6 @@ def test_schedules_wrap_the_optimizer(begin: Begin, wrap: str) -> None:
     assert private.finish().steps == STEPS and len(rates) > 1
 
 
-def test_accelerate_wraps_the_optimizer(begin: Begin) -> None:
-    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
-    model = model_of()
-    private = begin(model)
-    prepared, optimizer = accelerate.Accelerator(cpu=True).prepare(model, private.optimizer)
-    for batch in private:
-        private.backward(batch)
-        optimizer.step()
-    assert prepared is model and private.finish().steps == STEPS
-
-
 AROUND = {
     "torch.inference_mode": torch.inference_mode,
     "torch.autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
@@ -158,11 +147,6 @@ def test_what_stands_around_the_loop_is_named(begin: Begin, name: str) -> None:
     assert stepped(private, STEPS).finish().steps == STEPS
 
 
-def test_a_default_device_is_no_matter(begin: Begin) -> None:
-    with torch.device("cpu"):
-        assert stepped(begin(), STEPS).finish().steps == STEPS
-
-
 def test_what_inference_made(begin: Begin) -> None:
     """Records of it are as good as others; parameters are not."""
     with torch.inference_mode():
@@ -181,3 +165,8 @@ def test_half_precision_within_the_loss_and_no_gradients_around(begin: Begin) ->
     with torch.no_grad():
         private: dpcli.Private = begin(loss=loss)
         assert stepped(private, STEPS).finish().steps == STEPS
+
+
+def test_a_default_device_is_no_matter(begin: Begin) -> None:
+    with torch.device("cpu"):
+        assert stepped(begin(), STEPS).finish().steps == STEPS

@@ -18,7 +18,6 @@ from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.train.plan.plan import plan_of
-from dpcli.train.run.training_run import train
 from dpcli.train.step import prepare
 from tests.command import dpcli as command
 from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records, stepped, weights
@@ -52,12 +51,6 @@ def test_a_loop_leaves_what_train_leaves(begin: Begin) -> None:
 
     left = load_file(f"{result.folder}/model.safetensors")
     assert all(torch.equal(left[name], value) for name, value in model.state_dict().items())
-
-
-def test_a_model_in_double_precision_is_trained_in_it(begin: Begin) -> None:
-    model, (inputs, labels) = model_of().double(), records()
-    stepped(begin(model, (inputs.double().numpy(), labels)), STEPS).finish()
-    assert all(value.dtype == torch.float64 for value in model.parameters())
 
 
 @pytest.mark.parametrize("row", [0, COUNT - 1])
@@ -174,22 +167,6 @@ def test_a_seed_is_said(begin: Begin) -> None:
         begin(insecure_seed=3, ledger="ledger.db")
 
 
-@pytest.mark.long
-def test_the_statement_is_that_of_train(begin: Begin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the sentences about the loop: the same file, had it named the model, the data and the loss."""
-    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    (folder / "own_code.py").write_text("from tests.train.loop.conftest import loss_of, model_of as model, records\n")
-    stated = 'task = "custom"\nmodel = "own_code:model"\ndata = "own_code:records"\nloss = "own_code:loss_of"\nlearning_rate = 1.0'
-    (folder / "filed.toml").write_text(FILE.replace('task = "loop"', stated))
-    filed = train(plan_of("filed.toml"))
-    ours = stepped(begin(out="runs/loop"), STEPS).finish()
-    expected, found = (Path(filed.folder) / "statement.md").read_text().splitlines(), ours.statement.splitlines()
-    start = expected[0]
-    assert found[0].startswith(start) and "The loop around the steps is the user's own code." in found[0].removeprefix(start)
-    different = [(a, b) for a, b in zip(expected[1:], found[1:], strict=True) if a != b]
-    assert all("filed.toml" in a and "own.toml" in b for a, b in different), different
-
-
 def test_units_are_bounded_as_in_train(begin: Begin) -> None:
     text = FILE.replace('unit = "example"', 'unit = "user"\nmax_contributions = 2').replace('"loop"', '"loop"\nunits = "owner"')
     with pytest.raises(InputError, match=r"train\.units: expected an owner for each record"):
@@ -247,3 +224,9 @@ def test_a_window_is_charged_and_stated(begin: Begin) -> None:
     assert "2026-01-01..2026-01-02 (that records lie in the window is stated, not checked)" in private.finish().statement
     with open_ledger("ledger.db", None) as books:
         assert {run.window for run in books.state().runs.values()} == {days}
+
+
+def test_a_model_in_double_precision_is_trained_in_it(begin: Begin) -> None:
+    model, (inputs, labels) = model_of().double(), records()
+    stepped(begin(model, (inputs.double().numpy(), labels)), STEPS).finish()
+    assert all(value.dtype == torch.float64 for value in model.parameters())

@@ -14,19 +14,18 @@ from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.random.streams import system_entropy
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
-from dpcli.train.engine.draws import keyed
+from dpcli.train.engine.draws import alike
 from dpcli.train.engine.per_example import ClippedGradients
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.plan.settings_classification import View
 from dpcli.train.run.ranks import Ranks
-from dpcli.train.run.training_run import train
 from dpcli.train.step.prepare import prepare
 from dpcli.train.tasks import augmentation
 from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views
 from dpcli.train.tasks.classification import cross_entropy
 from tests.cases import require_each
 from tests.train.engine.oracle import distance
-from tests.train.samples import FILE, Stopped, stop_at
+from tests.train.samples import FILE
 
 CLIPS: list[Clip] = [Flat(1e-2), Automatic(1e-2, 1e-3), PerLayer(1e-2), Adaptive(1e-2)]
 VIEW = View(flip=True, crop=2)
@@ -110,7 +109,7 @@ def mean_gradient(model: nn.Module, every: Tensor, label: Tensor) -> dict[str, T
 
 @pytest.mark.long
 def test_one_record_moves_the_sum_by_its_bound_at_most() -> None:
-    """Each with its own draws, as in a run of the accountant's two worlds; huge and broken images too."""
+    """With the same draws with and without it; huge and broken images too."""
     engine = ClippedGradients(convolution(), mean_over_views(cross_entropy, 3, VIEW), CLIPS[0])
     pictures, labels = images(5)
     pictures = pictures * torch.tensor([1.0, 1e6, 1e-9, 1.0, 1.0]).view(-1, 1, 1, 1)
@@ -118,7 +117,7 @@ def test_one_record_moves_the_sum_by_its_bound_at_most() -> None:
     engine((pictures, labels))
 
     def drawn(rows: list[int]) -> dict[str, Tensor]:
-        with keyed(rows, 5):
+        with alike(len(rows), 5):
             return engine((pictures[rows], labels[rows])).gradients
 
     for engine.clip in CLIPS:
@@ -135,32 +134,6 @@ def test_views_of_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(InputError, match="roll"):
         ClippedGradients(convolution(), mean_over_views(cross_entropy, 3, VIEW), Flat(1.0))(images(4))
-
-
-@pytest.mark.long
-def test_a_loss_over_the_batch_is_refused() -> None:
-    def mean(model: nn.Module, batch: Any) -> Tensor:
-        return cross_entropy(model, batch).mean()
-
-    with pytest.raises(InputError, match="one loss per example"):
-        ClippedGradients(convolution(), mean_over_views(mean, 3, VIEW), Flat(1.0))(images(4))
-
-
-@pytest.mark.nightly
-@pytest.mark.long
-def test_a_run_says_how_a_record_was_seen_and_goes_on_after_a_crash() -> None:
-    text = FILE.replace("steps = 30", "steps = 12")
-    Path("run.toml").write_text(text + AUGMENTED)
-    Path("plain.toml").write_text(text)
-    plan = plan_of("run.toml")
-    assert plan.account.upper == plan_of("plain.toml").account.upper
-    with pytest.raises(Stopped):
-        train(plan, report=stop_at(11))
-    outcome = train(plan, resume=True)
-    assert outcome.repeated == ((10, 12),)
-    said = (Path(outcome.folder) / "statement.md").read_text()
-    assert "the loss of a record was the mean over 3 views of it (moved by up to 1 pixels and mirrored by a fair coin)" in said
-    assert said.count("3 views of it") == 2  # in the disclosure too
 
 
 def test_what_does_not_fit_is_said() -> None:

@@ -169,37 +169,3 @@ def test_lightning_is_followed(folder: Path) -> None:
     assert watched[0].steps == 0
     watch = fit(DataLoader(dataset(), batch_sampler=PoissonSampler()))
     assert watch.steps == 6 and watch.observed["sampling"] == "no contradiction seen"
-
-
-@pytest.mark.long
-def test_lightning_takes_private_steps(folder: Path) -> None:
-    lightning = pytest.importorskip("lightning", reason="lightning is not installed")
-    (folder / "own.toml").write_text(SMALL)
-
-    class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.automatic_optimization = model_of(), False
-
-        def training_step(self, batch: Any, number: int) -> None:
-            private.step(batch)
-
-        def configure_optimizers(self) -> Any:
-            return optimizer
-
-    module = Module()
-    optimizer = torch.optim.SGD(module.body.parameters(), lr=0.1)
-    with pytest.raises(InputError, match="expected the network that Module holds"):
-        dpcli.private(module, optimizer, loss_of, records(), pipeline="own.toml")
-    private = dpcli.private(module.body, optimizer, loss_of, records(), pipeline="own.toml")
-    trainer = lightning.Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(module, private)
-    assert private.taken == private.planned
-    assert private.finish().epsilon == private.planned_epsilon
