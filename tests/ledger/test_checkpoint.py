@@ -20,10 +20,10 @@ from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import ForgetfulRuns
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import verify
-from tests.command import ROOT, dpcli
+from tests.command import dpcli
 from tests.ledger.cases import every
 from tests.ledger.deaths import Deadly, killed
 from tests.ledger.folding import NOW, ODD, Counting, alike, folded
@@ -327,38 +327,6 @@ def test_one_flipped_bit_never_makes_a_total_smaller(one_of: int, place: str) ->
             continue
         counts["refused"] += 1
     assert min(counts.values()) > 20 // one_of
-
-
-def test_a_file_of_the_first_version_gets_them_by_an_upgrade(often: None, tmp_path: Path) -> None:
-    path = str(tmp_path / "old.db")
-    shutil.copy(ROOT / "tests" / "vectors" / "ledger-v1.db", path)
-    Path(path).chmod(0o600)
-    before = {name: whole(path, name) for name in ("visits", "clicks", "planned")}
-    for name, truth in before.items():
-        with open_ledger(path, name) as ledger:
-            alike(ledger.state(), truth)
-            assert "dpcli budget upgrade" in verify(ledger).notes[0]
-    assert upgrade(path) == ("clicks", "planned", "visits")
-    assert upgrade(path) == ()
-    for name, truth in before.items():
-        assert noted(path, name)["seq"] == truth.head.seq + 1 or truth.head.seq < 3
-        with open_ledger(path, name) as ledger:
-            assert (ledger.state().spent, ledger.state().runs.get("afterwards")) == (truth.spent, None)
-            assert verify(ledger).notes == ()
-    new = init(str(tmp_path / "new.db"), DATASET, terms())
-    assert new.store.schema() == open_store(path).schema()
-
-
-def test_who_looked_before_an_upgrade_goes_on_after_it(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    shutil.copy(ROOT / "tests" / "vectors" / "ledger-v1.db", path)
-    path.chmod(0o600)
-    stale = SqliteStore(str(path))  # has looked before
-    upgrade(str(path))
-    with Ledger(stale, "clicks") as ledger:
-        ledger.amend(9.0, "goes on as before", "the board", unseen=True)
-    assert verify(open_ledger(str(path), "clicks")).notes == ()
-    assert upgrade(str(path)) == ()
 
 
 @pytest.mark.parametrize("words", [("verify",), ("log",), ("export",), ("spend", "--anchor")])

@@ -604,7 +604,7 @@ def test_a_copied_ledger_reads_from_its_totals(way: tuple[Place, Place], monkeyp
     move_dataset(source.url, target.url, DATASET)
     with open_ledger(target.url, DATASET) as ledger:
         noted = ledger.store.checkpoint(DATASET)
-        if ledger.store.takes_notes:
+        if "://" not in target.url:
             assert noted is not None
             assert noted.body == canonical(checkpoint_content(ledger.state())) and ledger.state().departure is None
     with open_ledger(source.url, DATASET) as ledger:

@@ -108,10 +108,10 @@ def test_what_is_to_be_looked_at(tmp_path: Path) -> None:
 def test_definitions_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = str(tmp_path / "l.db")
     with init(url, "old", replace(plain(), schema="")) as ledger:
-        monkeypatch.setattr(type(ledger.store), "outdated", property(lambda store: "the file's definitions are those of version 1"))
+        monkeypatch.setattr(type(ledger.store), "outdated", property(lambda store: "of an earlier version"))
         monkeypatch.setattr(type(ledger.store), "version", property(lambda store: 99))
         monkeypatch.setattr(module, "digest", lambda text: "another")
-    assert overview([url])[1][0].warnings == ("the file's definitions are those of version 1", UNNOTED)
+    assert overview([url])[1][0].warnings == ("of an earlier version", UNNOTED)
 
 
 @pytest.mark.parametrize("name", FILTERS)
