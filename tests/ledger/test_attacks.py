@@ -45,20 +45,6 @@ def test_a_file_with_two_names_is_refused(ledger: Ledger, tmp_path: Path) -> Non
             open_ledger(str(tmp_path / name))
 
 
-def test_a_run_that_starts_again_is_not_covered_by_its_first_charge(ledger: Ledger) -> None:
-    ledger.reserve(pure(0.1), "long", 0.0)
-    assert ledger.reserve(pure(0.1), "long", 0.0).repeated  # nothing has begun: a retry
-    ledger.start("long")
-    with pytest.raises(LedgerError, match="found one that was: noise may have been drawn"):
-        ledger.start("long")
-    with pytest.raises(LedgerError, match="found one that is started"):
-        ledger.reserve(pure(0.1), "long", 0.0)
-    ledger.commit("long")
-    with pytest.raises(LedgerError, match="found one that is committed"):
-        ledger.reserve(pure(0.1), "long", 0.0)
-    assert ledger.state().spent["epsilon"] == Decimal("0.1")
-
-
 @pytest.mark.parametrize(
     "trap",
     [
@@ -158,41 +144,9 @@ def test_forged_contents_are_damage_and_no_crash(ledger: Ledger, tmp_path: Path)
 
 def test_a_path_of_any_bytes(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff?%#.db")
-    flags = (
-        "--dataset",
-        "d",
-        "--unit",
-        "user",
-        "--adjacency",
-        "add-remove",
-        "--epsilon",
-        "1",
-        "--delta",
-        "0",
-        "--filter",
-        "approx-dp",
-    )
-    assert dpcli("budget", "init", path, *flags).code == 0
+    flags = "--dataset d --unit user --adjacency add-remove --epsilon 1 --delta 0 --filter approx-dp"
+    assert dpcli("budget", "init", path, *flags.split()).code == 0
     assert dpcli("budget", "show", path).code == 0
-
-
-def test_a_size_of_many_digits_is_refused(tmp_path: Path) -> None:
-    flags = (
-        "--dataset",
-        "d",
-        "--unit",
-        "user",
-        "--adjacency",
-        "add-remove",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-9",
-        "--filter",
-        "rdp",
-    )
-    result = dpcli("budget", "init", str(tmp_path / "l.db"), *flags, "--dataset-size", "1" + "0" * 400)
-    assert (result.code, "--dataset-size" in result.err) == (2, True)
 
 
 def test_an_anchor_is_a_file_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
@@ -205,38 +159,6 @@ def test_an_anchor_is_a_file_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
     ):
         result = dpcli("budget", "verify", str(tmp_path / "l.db"), "--anchor", anchor)
         assert result.code == 2, words
-
-
-def test_a_charge_can_insist_on_an_anchor(ledger: Ledger, tmp_path: Path) -> None:
-    run = tmp_path / "run.toml"
-    run.write_text(
-        'format = 1\n[privacy]\nunit = "user"\nadjacency = "add-remove"\nmax_contributions = 1\n'
-        '[[mechanism]]\nname = "a"\ntype = "pure-dp"\nepsilon = 0.1\n'
-    )
-    ledger.store.close()
-    path, old = str(tmp_path / "l.db"), (tmp_path / "l.db").read_bytes()
-    assert dpcli("budget", "spend", path, str(run), "--key", "a").code == 0
-    anchor = tmp_path / "anchor.json"
-    anchor.write_text(dpcli("budget", "anchor", path).out)
-    assert dpcli("budget", "spend", path, str(run), "--key", "b", "--anchor", str(anchor)).code == 0
-    (tmp_path / "l.db").write_bytes(old)
-    restored = dpcli("budget", "spend", path, str(run), "--key", "c", "--anchor", str(anchor))
-    assert (restored.code, "restored from an old backup" in restored.err) == (4, True)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://alice:pa/ss@localhost/led",
-        "postgresql://alice%3As3cret@localhost/led",
-        "postgresql://alice:pa@ss@localhost/led",
-    ],
-)
-def test_a_password_that_is_read_as_something_else_is_not_printed(url: str) -> None:
-    pytest.importorskip("psycopg", reason="the extra postgres is not installed")
-    result = dpcli("budget", "show", url)
-    assert result.code == 2
-    assert not any(part in result.err for part in ("pa/ss", "s3cret", "pa@ss"))
 
 
 @pytest.mark.long

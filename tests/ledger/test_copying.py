@@ -530,19 +530,6 @@ def test_an_older_backup_of_a_file_goes_on(tmp_path: Path) -> None:
     assert open_places(source, target) == [target.url]
 
 
-def test_a_newer_ledger_takes_nothing_of_its_backup(tmp_path: Path) -> None:
-    source, target = File(str(tmp_path / "backup.db")), File(str(tmp_path / "b.db"))
-    lived(target)
-    Path(source.url).write_bytes(Path(target.url).read_bytes())
-    Path(source.url).chmod(0o600)
-    with open_ledger(target.url, DATASET) as ledger:
-        charge(ledger, "later", "0.5")
-    before = rows(target)
-    with pytest.raises(LedgerError, match=r"entry \d+ differs"):
-        move_dataset(source.url, target.url, DATASET)
-    assert rows(target) == before
-
-
 def test_a_ledger_is_not_copied_to_itself(place: Place) -> None:
     lived(place)
     other = f"{place.url}&application_name=other" if "?" in place.url else f"sqlite:///{os.path.abspath(place.url)}"
@@ -936,38 +923,6 @@ def test_no_chain_is_read_that_moves_in_another_order(kind: str) -> None:
 # Two who copy at once, each to a place that the other does not see.
 
 
-def test_of_two_copies_at_once_one_is_opened(tmp_path: Path) -> None:
-    """The second begins while the first has just made its own durable, and cannot see it, as if each had a disk of its own."""
-    source = File(str(tmp_path / "a.db"))
-    lived(source)
-    target, aside = File(str(tmp_path / "b.db")), File(str(tmp_path / "aside.db"))
-
-    def first() -> None:
-        real = copying.create_or_fill
-
-        def slow(url: str, fill: Any, seconds: float) -> None:
-            real(url, fill, seconds)
-            os.rename(url, aside.url)
-            (tmp_path / "durable").touch()
-            assert until((tmp_path / "second").exists)
-
-        copying.create_or_fill = slow  # type: ignore[attr-defined]
-        with suppress(LedgerError):
-            move_dataset(source.url, target.url, DATASET)
-
-    child = started(first)
-    assert until((tmp_path / "durable").exists, every=0.01)
-    move_dataset(source.url, target.url, DATASET)
-    (tmp_path / "second").touch()
-    assert os.waitpid(child, 0)[1] == 0
-    assert open_places(source, target, aside) == [target.url]
-    os.rename(target.url, tmp_path / "elsewhere.db")
-    os.rename(aside.url, target.url)
-    with pytest.raises(LedgerError, match="would be a second budget"):
-        move_dataset(source.url, target.url, DATASET)
-    assert open_places(source, target) == []
-
-
 @pytest.mark.sampled(1, 2)
 def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = way
@@ -983,30 +938,6 @@ def test_a_copy_is_named_before_it_is_verified(way: tuple[Place, Place], monkeyp
     with pytest.raises(LedgerError, match="stopped"):
         move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target) == [target.url]
-
-
-@pytest.mark.parametrize("named", [False, True])
-def test_a_move_of_before_copies_had_names_goes_on(named: bool, tmp_path: Path) -> None:
-    """What opened them came next after the closing entry, and is what they are named by."""
-    source, target = File(str(tmp_path / "a.db")), File(str(tmp_path / "b.db"))
-    lived(source)
-    with open_ledger(source.url, DATASET) as ledger:
-        ledger.leave(target.url)
-    Path(target.url).write_bytes(Path(source.url).read_bytes())
-    Path(target.url).chmod(0o600)
-    with open_ledger(target.url, DATASET) as copy, copy.store.writing(DATASET) as tail:
-        said = {"kind": "copied", "from": source.url, "schema": digest(copy.store.schema()), "version": copy.store.version}
-        entry = seal({**said, "who": "x", "when": utc_now(), "dpcli": "0"}, DATASET, copy.state().head)
-        tail.append(entry.row)
-    if named:
-        with open_ledger(source.url, DATASET) as ledger:
-            ledger.name_copy(entry.row.hash)
-    assert move_dataset(source.url, target.url, DATASET).repeated == named
-    assert move_dataset(source.url, target.url, DATASET).repeated
-    assert open_places(source, target) == [target.url]
-    os.rename(target.url, tmp_path / "elsewhere.db")
-    with pytest.raises(LedgerError, match="would be a second budget"):
-        move_dataset(source.url, target.url, DATASET)
 
 
 def test_a_later_state_of_the_ledger_is_no_copy_of_it(tmp_path: Path) -> None:
