@@ -22,6 +22,7 @@ from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from tests.command import dpcli
+from tests.ledger import setting
 from tests.ledger.cases import every
 from tests.ledger.conftest import Place
 from tests.ledger.pipelines import pure
@@ -43,6 +44,20 @@ def test_a_file_with_two_names_is_refused(ledger: Ledger, tmp_path: Path) -> Non
     for name in ("l.db", "second.db"):
         with pytest.raises(LedgerError, match="one name, found 2"):
             open_ledger(str(tmp_path / name))
+
+
+def test_a_run_that_starts_again_is_not_covered_by_its_first_charge(ledger: Ledger) -> None:
+    ledger.reserve(pure(0.1), "long", 0.0)
+    assert ledger.reserve(pure(0.1), "long", 0.0).repeated  # nothing has begun: a retry
+    ledger.start("long")
+    with pytest.raises(LedgerError, match="found one that was: noise may have been drawn"):
+        ledger.start("long")
+    with pytest.raises(LedgerError, match="found one that is started"):
+        ledger.reserve(pure(0.1), "long", 0.0)
+    ledger.commit("long")
+    with pytest.raises(LedgerError, match="found one that is committed"):
+        ledger.reserve(pure(0.1), "long", 0.0)
+    assert ledger.state().spent["epsilon"] == Decimal("0.1")
 
 
 @pytest.mark.parametrize(
@@ -84,22 +99,15 @@ def test_what_underflows_is_not_free() -> None:
 
 def forged(path: Path, seq: int, **changes: object) -> None:
     """The rows rewritten with a consistent chain, one content changed."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    for name in ("entry_never_changes", "entry_never_goes"):
-        (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()
-        connection.execute(f"DROP TRIGGER {name}")
-        connection.execute("CREATE TABLE IF NOT EXISTS keep (sql TEXT)")
-        connection.execute("INSERT INTO keep VALUES (?)", (sql,))
-    previous = GENESIS
-    for number, body in connection.execute("SELECT seq, body FROM entry ORDER BY seq").fetchall():
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT seq, body FROM entry ORDER BY seq").fetchall()
+    previous, written = GENESIS, list[tuple[str, tuple[object, ...]]]()
+    for number, body in rows:
         content = {**json.loads(body), "previous": previous, **(changes if number == seq else {})}
         text = json.dumps(content, sort_keys=True, separators=(",", ":")) if "nan" in str(changes).lower() else canonical(content)
         previous = digest(text)
-        connection.execute("UPDATE entry SET body = ?, hash = ? WHERE seq = ?", (text, previous, number))
-    for (sql,) in connection.execute("SELECT sql FROM keep").fetchall():
-        connection.execute(sql)
-    connection.execute("DROP TABLE keep")
-    connection.close()
+        written.append(("UPDATE entry SET body = ?, hash = ? WHERE seq = ?", (text, previous, number)))
+    setting.past_guards(str(path), *written)
 
 
 TERMS = {
@@ -166,8 +174,6 @@ def test_an_anchor_is_a_file_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["spend", "reserve"])
 def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
     """A retry is charged once; somebody else's run, which draws its own noise, never on the first one's charge."""
-    from tests.ledger import setting
-
     ana = init(place.url, setting.DATASET, setting.terms())
     bob = Ledger(open_ledger(place.url, setting.DATASET).store, setting.DATASET, who="bob")
     for ledger in (ana, bob):
@@ -179,8 +185,6 @@ def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
 
 @pytest.mark.long
 def test_a_cap_of_next_to_nothing_can_be_looked_at(place: Place) -> None:
-    from tests.ledger import setting
-
     ledger = init(place.url, setting.DATASET, setting.terms())
     setting.charge(ledger, "first", "0.5", kind="reserve")
     ledger.amend(1e-320, "nothing more", "the board", acknowledged=True)
@@ -194,7 +198,6 @@ def test_a_cap_of_next_to_nothing_can_be_looked_at(place: Place) -> None:
 def test_a_cap_that_nothing_allows_does_not_silence_verify(place: Place) -> None:
     """By hand an administrator may write any cap: what else is wrong is said all the same."""
     from dpcli.ledger.verify import verify
-    from tests.ledger import setting
 
     terms = LedgerTerms("example", "add-remove", 100.0, 1e-6, filter="rdp", parameters={"order": 2.0})
     ledger = init(place.url, setting.DATASET, terms)
@@ -216,8 +219,6 @@ class _ByHand:
 @pytest.mark.parametrize("before", ["restored", "another"])
 def test_a_log_beside_a_ledger_is_not_played_into_it(tmp_path: Path, before: str) -> None:
     """SQLite plays whatever write-ahead log bears the name: that of an older copy would take entries back."""
-    from tests.ledger import setting
-
     path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
     ledger = init(str(path), setting.DATASET, setting.terms())
     setting.charge(ledger, "first", "0.5")

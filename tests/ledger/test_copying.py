@@ -6,10 +6,9 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -32,7 +31,7 @@ from tests.ledger.conftest import Database, File, Place, installed
 from tests.ledger.deaths import killed
 from tests.ledger.every_command import ALL, called
 from tests.ledger.people import by
-from tests.ledger.setting import DATASET, TABLES, charge, run_file, terms
+from tests.ledger.setting import DATASET, TABLES, charge, past_guards, terms
 from tests.ledger.spenders import lines, started
 from tests.ledger.versions import fill
 from tests.waiting import until
@@ -136,35 +135,6 @@ def test_every_entry_goes_along_as_it_is_and_the_dataset_is_charged_there_alone(
         ends = [copy.commit("under way", "it went along"), copy.void("waiting", "never began"), charge(copy, "here", "0.5")]
         assert [each.repeated for each in ends] == [False] * 3
     assert open_places(source, target) == [target.url]
-
-
-@pytest.mark.sampled(1, 1)
-def test_what_has_moved_takes_nothing_more_whoever_asks(way: tuple[Place, Place], tmp_path: Path) -> None:
-    source, target = way
-    lived(source)
-    move_dataset(source.url, target.url, DATASET)
-    (tmp_path / "run.toml").write_text(run_file(0.001))
-    file, more = str(tmp_path / "run.toml"), ("--reason", "x")
-    asked: tuple[tuple[str, ...], ...] = (
-        ("spend", source.url, file, "--key", "new"),
-        ("spend", source.url, file, "--key", "first"),
-        ("reserve", source.url, file, "--key", "new"),
-        ("start", source.url, "waiting"),
-        ("commit", source.url, "under way"),
-        ("void", source.url, "waiting", *more),
-        ("amend", source.url, "--epsilon", "9", "--approver", "x", *more),
-        ("anchor", source.url),
-    )
-    before = rows(source)
-    for words in asked:
-        done = dpcli("budget", *words)
-        assert done.code == 4 and f'dataset "{DATASET}" has moved to ' in done.err, words
-    assert dpcli("gate", file, "--max-epsilon", "1", "--delta", "1e-9", "--ledger", source.url, "--dataset", DATASET).code == 4
-    assert rows(source) == before
-    for command in ("show", "log", "export", "verify"):
-        done = dpcli("budget", command, source.url)
-        assert done.code == 0 and (command == "verify" or "moved" in done.out)
-    assert "moved_to" in dpcli("budget", "show", source.url, "-f", "json").out
 
 
 WITHOUT_LEDGER = ("init", "copy", "overview", "upgrade")  # those that say it otherwise, or open something else
@@ -801,28 +771,15 @@ def test_what_is_being_copied_takes_nothing_before_it_is_whole(people: Database)
             charge(ledger, "early", "0.1")
         with pytest.raises(LedgerError, match="is being copied here"):
             ledger.leave("/elsewhere.db")
-    early = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 7}, "new")
+    opens = {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 7}
+    early = forged(empty, "ada", opens, "new")
     assert "was closed where it comes from" in by_hand(people, "ada", "append", "new", 2, early.body)
     closing = seal({"kind": "moved", "to": "here", "who": "x", "when": utc_now(), "dpcli": "0"}, "new", empty.head)
     assert by_hand(people, "ada", "take", "new", 2, closing.row.body) == ""
     empty.apply(closing)
-    last = forged(empty, "ada", {"kind": "copied", "from": "/somewhere.db", "schema": "0" * 64, "version": 7}, "new")
+    last = forged(empty, "ada", opens, "new")
     assert by_hand(people, "ada", "append", "new", 3, last.body) == ""
-    empty.apply(
-        seal(
-            {
-                "kind": "copied",
-                "from": "/somewhere.db",
-                "schema": "0" * 64,
-                "version": 7,
-                "who": "ada",
-                "when": "2026-01-01T00:00:00Z",
-                "dpcli": "0",
-            },
-            "new",
-            empty.head,
-        )
-    )
+    empty.apply(seal({**opens, "who": "ada", "when": utc_now(), "dpcli": "0"}, "new", empty.head))
     assert by_hand(people, "ada", "take", "new", 4, forged(empty, "x", SPEND, "new").body) == "expected a dataset that is new here"
     with open_ledger(url, "new") as ledger:
         charge(ledger, "then", "0.1")
@@ -967,10 +924,7 @@ def test_a_copy_that_was_damaged_before_it_was_opened_stays_closed(damage: str, 
     lived(source)
 
     die_moving(source, target, "name")
-    with closing(sqlite3.connect(target.url)) as connection, connection:
-        guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for statement in (*(f"DROP TRIGGER {name}" for name, _ in guards), damage, *(sql for _, sql in guards)):
-            connection.execute(statement)
+    past_guards(target.url, damage)
     with pytest.raises(LedgerError):
         move_dataset(source.url, target.url, DATASET)
     assert open_places(source, target) == []

@@ -29,7 +29,7 @@ from dpcli.ledger.verify import verify
 from tests.command import ROOT, Result, dpcli
 from tests.ledger.cases import every
 from tests.ledger.deaths import killed
-from tests.ledger.setting import DATASET, charge, run_file, terms
+from tests.ledger.setting import DATASET, charge, past_guards, run_file, terms
 
 Damage = Callable[[Path], None]
 DAMAGED = "damaged: restore it from a backup and compare with an anchor (dpcli budget verify --anchor)"
@@ -241,7 +241,7 @@ def test_an_entry_that_moved_to_another_dataset_is_missed(place: Path) -> None:
     """From its own dataset and from that whose name it has; a third one is as it was."""
     ledger = init(str(place), "third", terms())
     ledger.store.close()
-    by_hand(place, f"UPDATE entry SET dataset = 'elsewhere' WHERE seq = 5 AND dataset = '{DATASET}'")
+    past_guards(str(place), f"UPDATE entry SET dataset = 'elsewhere' WHERE seq = 5 AND dataset = '{DATASET}'")
     for name in ("elsewhere", DATASET):
         for command in ("show", "verify", "log"):
             done = dpcli("budget", command, str(place), "--dataset", name)
@@ -251,17 +251,6 @@ def test_an_entry_that_moved_to_another_dataset_is_missed(place: Path) -> None:
 
 
 # --- entries
-
-
-def by_hand(path: Path, *statements: str) -> None:
-    """What somebody does with the sqlite3 shell."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    for name, _ in guards:
-        connection.execute(f"DROP TRIGGER {name}")
-    for statement in (*statements, *(sql for _, sql in guards)):
-        connection.execute(statement)
-    connection.close()
 
 
 def told(made: Path, change: Callable[[Path], object], folder: Path, number: int, message: str) -> None:

@@ -156,14 +156,27 @@ def _header_problem(header: bytes) -> str | None:
 
 def network_file_system(path: str) -> str | None:
     """Return the type of the network file system that holds `path`, whose locks are not reliable; None on a local one or where unknown."""
+    kind = mounted(path)
+    return kind if kind in NETWORK else None
+
+
+def mounted(path: str) -> str | None:
+    """Return the type of the file system that holds `path`, by the longest mount point above it; None where that is unknown."""
     try:
-        mounts = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return None
     real = os.path.realpath(path)
-    kinds = {fields[1].replace("\\040", " "): fields[2] for line in mounts if len(fields := line.split()) > 2}
+    kinds = {
+        _unescaped(fields[1]): fields[2] for line in mounts if len(fields := line.split(" ")) > 2
+    }  # of two at one point the later
     holder = max((point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")), key=len, default="")
-    return kinds[holder] if kinds.get(holder) in NETWORK else None
+    return kinds.get(holder)
+
+
+def _unescaped(point: str) -> str:
+    """Return a mount point with its escaped blanks (\\040 and the like) as they are."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)
 
 
 # A key as it is spelled in an entry (`dpcli.ledger.chain.canonical`): names are sorted, quotation marks in strings are escaped, and what
