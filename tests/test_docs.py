@@ -22,7 +22,6 @@ import pytest
 
 from dpcli.base.registry import ACCOUNTANTS, CHART_FORMATS, COMMANDS, FORMATS, MECHANISMS, PLOTS, SAMPLING
 from dpcli.cli.main import cli
-from dpcli.cli.overview import HELP
 from dpcli.document.formats.troff import ESCAPES
 from dpcli.explain.commands import man
 from dpcli.explain.glossary import TERMS
@@ -317,14 +316,3 @@ def test_every_name_is_explained(name: str) -> None:
 def test_examples_folder_is_documented_by_its_files() -> None:
     for path in Path(ROOT / "examples").glob("*.toml"):
         assert path.read_text().startswith("# ")
-
-
-def test_the_help_that_is_always_the_same_is_what_click_says() -> None:
-    """Written down, as laying it out takes longer than anything else that printing it takes."""
-    said = dpcli("--help").out
-    if UPDATE:
-        path = ROOT / "dpcli" / "cli" / "overview.py"
-        head = path.read_text().partition("HELP = ")[0]
-        path.write_text(f'{head}HELP = """\\\n{said}"""\n')
-    else:
-        assert said == HELP

@@ -22,7 +22,7 @@ from dpcli.cli.outputs import PICTURE_ENDINGS
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
-QUIET_SECONDS = 1.0  # before progress is reported
+QUIET_SECONDS, EVERY = 1.0, 0.2  # before progress is reported, and between two reports
 FIXED_WIDTH = 100  # columns if the output is no terminal
 
 
@@ -74,14 +74,14 @@ def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> 
 @contextlib.contextmanager
 def progress(what: str = "points") -> Iterator[Callable[[int, int], None]]:
     """Yield a function that reports progress (done, total): one line on a terminal's standard error after a second, erased at the end."""
-    start, settings = time.monotonic(), click.get_current_context().obj
+    next_report, settings = time.monotonic() + QUIET_SECONDS, click.get_current_context().obj
     reported = False
 
     def report(completed: int, total: int) -> None:
-        nonlocal reported
-        if time.monotonic() - start > QUIET_SECONDS and sys.stderr.isatty() and not settings.quiet:
+        nonlocal next_report, reported
+        if time.monotonic() > next_report and sys.stderr.isatty() and not settings.quiet:
             click.echo(f"\rdpcli: {completed:,} of {total:,} {what}", nl=False, err=True)
-            reported = True
+            next_report, reported = time.monotonic() + EVERY, True
 
     try:
         yield report

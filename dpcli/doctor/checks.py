@@ -17,7 +17,7 @@ from typing import Literal
 from dpcli import __version__
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.places import POSTGRES, open_store, path_of
-from dpcli.ledger.stores.sqlite_file import NETWORK
+from dpcli.ledger.stores.sqlite_file import NETWORK, mounted
 
 Verdict = Literal["ok", "warn", "fail", "absent"]
 
@@ -244,7 +244,7 @@ def _folder(ledger: str | None) -> Path:
 
 
 def _file_system(folder: Path, where: str) -> Fact:
-    name, kind = f"file system, {where}", mounted(folder)
+    name, kind = f"file system, {where}", mounted(str(folder))
     if kind is None:
         return Fact(name, "unknown on this system", "absent", "keep ledgers on a local disk")
     if kind in SHARED_FILE_SYSTEMS:
@@ -252,31 +252,3 @@ def _file_system(folder: Path, where: str) -> Fact:
     if kind in MEMORY_FILE_SYSTEMS:
         return Fact(name, kind, "warn", "it is gone after a restart: keep ledgers on a disk")
     return Fact(name, kind, "ok")
-
-
-def mounted(folder: Path, table: str | None = None) -> str | None:
-    """Return the type of the file system of a folder, by the longest mount point above it; None where that is unknown.
-
-    table: text as in /proc/mounts, read where None.
-    """
-    if table is None:
-        try:
-            table = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
-        except OSError:
-            return None
-    best, kind = -1, None
-    for line in table.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        point = _unescaped(fields[1])
-        if folder.is_relative_to(point) and len(point) >= best:  # of two at one point the later one is on top
-            best, kind = len(point), fields[2]
-    return kind
-
-
-def _unescaped(point: str) -> str:
-    """Return a mount point with its escaped blanks (\\040 and the like) as they are."""
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        point = point.replace(code, character)
-    return point

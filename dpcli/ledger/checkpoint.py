@@ -4,8 +4,8 @@ A checkpoint is a cache. It is written in the transaction of the entry that it i
 names that entry and the opening by their hashes, holds every sum as the exact decimal that the fold has there, and has a digest. A reader
 uses it if the digest is right, it is of this dataset and of a format that he knows; then both entries must be there with those hashes,
 and what comes after is checked against the chain as ever. One that is damaged, foreign or of a later format is not used: everything is
-read, as without one. One that names an entry which is not there, or another, says that entries were lost: that is an error. One that an
-earlier version of dpcli left behind, which appends without it, is as good as new.
+read, as without one. One that names an entry which is not there, or another, says that entries were lost: that is an error. One that
+lies behind the end of the chain is as good as new.
 
 Whoever may write a file may write any chain and any checkpoint into it; against him there is the anchor. `verify` reads all entries and
 compares. In a database only the server's own functions write checkpoints, from what they let in.

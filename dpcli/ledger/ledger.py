@@ -454,7 +454,7 @@ class Ledger:
                 trial = state.rehearsal()
                 for request, _ in requests:
                     entries.append(self.append_in(tail, trial, request))
-                if self.store.takes_notes and self._is_checkpoint_due(trial, entries):
+                if self._is_checkpoint_due(trial, entries):
                     tail.note(checkpoint_of(trial))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(UNSURE if any(entries) else "nothing was written") from None

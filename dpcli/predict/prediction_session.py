@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError, LedgerError
 from dpcli.base.lazy import load
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.models.model_answers import same_content
-from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, require_count, require_counting
+from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, require_count
 from dpcli.sessions.charged import Session, charge, noted, reason, session_in
 from dpcli.sessions.window import Resumable
 
@@ -127,8 +127,6 @@ def begin_session(
         Denied: The ledger says no.
         LedgerError: Ledger or count cannot be relied on.
     """
-    if ledger is not None:
-        require_counting(ledger)
     session = session_in(plan.folder, plan.fingerprint(), resume, ledger, inputs, same_content)
     rows = None if plan.rows is None else plan.rows.content()
     session = replace(session, window=plan.pipeline.privacy.window or (), rows=rows)

@@ -99,7 +99,6 @@ class LedgerQueries:
     """
 
     def __init__(self, ledger: Ledger, run: str, total: int, things: str) -> None:
-        require_counting(ledger)
         self._ledger, self._run, self.total, self._things = ledger, run, total, things
 
     def taken(self) -> int:
@@ -108,15 +107,6 @@ class LedgerQueries:
     def take(self, count: int = 1) -> Granted:
         after = self._ledger.count(self._run, self._things, require_count(count), self.total)
         return Granted(after - count + 1, count, self.total)
-
-
-def require_counting(ledger: Ledger) -> None:
-    """Raise LedgerError if the definitions of a ledger's database are too old to count answers."""
-    if not ledger.store.takes_counts:
-        raise LedgerError(
-            f"{ledger.store.place}: expected definitions that count answers, found those of version {ledger.store.version}: "
-            "dpcli budget upgrade makes them anew; nothing was drawn"
-        )
 
 
 def require_count(count: int, name: str = "count") -> int:

@@ -201,7 +201,6 @@ def _read(path: str, folder: str) -> Session:
     try:
         with open(path, "rb") as file:
             content = json.load(file)
-        content.pop("home", None)  # of earlier versions
         session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
         kept_rows(session.rows, session.window)
         known = (session.run, session.fingerprint, session.charged, session.counted, session.inputs)

@@ -110,12 +110,6 @@ def test_bad_use_is_one_clear_message(arguments: tuple[str, ...], message: str) 
     assert "Traceback" not in result.err
 
 
-def test_no_delta_is_said() -> None:
-    result = dpcli("account", "-", stdin=GAUSSIAN.replace(b"delta = 1e-5\n", b""))
-    assert result.code == 2
-    assert "expected a delta in the file or by --delta" in result.err
-
-
 def test_several_outputs_in_one_run(tmp_path: Path) -> None:
     result = dpcli("account", "examples/mnist.toml", "-f", "total", "-o", f"json={tmp_path}/a.json", "-o", f"csv={tmp_path}/a.csv")
     assert float(result.out) == json.loads((tmp_path / "a.json").read_text())["result"]["epsilon_upper"]

@@ -69,21 +69,8 @@ def test_counts_against_a_stated_claim() -> None:
 
 
 def test_printed_bounds_are_rounded_down_and_claims_up() -> None:
-    out = dpcli(
-        "audit",
-        "--canaries",
-        "1000",
-        "--guesses",
-        "100",
-        "--correct",
-        "95",
-        "--delta",
-        "1e-5",
-        "--epsilon",
-        "2.20001",
-        "-f",
-        "text",
-    ).out
+    flags = "--canaries 1000 --guesses 100 --correct 95 --delta 1e-5 --epsilon 2.20001 -f text"
+    out = dpcli("audit", *flags.split()).out
     assert "epsilon >= 2.1651 proven, epsilon <= 2.2001 claimed" in out
     assert "no violation found at 95 %" in out
     assert "is private" not in out

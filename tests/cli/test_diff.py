@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import of_each
 from tests.command import dpcli
 
 MNIST = "examples/mnist.toml"
@@ -66,13 +65,6 @@ def test_no_difference() -> None:
     assert "DP105" not in dpcli("diff", MNIST, MNIST, "--delta", "1e-6").out
     assert dpcli("diff", MNIST, MNIST).out.splitlines()[0] == "no difference: epsilon <= 2.3817 at delta = 1e-05"
     assert dpcli("diff", MNIST, MNIST, "-f", "total").out == "0.0\n"
-
-
-@of_each("format_", ["table", "json", "jsonl", "markdown", "csv", "total"])
-def test_every_format_and_standard_input(format_: str, dearer: str) -> None:
-    result = dpcli("diff", "-", dearer, "-f", format_, stdin=Path(MNIST).read_bytes())
-    assert (result.code, result.err) == (0, "")
-    assert result.out
 
 
 def test_outputs_do_not_overwrite_an_input(dearer: str) -> None:

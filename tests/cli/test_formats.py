@@ -199,50 +199,6 @@ def test_what_checks_nothing_is_no_pass(name: str, folder: Path, tmp_path: Path)
     assert dpcli("account", "no-budget.toml", folder=folder).code == 0
 
 
-@pytest.mark.long
-@of_each("words", [w for w in COMMANDS if any(judges(n) for n in own_formats(w) if n in FORMATS)])
-@of_each("flags", ["--nope", "-o nonsense=x", "-f nonsense"])
-def test_a_command_that_is_not_even_read_leaves_no_report_of_a_pass(words: tuple[str, ...], flags: str, tmp_path: Path) -> None:
-    for name in (name for name in own_formats(words) if name in FORMATS and judges(name)):
-        for output in (
-            ["-o", f"{name}={tmp_path / name}"],
-            [f"--output={name}={tmp_path / name}"],
-            [f"-o{name}={tmp_path / name}"],
-        ):
-            (tmp_path / name).write_text("" if name == "summary" else "pass")
-            assert dpcli(*words, "x.toml", *output, *flags.split()).code == 2
-            assert_says_error(name, (tmp_path / name).read_text())
-        if "-f" not in flags:
-            assert_says_error(name, dpcli(*words, "x.toml", *flags.split(), "-f", name).out)
-
-
-@of_each("output", ["-o|{}", "-o{}", "--output={}", "-o|junit={}", "--output|junit={}"])
-@of_each("given", ["{}", "--policy|{}", "--policy={}", "--ledger|{}", "--|{}"])
-def test_no_input_is_written_over_where_nothing_is_read(given: str, output: str, tmp_path: Path) -> None:
-    path = tmp_path / "p.xml"
-    path.write_text(GATE)
-    flags = output.format(path).split("|")
-    assert dpcli("gate", "--nope", *flags, *given.format(path).split("|")).code == 2
-    assert path.read_text() == GATE
-    if not given.startswith("--|"):
-        assert dpcli("gate", *given.format(path).split("|"), "--nope", *flags).code == 2
-        assert path.read_text() == GATE
-
-
-def test_what_is_no_output_is_not_written(tmp_path: Path) -> None:
-    assert dpcli("gate", "--nope", "--", "-oz.xml", folder=tmp_path).code == 2
-    assert list(tmp_path.iterdir()) == []
-
-
-@of_each(
-    "line", ["gat x.toml -o r.xml", "--color doctor gate x.toml -o r.xml", "budget nope -o junit=r.xml", "-v gate --nope -o r.xml"]
-)
-def test_a_command_that_there_is_not_leaves_no_report_of_a_pass(line: str, tmp_path: Path) -> None:
-    (tmp_path / "r.xml").write_text("pass")
-    assert dpcli(*line.split(), folder=tmp_path).code == 2
-    assert_says_error("junit", (tmp_path / "r.xml").read_text())
-
-
 def test_a_package_that_is_not_there_is_reported_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: object, **__: object) -> None:
         raise ModuleNotFoundError("no torch", name="torch")
@@ -265,23 +221,6 @@ def test_a_report_that_cannot_be_written_changes_no_exit_code(folder: Path) -> N
         )
     assert found.returncode == 2
     assert "No such option" in found.stderr and "Traceback" not in found.stderr
-
-
-def test_an_error_replaces_the_report_of_an_earlier_pass(folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "x.xml"
-    assert dpcli("account", "pass.toml", "-o", f"junit={path}", folder=folder).code == 0
-    assert dpcli("account", "missing.toml", "-o", str(path), folder=folder).code == 2
-    assert_says_error("junit", path.read_text())
-
-
-def test_a_bug_is_no_pass_either(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("planted")
-
-    monkeypatch.setattr("dpcli.analysis.account.account", broken)
-    path = tmp_path / "x.sarif"
-    assert dpcli("account", "pass.toml", "-o", str(path), folder=folder).code == 70
-    assert_says_error("sarif", path.read_text())
 
 
 @of_each("line", ["budget show full.db", "gate pass.toml --policy pass.toml", "report pass.toml", "account pass.toml"])

@@ -173,9 +173,3 @@ def test_no_delta_is_said_by_the_account_as_by_calibration(tmp_path: Path) -> No
     assert found.code == 3 and words in found.err
     (tmp_path / "x.toml").write_text((ROOT / MNIST).read_text())
     assert words in dpcli("calibrate-sigma", str(tmp_path / "x.toml"), "--delta", "0", "--target-epsilon", "2").err
-
-
-@of_each("word", ["tilt", "share", "spacing", "headline", "theorem", "schedule", "moments-accountant", "prv", "renyi"])
-def test_words_of_the_tables_are_explained(word: str) -> None:
-    found = dpcli("explain", word)
-    assert found.code == 0 and len(found.out) > 60

@@ -100,10 +100,3 @@ def test_a_package_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyP
     extras, packages = found["extras"], found["packages"]
     assert isinstance(extras, dict) and "duckdb" not in extras and extras["torch"] == "1.2.3"
     assert isinstance(packages, dict) and list(packages) == ["click", "numpy", "scipy"]
-
-
-@pytest.mark.parametrize("format_", ["table", "markdown", "html"])
-def test_formats_for_people_say_the_versions_too(format_: str) -> None:
-    out = dpcli("version", "-f", format_).out
-    for text in (package.__version__, platform.python_version(), importlib.metadata.version("numpy"), "postgresql"):
-        assert text in out, text

@@ -17,13 +17,12 @@ from dpcli.ledger.chain import canonical, time_after
 from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import recent_runs
-from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import verify
 from tests.ledger.folding import KEYS, NOW, alike, begin_alike, folded
 from tests.ledger.setting import charge
 
 PEOPLE = ("ada", "eve", "bob")
-FRESH, FIRST, SECOND, EARLIER = "fresh", "first", "second", "earlier"  # who asks: see `play`
+FRESH, FIRST, SECOND = "fresh", "first", "second"  # who asks: see `play`
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -42,21 +41,12 @@ STEPS = st.lists(
         st.sampled_from([*KEYS[:4], *KEYS]),  # few keys are asked for often
         st.sampled_from(["0", "0.1", "0.1", "0.25", "0.5", "0.070000000000000001", "1E-30", "1E-300"]),
         st.sets(st.integers(0, 2), min_size=1).map(sorted),
-        st.sampled_from([FRESH, FRESH, FIRST, SECOND, EARLIER]),
+        st.sampled_from([FRESH, FRESH, FIRST, SECOND]),
     ),
     min_size=8,
     max_size=25,
 )
 Step = tuple[str, str, str, str, list[int], str]
-
-
-class EarlierStore(SqliteStore):
-    """A file as an earlier version of dpcli has it, which neither uses nor writes what stands beside the entries."""
-
-    takes_notes = False  # type: ignore[assignment]
-
-    def checkpoint(self, dataset: str) -> None:
-        return None
 
 
 @dataclass
@@ -212,8 +202,7 @@ def play(open_as: Callable[[str, str], Ledger], model: Model, steps: Sequence[St
     """Ask a new ledger for every step, and check now and then that what is noted beside its entries is what these add up to.
 
     Args:
-        open_as: Opens the ledger for a person and a reader: FRESH has read nothing yet, FIRST and SECOND go on with what they know, EARLIER
-            is an earlier version of dpcli, which leaves the checkpoint behind.
+        open_as: Opens the ledger for a person and a reader: FRESH has read nothing yet, FIRST and SECOND go on with what they know.
         quotas: Ask for quotas too; a ledger without them notes no persons.
         own_clock: The store has a clock, so that nothing expires.
     """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
@@ -41,6 +43,18 @@ def terms(epsilon: float = 1.0) -> LedgerTerms:
 
 
 TABLES = tables_of(run())
+
+
+def past_guards(path: str, *statements: str | tuple[str, tuple[object, ...]]) -> None:
+    """What somebody does to a file with the sqlite3 shell, who puts the guards back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in guards:
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(*([statement] if isinstance(statement, str) else statement))
+        for _, sql in guards:
+            connection.execute(sql)
 
 
 def charge(

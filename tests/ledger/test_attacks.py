@@ -22,6 +22,7 @@ from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from tests.command import dpcli
+from tests.ledger import setting
 from tests.ledger.cases import every
 from tests.ledger.conftest import Place
 from tests.ledger.pipelines import pure
@@ -98,22 +99,15 @@ def test_what_underflows_is_not_free() -> None:
 
 def forged(path: Path, seq: int, **changes: object) -> None:
     """The rows rewritten with a consistent chain, one content changed."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    for name in ("entry_never_changes", "entry_never_goes"):
-        (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()
-        connection.execute(f"DROP TRIGGER {name}")
-        connection.execute("CREATE TABLE IF NOT EXISTS keep (sql TEXT)")
-        connection.execute("INSERT INTO keep VALUES (?)", (sql,))
-    previous = GENESIS
-    for number, body in connection.execute("SELECT seq, body FROM entry ORDER BY seq").fetchall():
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT seq, body FROM entry ORDER BY seq").fetchall()
+    previous, written = GENESIS, list[tuple[str, tuple[object, ...]]]()
+    for number, body in rows:
         content = {**json.loads(body), "previous": previous, **(changes if number == seq else {})}
         text = json.dumps(content, sort_keys=True, separators=(",", ":")) if "nan" in str(changes).lower() else canonical(content)
         previous = digest(text)
-        connection.execute("UPDATE entry SET body = ?, hash = ? WHERE seq = ?", (text, previous, number))
-    for (sql,) in connection.execute("SELECT sql FROM keep").fetchall():
-        connection.execute(sql)
-    connection.execute("DROP TABLE keep")
-    connection.close()
+        written.append(("UPDATE entry SET body = ?, hash = ? WHERE seq = ?", (text, previous, number)))
+    setting.past_guards(str(path), *written)
 
 
 TERMS = {
@@ -158,41 +152,9 @@ def test_forged_contents_are_damage_and_no_crash(ledger: Ledger, tmp_path: Path)
 
 def test_a_path_of_any_bytes(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff?%#.db")
-    flags = (
-        "--dataset",
-        "d",
-        "--unit",
-        "user",
-        "--adjacency",
-        "add-remove",
-        "--epsilon",
-        "1",
-        "--delta",
-        "0",
-        "--filter",
-        "approx-dp",
-    )
-    assert dpcli("budget", "init", path, *flags).code == 0
+    flags = "--dataset d --unit user --adjacency add-remove --epsilon 1 --delta 0 --filter approx-dp"
+    assert dpcli("budget", "init", path, *flags.split()).code == 0
     assert dpcli("budget", "show", path).code == 0
-
-
-def test_a_size_of_many_digits_is_refused(tmp_path: Path) -> None:
-    flags = (
-        "--dataset",
-        "d",
-        "--unit",
-        "user",
-        "--adjacency",
-        "add-remove",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-9",
-        "--filter",
-        "rdp",
-    )
-    result = dpcli("budget", "init", str(tmp_path / "l.db"), *flags, "--dataset-size", "1" + "0" * 400)
-    assert (result.code, "--dataset-size" in result.err) == (2, True)
 
 
 def test_an_anchor_is_a_file_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
@@ -207,45 +169,11 @@ def test_an_anchor_is_a_file_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
         assert result.code == 2, words
 
 
-def test_a_charge_can_insist_on_an_anchor(ledger: Ledger, tmp_path: Path) -> None:
-    run = tmp_path / "run.toml"
-    run.write_text(
-        'format = 1\n[privacy]\nunit = "user"\nadjacency = "add-remove"\nmax_contributions = 1\n'
-        '[[mechanism]]\nname = "a"\ntype = "pure-dp"\nepsilon = 0.1\n'
-    )
-    ledger.store.close()
-    path, old = str(tmp_path / "l.db"), (tmp_path / "l.db").read_bytes()
-    assert dpcli("budget", "spend", path, str(run), "--key", "a").code == 0
-    anchor = tmp_path / "anchor.json"
-    anchor.write_text(dpcli("budget", "anchor", path).out)
-    assert dpcli("budget", "spend", path, str(run), "--key", "b", "--anchor", str(anchor)).code == 0
-    (tmp_path / "l.db").write_bytes(old)
-    restored = dpcli("budget", "spend", path, str(run), "--key", "c", "--anchor", str(anchor))
-    assert (restored.code, "restored from an old backup" in restored.err) == (4, True)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://alice:pa/ss@localhost/led",
-        "postgresql://alice%3As3cret@localhost/led",
-        "postgresql://alice:pa@ss@localhost/led",
-    ],
-)
-def test_a_password_that_is_read_as_something_else_is_not_printed(url: str) -> None:
-    pytest.importorskip("psycopg", reason="the extra postgres is not installed")
-    result = dpcli("budget", "show", url)
-    assert result.code == 2
-    assert not any(part in result.err for part in ("pa/ss", "s3cret", "pa@ss"))
-
-
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["spend", "reserve"])
 def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
     """A retry is charged once; somebody else's run, which draws its own noise, never on the first one's charge."""
-    from tests.ledger import setting
-
     ana = init(place.url, setting.DATASET, setting.terms())
     bob = Ledger(open_ledger(place.url, setting.DATASET).store, setting.DATASET, who="bob")
     for ledger in (ana, bob):
@@ -257,8 +185,6 @@ def test_two_people_under_one_key_are_two_runs(place: Place, kind: str) -> None:
 
 @pytest.mark.long
 def test_a_cap_of_next_to_nothing_can_be_looked_at(place: Place) -> None:
-    from tests.ledger import setting
-
     ledger = init(place.url, setting.DATASET, setting.terms())
     setting.charge(ledger, "first", "0.5", kind="reserve")
     ledger.amend(1e-320, "nothing more", "the board", acknowledged=True)
@@ -272,7 +198,6 @@ def test_a_cap_of_next_to_nothing_can_be_looked_at(place: Place) -> None:
 def test_a_cap_that_nothing_allows_does_not_silence_verify(place: Place) -> None:
     """By hand an administrator may write any cap: what else is wrong is said all the same."""
     from dpcli.ledger.verify import verify
-    from tests.ledger import setting
 
     terms = LedgerTerms("example", "add-remove", 100.0, 1e-6, filter="rdp", parameters={"order": 2.0})
     ledger = init(place.url, setting.DATASET, terms)
@@ -294,8 +219,6 @@ class _ByHand:
 @pytest.mark.parametrize("before", ["restored", "another"])
 def test_a_log_beside_a_ledger_is_not_played_into_it(tmp_path: Path, before: str) -> None:
     """SQLite plays whatever write-ahead log bears the name: that of an older copy would take entries back."""
-    from tests.ledger import setting
-
     path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
     ledger = init(str(path), setting.DATASET, setting.terms())
     setting.charge(ledger, "first", "0.5")

@@ -20,14 +20,14 @@ from dpcli.ledger.checkpoint import checkpoint_content
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.past_runs import ForgetfulRuns
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.stores.sqlite import SqliteStore
 from dpcli.ledger.verify import verify
-from tests.command import ROOT, dpcli
+from tests.command import dpcli
 from tests.ledger.cases import every
 from tests.ledger.deaths import Deadly, killed
 from tests.ledger.folding import NOW, ODD, Counting, alike, folded
-from tests.ledger.setting import DATASET, charge, run, run_file, terms
+from tests.ledger.setting import DATASET, charge, past_guards, run, run_file, terms
 
 
 @pytest.fixture
@@ -96,22 +96,10 @@ def noted(path: str, dataset: str = DATASET) -> dict[str, Any]:
     return dict(json.loads(found[0])) if found else {"seq": 0}
 
 
-def by_force(path: str, *statements: str | tuple[str, tuple[object, ...]]) -> None:
-    """What somebody does with the sqlite3 shell, who puts the guards back."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for name, _ in guards:
-            connection.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            connection.execute(*([statement] if isinstance(statement, str) else statement))
-        for _, sql in guards:
-            connection.execute(sql)
-
-
 def rewritten(path: str, **changes: object) -> None:
     """A checkpoint that says something else, under a digest that fits."""
     body = canonical({**noted(path), **changes})
-    by_force(path, ("UPDATE checkpoint SET body = ?, digest = ? WHERE dataset = ?", (body, digest(body), DATASET)))
+    past_guards(path, ("UPDATE checkpoint SET body = ?, digest = ? WHERE dataset = ?", (body, digest(body), DATASET)))
 
 
 def test_what_is_read_does_not_grow(often: None, tmp_path: Path) -> None:
@@ -166,10 +154,10 @@ SPELLINGS: dict[str, Callable[[int], object]] = {
 }  # fmt: skip
 EDITED = {
     **{f"totals: {name}": lambda path, name=name: rewritten(path, **FORGED[name]) for name in FORGED},
-    "an entry before them": lambda path: by_force(
+    "an entry before them": lambda path: past_guards(
         path, 'UPDATE entry SET body = replace(body, \'"epsilon":"0.1"\', \'"epsilon":"0.0"\') WHERE seq = 3'
     ),
-    "an entry before them, and its hash": lambda path: by_force(
+    "an entry before them, and its hash": lambda path: past_guards(
         path, ("UPDATE entry SET body = body || ' ', hash = ? WHERE dataset = ? AND seq = 3", ("0" * 64, DATASET))
     ),
 }
@@ -195,17 +183,17 @@ def test_whoever_has_an_anchor_believes_no_totals(place: str, tmp_path: Path) ->
 
 
 DAMAGES: dict[str, Callable[[str], None]] = {
-    "a total without a new digest": lambda path: by_force(
+    "a total without a new digest": lambda path: past_guards(
         path,
         'UPDATE checkpoint SET body = replace(body, \'"spent":{"delta":"0","epsilon":"0.\', \'"spent":{"delta":"0","epsilon":"0.0\')',
     ),
-    "of another dataset": lambda path: by_force(
+    "of another dataset": lambda path: past_guards(
         path,
         f"UPDATE checkpoint SET (body, digest) = (SELECT body, digest FROM checkpoint WHERE dataset = 'other') WHERE dataset = '{DATASET}'",
     ),
-    "its name is another's": lambda path: by_force(path, "UPDATE checkpoint SET dataset = dataset || 'x'"),
-    "cut off": lambda path: by_force(path, "UPDATE checkpoint SET body = substr(body, 1, 100)"),
-    "gone": lambda path: by_force(path, "DELETE FROM checkpoint"),
+    "its name is another's": lambda path: past_guards(path, "UPDATE checkpoint SET dataset = dataset || 'x'"),
+    "cut off": lambda path: past_guards(path, "UPDATE checkpoint SET body = substr(body, 1, 100)"),
+    "gone": lambda path: past_guards(path, "DELETE FROM checkpoint"),
     "of a later format": lambda path: rewritten(path, checkpoint=3),
     "of quotas that it does not hold": lambda path: rewritten(path, checkpoint=2),
     "no numbers": lambda path: rewritten(path, spent={"epsilon": "much", "delta": "0"}),
@@ -258,7 +246,7 @@ def test_entries_that_were_there_are_missed(place: str, tmp_path: Path) -> None:
 
     def missed(loss: str) -> None:
         path = again(place, tmp_path, loss)
-        by_force(path, *LOSSES[loss].format(d=DATASET, seq=noted(path)["seq"], end=end).split(";"))
+        past_guards(path, *LOSSES[loss].format(d=DATASET, seq=noted(path)["seq"], end=end).split(";"))
         for ask in (lambda ledger: ledger.state(), lambda ledger: charge(ledger, "more"), verify):
             with pytest.raises(LedgerError), open_ledger(path, DATASET) as ledger:
                 ask(ledger)
@@ -271,7 +259,7 @@ def test_another_history_under_the_same_totals_is_refused(place: str) -> None:
     with open_ledger(place, DATASET) as ledger:
         (row,) = ledger.store.after(DATASET, seq - 1, 1)
     body = canonical({**json.loads(row.body), "why": "another"})
-    by_force(place, ("UPDATE entry SET body = ?, hash = ? WHERE dataset = ? AND seq = ?", (body, digest(body), DATASET, seq)))
+    past_guards(place, ("UPDATE entry SET body = ?, hash = ? WHERE dataset = ? AND seq = ?", (body, digest(body), DATASET, seq)))
     with pytest.raises(LedgerError, match="is not the one that was there when the totals were noted"):
         open_ledger(place, DATASET).state()
 
@@ -329,38 +317,6 @@ def test_one_flipped_bit_never_makes_a_total_smaller(one_of: int, place: str) ->
     assert min(counts.values()) > 20 // one_of
 
 
-def test_a_file_of_the_first_version_gets_them_by_an_upgrade(often: None, tmp_path: Path) -> None:
-    path = str(tmp_path / "old.db")
-    shutil.copy(ROOT / "tests" / "vectors" / "ledger-v1.db", path)
-    Path(path).chmod(0o600)
-    before = {name: whole(path, name) for name in ("visits", "clicks", "planned")}
-    for name, truth in before.items():
-        with open_ledger(path, name) as ledger:
-            alike(ledger.state(), truth)
-            assert "dpcli budget upgrade" in verify(ledger).notes[0]
-    assert upgrade(path) == ("clicks", "planned", "visits")
-    assert upgrade(path) == ()
-    for name, truth in before.items():
-        assert noted(path, name)["seq"] == truth.head.seq + 1 or truth.head.seq < 3
-        with open_ledger(path, name) as ledger:
-            assert (ledger.state().spent, ledger.state().runs.get("afterwards")) == (truth.spent, None)
-            assert verify(ledger).notes == ()
-    new = init(str(tmp_path / "new.db"), DATASET, terms())
-    assert new.store.schema() == open_store(path).schema()
-
-
-def test_who_looked_before_an_upgrade_goes_on_after_it(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    shutil.copy(ROOT / "tests" / "vectors" / "ledger-v1.db", path)
-    path.chmod(0o600)
-    stale = SqliteStore(str(path))  # has looked before
-    upgrade(str(path))
-    with Ledger(stale, "clicks") as ledger:
-        ledger.amend(9.0, "goes on as before", "the board", unseen=True)
-    assert verify(open_ledger(str(path), "clicks")).notes == ()
-    assert upgrade(str(path)) == ()
-
-
 @pytest.mark.parametrize("words", [("verify",), ("log",), ("export",), ("spend", "--anchor")])
 def test_no_room_for_what_is_kept_meanwhile_is_said(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -395,7 +351,7 @@ def test_the_commands_say_what_they_said(place: str, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(run_file(0.001))
     copy = str(tmp_path / "copy.db")
     shutil.copy(place, copy)
-    by_force(copy, "DELETE FROM checkpoint")
+    past_guards(copy, "DELETE FROM checkpoint")
     for words in (
         ("show",),
         ("show", "-f", "json"),

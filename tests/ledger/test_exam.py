@@ -17,7 +17,7 @@ from dpcli.ledger.chain import StoredRow, digest, seal, time_after
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.store import Store
-from dpcli.ledger.verify import anchor_of, verify
+from dpcli.ledger.verify import verify
 from tests.ledger.cases import every
 from tests.ledger.conftest import ON_BOTH, Database, Place
 from tests.ledger.setting import DATASET, TABLES, charge, run, terms
@@ -67,36 +67,6 @@ def test_ten_times_a_tenth_is_one_and_no_more(ledger: Ledger) -> None:
     assert ledger.state().spent["epsilon"] == 1 == ledger.state().caps["epsilon"]
     with unchanged(ledger), pytest.raises(Denied, match="epsilon"):
         ledger.spend(run(1e-9), "one more")
-
-
-def test_costs_are_decimal_strings_in_the_entry(ledger: Ledger) -> None:
-    receipt = ledger.spend(run(0.1), "run")
-    assert receipt.entry is not None
-    assert receipt.entry.content["cost"] == {"delta": "0", "epsilon": "0.1"}
-
-
-def test_tiny_costs_are_not_lost_beside_large_ones(ledger: Ledger) -> None:
-    charge(ledger, "large", "0.99999999999999999999")
-    charge(ledger, "tiny", "1E-300")
-    with unchanged(ledger), pytest.raises(Denied):
-        charge(ledger, "over", "1E-20")
-    assert ledger.state().left()["epsilon"] < Decimal("1E-20")
-
-
-def test_a_denial_changes_nothing_and_says_by_how_much(ledger: Ledger) -> None:
-    ledger.spend(run(0.75), "first")
-    with unchanged(ledger), pytest.raises(Denied, match=r"0\.25"):
-        ledger.spend(run(0.5), "second")
-
-
-def test_two_datasets_count_for_themselves(place: Place, ledger: Ledger) -> None:
-    init(place.url, "other", terms(0.5)).store.close()
-    other = opened(place, "other")
-    charge(other, "run", "0.5")
-    charge(ledger, "run", "1")
-    assert other.store.datasets() == ("other", DATASET)
-    with pytest.raises(Denied):
-        charge(other, "second", "0.01")
 
 
 # Writers at once.
@@ -246,21 +216,6 @@ def test_a_writer_killed_inside_a_transaction_leaves_nothing(place: Place, ledge
 # Keys.
 
 
-def test_a_key_is_charged_once(ledger: Ledger) -> None:
-    first = ledger.spend(run(0.6), "run")
-    with unchanged(ledger):
-        again = ledger.spend(run(0.6), "run")
-    assert (first.repeated, again.repeated) == (False, True)
-    assert again.run == first.run
-
-
-def test_a_key_with_another_body_is_a_conflict(ledger: Ledger) -> None:
-    ledger.reserve(run(0.1), "run")
-    for ask in (ledger.spend, ledger.reserve):
-        with unchanged(ledger), pytest.raises(LedgerError, match='key "run": expected'):
-            ask(run(0.2), "run")
-
-
 @ON_BOTH
 def test_keys_in_any_language(place: Place, ledger: Ledger) -> None:
     keys = ["Läufe", "日本 😀", 'a"b\\c', "x" * 200, "é̂"]
@@ -270,17 +225,6 @@ def test_keys_in_any_language(place: Place, ledger: Ledger) -> None:
 
 
 # Long runs.
-
-
-def test_a_reservation_counts_until_it_is_voided(ledger: Ledger) -> None:
-    ledger.reserve(run(0.6), "long")
-    with pytest.raises(Denied):
-        charge(ledger, "other", "0.5")
-    ledger.void("long", "the job never started")
-    assert ledger.state().spent["epsilon"] == 0
-    charge(ledger, "other", "0.5")
-    with unchanged(ledger), pytest.raises(LedgerError, match="voided"):
-        ledger.reserve(run(0.6), "long")
 
 
 def test_a_started_run_is_charged_for_good(ledger: Ledger) -> None:
@@ -353,34 +297,7 @@ def test_an_expired_reservation_counts_in_full(place: Place, ledger: Ledger) -> 
     late.commit("long")
 
 
-def test_a_reservation_within_its_time_can_be_voided(ledger: Ledger) -> None:
-    ledger.reserve(run(0.6), "long", expires=LATE)
-    ledger.void("long", "it never started")
-    assert ledger.state().spent["epsilon"] == 0
-
-
 # The cap, and what a ledger is opened for.
-
-
-def test_the_cap_is_changed_by_an_entry(place: Place, ledger: Ledger) -> None:
-    charge(ledger, "first", "1")
-    ledger.amend(1.5, "a second analysis was approved", "the board", unseen=True)
-    charge(ledger, "second", "0.5")
-    ledger.amend(1.25, "and withdrawn", "the board", acknowledged=True)
-    other = opened(place)
-    with unchanged(other), pytest.raises(Denied):
-        charge(other, "third", "0")
-    assert [entry.kind for entry in other.entries()] == ["open", "spend", "amend", "spend", "amend"]
-    assert verify(other).entries == 5
-
-
-def test_a_dataset_without_a_ledger(place: Place, ledger: Ledger) -> None:
-    nowhere = opened(place, "nowhere")
-    with pytest.raises(LedgerError, match='no ledger for dataset "nowhere"'):
-        nowhere.state()
-    with pytest.raises(LedgerError, match='no ledger for dataset "nowhere"'):
-        charge(nowhere, "run")
-    assert ledger.store.datasets() == (DATASET,)
 
 
 @ON_BOTH
@@ -395,14 +312,6 @@ def test_no_place_is_a_ledger_before_init(place: Place) -> None:
 def test_a_dataset_is_opened_once(place: Place, ledger: Ledger) -> None:
     with unchanged(ledger), pytest.raises(LedgerError, match=f'expected a new dataset, found "{DATASET}"'):
         init(place.url, DATASET, terms(2.0))
-
-
-def test_the_same_data_has_one_ledger(place: Place, ledger: Ledger) -> None:
-    init(place.url, "first", replace(terms(), fingerprint="a" * 64)).store.close()
-    with pytest.raises(LedgerError, match='the fingerprint of dataset "first"'):
-        init(place.url, "second", replace(terms(), fingerprint="a" * 64))
-    init(place.url, "third", replace(terms(), fingerprint="b" * 64)).store.close()
-    assert ledger.store.datasets() == ("first", "third", DATASET)
 
 
 # What was written stays.
@@ -424,14 +333,6 @@ def test_rows_never_change_by_hand(place: Place, ledger: Ledger) -> None:
 SPENT = """replace(body, '"epsilon":"0.5"', '"epsilon":"0.1"')"""
 
 
-def test_a_row_that_was_changed_by_force_is_found(place: Place, ledger: Ledger) -> None:
-    charge(ledger, "first", "0.5")
-    charge(ledger, "second", "0.1")
-    place.by_force(f"UPDATE entry SET body = {SPENT} WHERE seq = 2")
-    with pytest.raises(LedgerError, match=f'dataset "{DATASET}", entry 2: its content does not match its hash'):
-        opened(place).state()
-
-
 def test_a_row_that_was_changed_with_its_hash_is_found_by_the_next(place: Place, ledger: Ledger) -> None:
     charge(ledger, "first", "0.5")
     charge(ledger, "second", "0.1")
@@ -439,23 +340,6 @@ def test_a_row_that_was_changed_with_its_hash_is_found_by_the_next(place: Place,
     place.by_force(f"UPDATE entry SET body = {SPENT}, hash = '{digest(body)}' WHERE seq = 2")
     with pytest.raises(LedgerError, match=f'dataset "{DATASET}", entry 3: does not follow the entry before it'):
         opened(place).state()
-
-
-def test_a_row_that_was_removed_is_found(place: Place, ledger: Ledger) -> None:
-    charge(ledger, "first")
-    charge(ledger, "second")
-    place.by_force("DELETE FROM entry WHERE seq = 2")
-    with pytest.raises(LedgerError, match=f'dataset "{DATASET}", entry 2: missing from the chain'):
-        opened(place).state()
-
-
-def test_an_end_that_was_cut_off_is_found_by_an_anchor(place: Place, ledger: Ledger) -> None:
-    charge(ledger, "first")
-    charge(ledger, "second")
-    anchor = anchor_of(ledger)
-    place.by_force("DELETE FROM entry WHERE seq = 3")
-    with pytest.raises(LedgerError):
-        verify(opened(place), anchor)
 
 
 @ON_BOTH

@@ -272,6 +272,7 @@ NO_HISTORY = [
     ("date,epsilon\n", "with key among them"),
     ('date,key\n"2024-01-01,a\n', "not csv"),
     ("date,key\n2024-01-01,a,b,c\n", ":2: the row has 4 cells, the header 2"),
+    ("date,key,epsilon\n2024-01-01,a\n", ":2: the row has 2 cells, the header 3"),
     ("date,key,epsilon\n" + "2024-01-01,a,1\n" * 1001, "found 1,001: import it in parts"),
 ]
 
@@ -285,7 +286,8 @@ def test_what_is_no_history(tmp_path: Path) -> None:
     every(NO_HISTORY, refused)
 
 
-HOSTILE = (b"\xff\xfe", b"\x00" * 99, b"[1]\n", b"{", b'{"date": 1}', b'{"date": ["x"]}', b'{"x": "y"}', b"[" * 10**5)
+TWICE = b'{"date":"2025-01-02","key":"j","epsilon":5.0,"unit":"user","adjacency":"add-remove","epsilon":0.1}\n'
+HOSTILE = (b"\xff\xfe", b"\x00" * 99, b"[1]\n", b"{", b'{"date": 1}', b'{"date": ["x"]}', b'{"x": "y"}', b"[" * 10**5, TWICE)
 
 
 def test_hostile_bytes_are_an_input_error(tmp_path: Path) -> None:
@@ -351,35 +353,6 @@ def test_a_cap_that_two_persons_raise(tmp_path: Path) -> None:
         line = {"date": "2024-01-01", "key": "much", "epsilon": "5", **STATED}
         with pytest.raises(Denied, match="with --reason and another person's dpcli budget approve; then"):
             imported(ledger, written(tmp_path, [line]))
-
-
-def test_no_run_of_a_file_is_passed_over_in_silence(tmp_path: Path) -> None:
-    """Two runs under one key, a name that stands twice, and a row that is cut off: each would charge less than was written."""
-    from dpcli.base.errors import InputError
-    from dpcli.ledger.history_file import read_history
-
-    head = "date,key,unit,adjacency,epsilon,delta\n"
-    row = "2025-01-01,{},user,add-remove,0.5,{}\n"
-    cases = {
-        "twice.csv": (
-            head + row.format("k", "") + row.format("other", "") + row.format("k", ""),
-            r"twice.csv:4: key: .*line 2: 'k'",
-        ),
-        "cut.csv": (
-            head + row.format("k", "1e-6") + "2025-01-01,s,user,add-remove,0.5\n",
-            r"cut.csv:3: the row has 5 cells, the header 6",
-        ),
-        "names.jsonl": (
-            '{"date":"2025-01-02","key":"j","epsilon":5.0,"unit":"user","adjacency":"add-remove","epsilon":0.1}\n',
-            r"names.jsonl:1: expected each name once, found 'epsilon' twice",
-        ),
-    }
-    for name, (text, expected) in cases.items():
-        (tmp_path / name).write_text(text)
-        with pytest.raises(InputError, match=expected):
-            read_history(str(tmp_path / name), "2030-01-01T00:00:00Z")
-    (tmp_path / "sound.csv").write_text(head + row.format("k", "") + row.format("s", "1e-6"))
-    assert len(read_history(str(tmp_path / "sound.csv"), "2030-01-01T00:00:00Z")) == 2
 
 
 @pytest.mark.parametrize("column", ["epsilon", "delta"])

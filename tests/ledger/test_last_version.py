@@ -1,13 +1,15 @@
-"""Ledgers that the last version wrote (vectors/ledgers) are read, verified, charged and upgraded; `fill` says what is in them.
+"""Ledgers that the last version wrote (vectors/ledgers) are read, verified and charged, and databases upgraded.
 
-sqlite-2.db has a checkpoint after every fourth entry, made by that version with EVERY = 4; postgres-5.sql is by pg_dump, of an owner who
-is no superuser.
+`fill` says what is in them. sqlite-2.db has a checkpoint after every fourth entry, made by that version with EVERY = 4;
+postgres-7.sql is by pg_dump, of an owner who is no superuser.
 """
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,15 @@ import pytest
 
 from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger import amounts
-from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
+from dpcli.ledger.stores import postgres, postgres_install
+from dpcli.ledger.stores.copying import move_dataset
+from dpcli.ledger.stores.places import open_ledger, upgrade
 from dpcli.ledger.verify import verify
-from dpcli.predict.query_counts import require_counting
 from tests.command import ROOT, dpcli
-from tests.ledger.conftest import Database
+from tests.ledger.conftest import Database, File
 from tests.ledger.pipelines import gaussian, pure
-from tests.ledger.setting import DATASET, terms
 from tests.ledger.versions import fill, restore
+from tests.waiting import PATIENCE
 
 VECTORS = ROOT / "tests" / "vectors" / "ledgers"
 NAMES = {"visits": 11, "clicks": 3, "days": 7, "planned": 2}  # entries
@@ -41,7 +44,7 @@ def last_file(tmp_path: Path) -> str:
 @pytest.fixture
 def last_database(database: Database) -> Database:
     """The database, restored."""
-    restore(database, (VECTORS / "postgres-5.sql").read_bytes())
+    restore(database, (VECTORS / "postgres-7.sql").read_bytes())
     return database
 
 
@@ -89,16 +92,11 @@ def said(content: object) -> dict[str, object]:
 
 @pytest.mark.long
 @pytest.mark.sampled
-@pytest.mark.parametrize("first", [(), ("upgrade",)], ids=["as it is", "upgraded"])
-def test_the_last_ledger_is_read_verified_and_charged(last: str, first: tuple[str, ...]) -> None:
-    for command in first:
-        assert dpcli("budget", command, last).code == 0
-    added = {name: 1 for name in NAMES if first and "://" in last}
+def test_the_last_ledger_is_read_verified_and_charged(last: str) -> None:
     for name, count in NAMES.items():
         with open_ledger(last, name) as ledger:
             found = verify(ledger)
-            assert (found.entries, found.problems) == (count + added.get(name, 0), ())
-            assert bool(found.notes) == ("://" in last and not first)
+            assert (found.entries, found.problems, found.notes) == (count, (), ())
         for command in ("show", "log", "export", "verify"):
             assert dpcli("budget", command, last, "--dataset", name).code == 0
     with open_ledger(last, "visits") as ledger:
@@ -122,40 +120,87 @@ def test_the_last_ledger_is_read_verified_and_charged(last: str, first: tuple[st
             assert verify(ledger).problems == ()
 
 
+@pytest.fixture
+def later(last_database: Database, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of the database, with a dpcli whose definitions are of the next version."""
+    made, version = postgres_install.definitions, postgres_install.VERSION + 1
+    monkeypatch.setattr(postgres_install, "definitions", lambda name: made(name).replace("256::bigint", "255::bigint"))
+    for module in (postgres, postgres_install):
+        monkeypatch.setattr(module, "VERSION", version)
+    return last_database.url
+
+
 @pytest.mark.long
-def test_an_upgrade_makes_the_definitions_of_a_new_ledger(last: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    assert upgrade(last) == (tuple(sorted(NAMES)) if "://" in last else ())
-    assert upgrade(last) == ()
-    upgraded = open_store(last).schema()
-    if "://" in last:
-        found: Database = request.getfixturevalue("last_database")
-        found.cluster.run("DROP SCHEMA dpcli CASCADE", database=found.name)
-        assert init(last, DATASET, terms()).store.schema() == upgraded
-    else:
-        assert init(str(tmp_path / "new.db"), DATASET, terms()).store.schema() == upgraded
-
-
-def test_a_database_of_the_last_version_says_what_it_needs_before_a_dataset_moves(last_database: Database, tmp_path: Path) -> None:
-    from dpcli.ledger.stores.copying import move_dataset
-
-    target = str(tmp_path / "new.db")
-    with pytest.raises(LedgerError, match="dpcli budget upgrade"):
-        move_dataset(last_database.url, target, "days")
-    upgrade(last_database.url)
-    assert move_dataset(last_database.url, target, "days").verified.problems == ()
-
-
-def test_a_database_of_the_last_version_counts_answers_once_it_is_upgraded(last_database: Database) -> None:
-    with open_ledger(last_database.url, "visits") as ledger, pytest.raises(LedgerError, match="dpcli budget upgrade"):
-        require_counting(ledger)
-    upgrade(last_database.url)
-    with open_ledger(last_database.url, "visits") as ledger:
-        require_counting(ledger)
-        assert [ledger.count("under way", "tokens", 2, 5) for _ in range(2)] == [2, 4]
-        with pytest.raises(Denied, match="4 of 5 tokens are spent, found 2 asked for"):
-            ledger.count("under way", "tokens", 2, 5)
+def test_a_database_of_an_earlier_version_is_charged_and_upgraded_once(later: str, tmp_path: Path) -> None:
+    with open_ledger(later, "visits") as ledger:
         ledger.commit("under way")
-        assert ledger.count("under way", "answers", 1, 5) == 1
-    with open_ledger(last_database.url, "visits") as ledger:
-        assert ledger.state().run("under way").counts == {"tokens": 4, "answers": 1}
-        assert verify(ledger).problems == ()
+        assert any("dpcli budget upgrade" in note for note in verify(ledger).notes)
+    with pytest.raises(LedgerError, match="dpcli budget upgrade"):
+        move_dataset(later, str(tmp_path / "new.db"), "days")
+    done = dpcli("budget", "upgrade", later)
+    assert (done.code, done.out) == (0, f"the checks are those of this version: noted in {', '.join(sorted(NAMES))}\n")
+    assert dpcli("budget", "upgrade", later).out == "the checks are those of this version: nothing to do\n"
+    for name, count in NAMES.items():
+        with open_ledger(later, name) as ledger:
+            found = verify(ledger)
+            assert (found.entries, found.problems, found.notes) == (count + 1 + (name == "visits"), (), ())
+            assert ledger.entries()[-1].kind == "upgrade"
+    assert move_dataset(later, str(tmp_path / "new.db"), "days").verified.problems == ()
+
+
+@pytest.mark.long
+def test_two_who_upgrade_at_once_both_find_it_done(later: str) -> None:
+    first = postgres.PostgresStore(later)
+    with ThreadPoolExecutor(1) as pool:
+        with first._transaction() as connection:
+            postgres_install.renew(connection, first.place)
+            second = pool.submit(upgrade, later)
+            time.sleep(0.5)  # it has seen the earlier version, and waits
+            assert not second.done()
+        assert second.result(PATIENCE) == tuple(sorted(NAMES))
+    assert upgrade(later) == ()
+
+
+def test_only_the_owner_upgrades(later: str, last_database: Database) -> None:
+    sam = last_database.cluster.login("sam", "dpcli_spender")
+    with pytest.raises(LedgerError, match="expected the owner of the schema"):
+        upgrade(last_database.cluster.url(last_database.name, sam))
+
+
+def test_what_was_made_before_the_first_release_is_not_read(last_database: Database, last_file: str) -> None:
+    last_database.cluster.run(
+        "ALTER TABLE dpcli.format DISABLE TRIGGER ALL", "UPDATE dpcli.format SET version = 5", database=last_database.name
+    )
+    File(last_file).by_hand("DROP TABLE head")
+    for url in (last_database.url, last_file):
+        for words in (("show",), ("upgrade",)):
+            done = dpcli("budget", *words, url)
+            assert done.code == 4 and "made before dpcli 0.1.0" in done.err
+
+
+BY_HAND = {
+    "last_file": (
+        "DROP TRIGGER entry_never_changes",
+        "CREATE TRIGGER more AFTER INSERT ON entry BEGIN SELECT 1; END",
+        "CREATE TABLE mine (x)",
+    ),
+    "last_database": (
+        "GRANT INSERT ON dpcli.entry TO dpcli_spender",
+        "ALTER TABLE dpcli.entry DISABLE TRIGGER never",
+        "ALTER TABLE dpcli.dataset NO FORCE ROW LEVEL SECURITY",
+    ),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in BY_HAND.items() for change in changes])
+def test_what_was_done_to_the_guards_is_not_noted_by_an_upgrade(name: str, change: str, request: pytest.FixtureRequest) -> None:
+    """`verify` says that they were changed, and goes on to say it."""
+    given = request.getfixturevalue(name)
+    place = File(given) if isinstance(given, str) else given
+    place.by_hand(change)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="were changed since"):
+            verify(open_ledger(place.url, "visits"))
+        assert dpcli("budget", "upgrade", place.url).code == 4
+    assert len(open_ledger(place.url, "visits").entries()) == NAMES["visits"]

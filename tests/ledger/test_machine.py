@@ -22,7 +22,7 @@ from tests.ledger.cluster import Cluster
 from tests.ledger.conftest import Database, made
 from tests.ledger.families import FAMILIES, family
 from tests.ledger.folding import NOW, folded
-from tests.ledger.machine import EARLIER, FRESH, PEOPLE, STEPS, EarlierStore, Model, Step, play
+from tests.ledger.machine import FRESH, PEOPLE, STEPS, Model, Step, play
 from tests.ledger.people import EVERY, by
 from tests.ledger.setting import DATASET, terms
 
@@ -53,7 +53,7 @@ def played_on_a_file(kind: str | None, quotas: bool, steps: list[Step], path: st
         patched.setattr(checkpoint, "EVERY", 3)
 
         def store(reader: str) -> Store:
-            made_now = EarlierStore(path) if reader == EARLIER else open_store(path)
+            made_now = open_store(path)
             stack.callback(made_now.close)
             return made_now
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import json
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -13,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from dpcli.cli.outputs import PICTURES_ALONE
-from dpcli.document.formats.facts import renderable
 from dpcli.ledger.plugin import BLOCKS as KINDS_OF_BLOCKS
 from dpcli.ledger.stores.places import init, open_ledger
 from tests.cases import of_each
@@ -24,7 +21,6 @@ from tests.ledger.people import by as by_name
 from tests.ledger.setting import DATASET, charge, run_file
 from tests.ledger.setting import terms as plain
 
-HOLDS = ("total", "records")
 BLOCKS = tuple(KINDS_OF_BLOCKS)
 KINDS = ("", *BLOCKS)
 PLAN = """format = 1
@@ -80,33 +76,6 @@ def test_all_fit_or_one_does_not(by: str, place: Place, tmp_path: Path) -> None:
         assert data["share_after"] == max(block["share"] for block in data["blocks"])
     with open_ledger(place.url, name) as ledger:
         assert ledger.state().head == head
-
-
-FORMATS = [
-    *((name, by) for at, name in enumerate(renderable(HOLDS)) for by in ("", BLOCKS[at % len(BLOCKS)])),
-    *(("html", by) for by in BLOCKS),
-]
-
-
-@pytest.mark.long
-@of_each("name, by", FORMATS)
-def test_every_format(name: str, by: str, tmp_path: Path) -> None:
-    url = str(tmp_path / "l.db")
-    opened(url, by)
-    path = schedule(tmp_path, by, 9)
-    printed = asked(url, path, "-f", name)
-    written = asked(url, path, "-o", f"{name}={tmp_path / 'out'}")
-    assert printed.code == written.code == 1 and printed.err == written.err
-    lines = (tmp_path / "out").read_bytes().decode().splitlines()
-    assert lines == printed.out.splitlines()
-    if name == "total":
-        assert printed.out == f"{sum(run['fits'] for run in json.loads(asked(url, path, '-f', 'json').out)['runs'])}\n"
-    else:
-        assert "weekly.toml" in printed.out.replace("<wbr>", "") and "2028-01-20" in printed.out
-    if name == "csv":
-        assert len(list(csv.DictReader(io.StringIO(printed.out)))) == 9
-    if name == "html":
-        assert printed.out.count("<svg") == 1 and ("at the end of the plan" if by else "2028-01-20: does not fit") in printed.out
 
 
 def assert_drawn(ending: str, by: str, url: str, folder: Path) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +22,10 @@ from dpcli.ledger.stores.places import init, open_store
 from dpcli.ledger.stores.postgres import PostgresStore, create
 from dpcli.ledger.verify import verify
 from tests.command import dpcli
-from tests.ledger.cluster import SUPERUSER, Cluster, missing, programs, running
-from tests.ledger.conftest import OWNER, Database, made
-from tests.ledger.setting import DATASET, charge, run, run_file, terms
-from tests.waiting import PATIENCE, until
+from tests.ledger.cluster import Cluster, missing, running
+from tests.ledger.conftest import OWNER, Database
+from tests.ledger.setting import DATASET, charge, run, terms
+from tests.waiting import until
 
 SECRET = "s3cret-äß%/word"
 
@@ -116,22 +113,6 @@ def test_a_name_that_no_database_holds(ledger: Ledger, name: str) -> None:
     assert "a name " in refusal(lambda: ledger.store.after(name, 0))
 
 
-@pytest.mark.long
-def test_a_ledger_survives_dump_and_restore(database: Database, ledger: Ledger) -> None:
-    charge(ledger, "run", "0.6")
-    cluster, folder = database.cluster, programs()
-    assert folder is not None
-    dump = subprocess.run([folder / "pg_dump", "-d", cluster.url(database.name)], check=True, capture_output=True)
-    with made(cluster) as restored:
-        subprocess.run(
-            [folder / "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-d", cluster.url(restored.name)], input=dump.stdout, check=True
-        )
-        found = Ledger(PostgresStore(restored.url), DATASET)
-        assert verify(found).head == ledger.state().head
-        charge(found, "second", "0.4")
-        found.store.close()
-
-
 def test_a_database_in_another_encoding(cluster: Cluster) -> None:
     cluster.run("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
     try:
@@ -192,7 +173,14 @@ def test_a_password_from_the_environment(locked_in: str, database: Database, mon
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://u:s3cret@word@host/db", "postgresql://u:s3cret@host:port/db", "postgresql://h/db?pasword=s3cret"]
+    "url",
+    [
+        "postgresql://u:s3cret@word@host/db",
+        "postgresql://u:s3cret@host:port/db",
+        "postgresql://h/db?pasword=s3cret",
+        "postgresql://u%3As3cret@localhost/led",
+        "postgresql://u:s3cret/word@localhost/led",
+    ],
 )
 def test_a_url_that_cannot_be_read_is_not_quoted(url: str) -> None:
     pytest.importorskip("psycopg", reason="psycopg reads the URL")
@@ -274,74 +262,11 @@ def kill(ledger: Ledger, database: Database) -> None:
     database.cluster.run(f"SELECT pg_terminate_backend({number}, 5000)")
 
 
-def test_a_connection_lost_before_the_commit_writes_nothing(database: Database, ledger: Ledger) -> None:
-    real = ledger.store.writing
-
-    @contextmanager
-    def dying(dataset: str) -> Iterator[object]:
-        with real(dataset) as tail:
-            yield tail
-            kill(ledger, database)
-
-    ledger.store.writing = dying
-    assert "nothing is acknowledged" in refusal(lambda: charge(ledger, "run"))
-    ledger.store.writing = real
-    assert len(ledger.entries()) == 1  # a new connection
-    assert not charge(ledger, "run").repeated
-
-
 def test_a_connection_lost_between_two_requests_is_opened_again(database: Database, ledger: Ledger) -> None:
     charge(ledger, "first")
     kill(ledger, database)
     assert "nothing more was written, and what was written before stands" in refusal(lambda: charge(ledger, "second"))
     assert not charge(ledger, "second").repeated
-
-
-class LosesTheAnswer(threading.Thread):
-    """Stands between client and server; when the client commits, the server hears it, but the client never hears back."""
-
-    def __init__(self, folder: Path, real: str) -> None:
-        super().__init__(daemon=True)
-        self.real, self.listener = real, socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(folder / ".s.PGSQL.5432"))
-        self.listener.listen()
-
-    def run(self) -> None:
-        client, _ = self.listener.accept()
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(f"{self.real}/.s.PGSQL.5432")
-        back = threading.Thread(target=self.pass_on, args=(server, client), daemon=True)
-        back.start()
-        appended = False
-        while data := client.recv(65536):
-            appended = appended or b"dpcli.append" in data
-            if appended and b"COMMIT\0" in data:
-                client.shutdown(socket.SHUT_RDWR)
-                server.sendall(data)
-                server.shutdown(socket.SHUT_WR)
-                break
-            server.sendall(data)
-        back.join()
-        for end in (client, server, self.listener):
-            end.close()
-
-    @staticmethod
-    def pass_on(server: socket.socket, client: socket.socket) -> None:
-        while data := server.recv(65536):
-            with suppress(OSError):
-                client.sendall(data)
-
-
-def test_an_entry_whose_commit_was_never_answered_is_found_under_its_key(
-    cluster: Cluster, database: Database, ledger: Ledger, tmp_path: Path
-) -> None:
-    between = LosesTheAnswer(tmp_path, cluster.folder)
-    between.start()
-    through = PostgresStore(replace(cluster, folder=str(tmp_path)).url(database.name, OWNER))
-    assert "may be written or not" in refusal(lambda: charge(Ledger(through, DATASET), "run", "0.6"))
-    between.join(PATIENCE)
-    assert charge(ledger, "run", "0.6").repeated
-    assert len(ledger.entries()) == 2
 
 
 @pytest.mark.long
@@ -401,31 +326,4 @@ def test_an_end_that_was_cut_off_is_found_by_the_database_itself(database: Datab
     init(database.url, "another", replace(terms(), fingerprint="f" * 64)).store.close()  # which it is not the affair of
 
 
-def test_the_command_line_takes_a_url(database: Database, tmp_path: Path) -> None:
-    file = tmp_path / "run.toml"
-    file.write_text(run_file(0.4))
-    terms = "--dataset visits --unit example --adjacency add-remove --epsilon 1 --delta 0 --filter approx-dp"
-    assert dpcli("budget", "init", database.url, *terms.split()).code == 0
-    codes = [dpcli("budget", "spend", database.url, str(file), "--key", key).code for key in ("a", "b", "c")]
-    assert codes == [0, 0, 1]
-    verified = dpcli("budget", "verify", database.url)
-    assert (verified.code, verified.err) == (0, "")
-    missing_ledger = dpcli("budget", "show", database.cluster.url("postgres"))
-    assert missing_ledger.code == 4
-    assert "no ledger here" in missing_ledger.err
-
-
 # The cluster itself.
-
-
-@pytest.mark.long
-def test_a_cluster_leaves_nothing(cluster: Cluster) -> None:
-    with running() as short:
-        with short.connect() as connection:
-            folder, number = short.folder, connection.info.backend_pid
-        assert short.folder != cluster.folder
-    assert not os.path.exists(folder)
-    with pytest.raises(ProcessLookupError):
-        os.kill(number, 0)
-    with cluster.connect() as connection:
-        assert connection.execute("SELECT session_user").fetchone() == (SUPERUSER,)

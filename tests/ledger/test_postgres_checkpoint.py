@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
 from dpcli.base.errors import Denied, LedgerError
 from dpcli.ledger.ledger import Ledger
-from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
-from dpcli.ledger.stores.postgres import create
-from dpcli.ledger.stores.postgres_install import definitions
+from dpcli.ledger.stores.places import init, open_ledger, open_store
 from dpcli.ledger.verify import verify
 from tests.ledger.conftest import Database
 from tests.ledger.folding import alike, folded
@@ -125,47 +122,6 @@ def test_the_server_itself_adds_to_no_damaged_totals(said: str, often: Database)
         for cost, over in (("0.2", None), ("0.200001", "epsilon")):
             asked = (DATASET, json.dumps({"epsilon": cost, "delta": "0"}))
             assert connection.execute("SELECT dpcli.exceeded(%s, %s)", asked).fetchone() == (over,)
-
-
-@pytest.mark.long
-def test_a_database_of_version_3_is_upgraded(database: Database) -> None:
-    """Its totals stay, and the definitions are then those of a new one."""
-    create(database.url, lambda store: None)
-    fresh = open_store(database.url).schema()
-    (standing,) = re.findall(r"(?s)CREATE OR REPLACE FUNCTION dpcli.standing.*?\$\$;", definitions("postgres_functions.sql"))
-    believed = standing.replace(
-        "dpcli.noted(of_dataset)", "(SELECT c.body::jsonb FROM dpcli.checkpoint c WHERE c.dataset = of_dataset)"
-    )
-    database.by_hand(
-        believed + "DROP FUNCTION noted; ALTER TABLE format DISABLE TRIGGER ALL; UPDATE format SET version = 3;"
-        "ALTER TABLE format ENABLE ALWAYS TRIGGER never"
-    )
-    database.by_hand(EVERY)
-    init(database.url, DATASET, terms()).close()
-    with open_ledger(database.url) as ledger:
-        for i in range(4):
-            charge(ledger, f"run {i}", "0.1")
-        before, truth = noted(database), folded(ledger)
-        assert ledger.store.version == 3 and "of version 3" in ledger.store.outdated
-    assert upgrade(database.url) == (DATASET,) and upgrade(database.url) == ()
-    with open_ledger(database.url) as ledger:
-        assert (ledger.store.schema(), ledger.state().spent, noted(database)) == (fresh, truth.spent, before)
-
-
-def test_what_was_replaced_goes_with_an_upgrade(database: Database) -> None:
-    """A function of version 5 would make calls of its successor ambiguous."""
-    create(database.url, lambda store: None)
-    fresh = open_store(database.url).schema()
-    database.by_hand(
-        "CREATE FUNCTION standing(of_dataset text) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';"
-        "ALTER TABLE format DISABLE TRIGGER ALL; UPDATE format SET version = 5; ALTER TABLE format ENABLE ALWAYS TRIGGER never"
-    )
-    init(database.url, DATASET, terms()).close()
-    assert "of version 5" in open_store(database.url).outdated
-    assert upgrade(database.url) == (DATASET,)
-    with open_ledger(database.url) as ledger:
-        charge(ledger, "run", "0.1")
-        assert ledger.store.schema() == fresh and ledger.store.outdated == ""
 
 
 def test_teams_see_their_own_totals(often: Database) -> None:

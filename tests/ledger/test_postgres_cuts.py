@@ -15,6 +15,7 @@ import pytest
 from dpcli.base.errors import DpcliError
 from dpcli.ledger.grammar import rules
 from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.stores import postgres
 from dpcli.ledger.stores.places import init, open_ledger, open_store, upgrade
 from dpcli.ledger.stores.postgres_install import VERSION
 from dpcli.ledger.stores.store import NOTHING, STANDS, UNSURE
@@ -63,7 +64,8 @@ OFTEN = ("amend", "quota", "propose", "count")  # written again where it is aske
 
 
 @pytest.fixture
-def between(database: Database, tmp_path: Path) -> Iterator[Proxy]:
+def between(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    monkeypatch.setattr(postgres, "OLDEST_READ", 5)
     proxy = Proxy(tmp_path, database)
     yield proxy
     proxy.listener.close()

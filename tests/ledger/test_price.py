@@ -14,18 +14,16 @@ from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.read import parse
 from dpcli.ledger import amounts
-from dpcli.ledger.chain import canonical, digest, seal, utc_now
+from dpcli.ledger.chain import seal
 from dpcli.ledger.filters.filter import opened_filter
-from dpcli.ledger.ledger import Ledger, open_dataset
+from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.state import LedgerState
-from dpcli.ledger.stores.places import init, open_ledger, open_store
+from dpcli.ledger.stores.places import init
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.ledger.verify import Prices, verify
 from dpcli.mechanisms.neighbours import Adjacency
 from tests.cases import of_each
-from tests.command import ROOT, dpcli
-from tests.ledger.conftest import Database
-from tests.ledger.versions import restore
+from tests.command import dpcli
 
 FILE = """\
 format = 1
@@ -155,30 +153,6 @@ def test_a_file_with_such_an_entry_fails_verify(tmp_path: Any) -> None:
     assert done.code == 1
     assert "stated for unit example instead of user, adjacency add-remove instead of replace-one" in done.out
     assert "4 times as much" in done.out
-
-
-def test_an_old_database_with_such_an_entry_fails_verify(database: Database) -> None:
-    """The checks of the first version let it in; those of this one do not."""
-    restore(database, (ROOT / "tests" / "vectors" / "ledger-v1.sql").read_bytes())
-    store = open_store(database.url)
-    open_dataset(store, "later", replace(terms("zcdp"), schema=digest(store.schema())))
-    head = open_ledger(database.url, "later").state().head
-    other = charge(terms("zcdp"), stated(HONEST, ("unit", "adjacency")))
-    signed = {
-        **other,
-        "who": "sam",
-        "when": utc_now(),
-        "dpcli": "0",
-        "ledger": 1,
-        "dataset": "later",
-        "seq": 2,
-        "previous": head.hash,
-    }
-    database.cluster.login("sam", "dpcli_spender")
-    with database.cluster.connect(database.name, "sam") as connection:
-        connection.execute("SELECT dpcli.append('later', 2, %s, %s)", (canonical(signed), digest(canonical(signed))))
-    done = dpcli("budget", "verify", database.url, "--dataset", "later")
-    assert (done.code, "4 times as much" in done.out) == (1, True)
 
 
 def test_a_declared_run_that_is_another_is_found() -> None:

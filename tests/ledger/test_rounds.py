@@ -209,16 +209,6 @@ def test_a_charge_that_nobody_heard_of_is_not_used(tmp_path: Path, monkeypatch: 
     assert run.round().key == "k/round-000002" and len(keys(url)) == 2
 
 
-def test_a_fork_pays_for_itself(tmp_path: Path) -> None:
-    url, path = opened(str(tmp_path / "l.db")), written(tmp_path)
-    run = dpcli.rounds(path, url, "k", chunk=5)
-    mine = run.round()
-    assert not killed(run.round)
-    assert keys(url) == ["k/charge-000001", "k/charge-000002"]
-    assert killed(lambda: refused(lambda: mine.release({}, 3)) and os.kill(os.getpid(), signal.SIGKILL))
-    assert [run.round().key for _ in range(5)] == ["k/charge-000001"] * 4 + ["k/charge-000003"]
-
-
 def refused(act: Callable[[], object]) -> bool:
     try:
         act()
@@ -244,17 +234,6 @@ def test_nothing_that_was_paid_for_is_copied(copied: Callable[[Any], Any], tmp_p
     for one in (run, run.round()):
         with pytest.raises(InternalError, match="never copied"):
             copied(one)
-
-
-@pytest.mark.long
-def test_a_run_is_found_again_by_few_looks(tmp_path: Path) -> None:
-    """However many charges it has, and in whatever sizes."""
-    url, path = opened(str(tmp_path / "l.db"), 50.0), written(tmp_path)
-    for number in (0, 1, 2, 3, 7, 8, 30):
-        run = dpcli.rounds(path, url, f"run {number}")
-        for _ in range(number):
-            run.round()
-        assert dpcli.rounds(path, url, f"run {number}").round().key == f"run {number}/round-{number + 1:06d}"
 
 
 def of(tmp_path: Path, **more: Any) -> dpcli.Rounds:

@@ -15,7 +15,7 @@ from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.currencies import ApproxFilter
 from dpcli.ledger.ledger import Ledger, open_dataset
-from dpcli.ledger.stores import sqlite, sqlite_file
+from dpcli.ledger.stores import sqlite
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.stores.sqlite import SqliteStore
 from tests.ledger.setting import DATASET, charge, run, terms
@@ -159,12 +159,3 @@ def test_a_denial_leaves_the_ledger_open_to_others(ledger: Ledger, path: str) ->
     other = Ledger(SqliteStore(path, seconds=0.05), DATASET)
     assert not charge(other, "fits").repeated
     assert not charge(ledger, "fits as well").repeated
-
-
-def test_mounts_decide_what_is_a_network_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = "none / ext4 rw 0 0\nserver:/x /data nfs4 rw 0 0\nlocal /data/fast\\040disk xfs rw 0 0\nhost /home fuse.sshfs rw 0 0\n"
-    monkeypatch.setattr(Path, "read_text", lambda self, **_: mounts)
-    found = [
-        sqlite_file.network_file_system(place) for place in ("/data/l.db", "/data/fast disk/l.db", "/database/l.db", "/home/l.db")
-    ]
-    assert found == ["nfs4", None, None, "fuse.sshfs"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcli.base.errors import Denied, DpcliError, InputError, LedgerError
+from dpcli.base.errors import DpcliError, InputError, LedgerError
 from dpcli.file.toml.looks import looks
 from dpcli.ledger import checkpoint
 from dpcli.ledger.chain import canonical, time_after, utc_now
@@ -243,15 +243,6 @@ def test_a_reason_on_both_sides(two: Place) -> None:
                 ask(words)
         with pytest.raises(InputError, match="--approver: not in a two-person ledger"):
             ada.amend(2.0, "a reason", "the board")
-
-
-def test_an_amendment_lets_runs_in_once_it_is_approved(two: Place) -> None:
-    with by(two, "ada") as ada, by(two, "eve") as eve:
-        seq = asked(ada, "amend")
-        with pytest.raises(Denied):
-            charge(ada, "large", "1.5")
-        eve.approve(seq, "it is fine", unseen=True)
-        assert not charge(ada, "large", "1.5").repeated
 
 
 # A ledger that takes one person is what it was.

@@ -137,9 +137,8 @@ def copy(ledger: str, target: str, names: tuple[str, ...], why: str, **output: A
 def upgrade(ledger: str, **output: Any) -> int:
     """Make what guards the entries of LEDGER again as this version of dpcli has it, and note it in the chain of every dataset.
 
-    Entries stay as they are. From then on totals are noted with them, and a request costs the same however many there are. A file is
-    read and written by earlier versions as before. A database is upgraded by the owner of the schema, and refuses earlier versions from
-    then on; datasets that are hidden from the owner are noted by an administrator of theirs, who runs it too.
+    Entries stay as they are. A database is upgraded by the owner of the schema, and refuses earlier versions from then on; datasets that
+    are hidden from the owner are noted by an administrator of theirs, who runs it too.
 
     Exit code 0: done, or nothing to do. 4: the user may not, or the checks were changed by somebody else.
     """

@@ -158,7 +158,7 @@ class Copying:
         if not complete:
             return None
         entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
-        if entries[0].kind != "copied" and entries[0].content.get("copy") != departure.at.hash:
+        if entries[0].content.get("copy") != departure.at.hash:
             return None  # a later state of the ledger that it comes from
         return DurableCopy(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
 

@@ -97,8 +97,7 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
         raise InputError(f"--team: {path_of(url)[:60]} is a file, which cannot tell one user from another; use postgresql://...")
 
     def fill(store: Store) -> None:
-        version = store.version if store.version > 1 else None
-        open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=version))
+        open_dataset(store, dataset, replace(terms, schema=digest(store.schema()), version=store.version))
 
     create_or_fill(url, fill)
     try:
@@ -116,8 +115,7 @@ def upgrade(url: str) -> tuple[str, ...]:
         LedgerError: If the user may not, or the definitions are not those of any version.
     """
     _refuse_changed(url)
-    backend, place = ("postgres", url) if url.startswith(POSTGRES) else ("sqlite", path_of(url))
-    store: Store = load(f"dpcli.ledger.stores.{backend}:upgraded")(place)
+    store: Store = load("dpcli.ledger.stores.postgres:upgraded")(url) if url.startswith(POSTGRES) else open_store(url)
     try:
         return tuple(name for name in store.datasets() if not Ledger(store, name).upgrade().repeated)
     finally:

@@ -28,7 +28,7 @@ from dpcli.ledger.stores.postgres_connection import (
     settings_of,
     unreachable,
 )
-from dpcli.ledger.stores.postgres_install import ATTEMPTS, COUNTS, NOTED, SOUND, VERSION, Raced, install, installed_version, renew
+from dpcli.ledger.stores.postgres_install import ATTEMPTS, OLDEST_READ, VERSION, Raced, install, installed_version, renew
 from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
 BUSY_SECONDS = 30.0  # the wait for a lock
@@ -137,24 +137,14 @@ class PostgresStore:
 
     @property
     def version(self) -> int:
-        """The version of the definitions in the database. An older one works, with weaker checks."""
+        """The version of the definitions in the database. An earlier one works."""
         return self._version
 
     @property
     def outdated(self) -> str:
         if self._version >= VERSION:
             return ""
-        if self._version >= SOUND:
-            return f"the database's definitions are those of version {self._version}, by which every run adds up all blocks"
-        return f"the database's checks are those of version {self._version} and let a spender write what they should not"
-
-    @property
-    def takes_counts(self) -> bool:
-        return self._version >= COUNTS
-
-    @property
-    def takes_notes(self) -> bool:
-        return False
+        return f"the database's definitions are those of version {self._version}"
 
     def now(self) -> str:
         return self._text(SERVER_TIME)
@@ -183,8 +173,6 @@ class PostgresStore:
             return PostgresTail(connection, dataset, self._place).rows(ROWS_OF_PREFIX, start)
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        if self._version < NOTED:
-            return None
         with self._transaction() as connection:
             row = connection.execute("SELECT body, digest FROM dpcli.checkpoint WHERE dataset = %s", (dataset,)).fetchone()
         return StoredCheckpoint(*row) if row else None
@@ -242,6 +230,8 @@ class PostgresStore:
                 raise LedgerError(f"{self._place}: no ledger here (the database has no schema dpcli); dpcli budget init opens one")
             if version > VERSION:
                 raise LedgerError(f"{self._place}: written by a later version of dpcli: upgrade to read it")
+            if version < OLDEST_READ:
+                raise LedgerError(f"{self._place}: made before dpcli 0.1.0, whose ledgers this version does not read")
             self._version = version
         except LedgerError:
             self.close()

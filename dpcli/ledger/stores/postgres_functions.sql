@@ -206,7 +206,6 @@ $$;
 
 -- What all entries come to, as dpcli.ledger.checkpoint says it: what was noted last, or the opening, and the entries since. All but voided
 -- runs count. Where a window is given, sums and retired blocks are those of its blocks alone: nobody adds up all blocks for a run on a few.
-DROP FUNCTION IF EXISTS dpcli.standing(text);
 CREATE OR REPLACE FUNCTION dpcli.standing(of_dataset text, in_window jsonb DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -323,7 +322,6 @@ BEGIN
 END $$;
 
 -- Note what all entries come to, where enough of them are after the last note, or at once.
-DROP FUNCTION IF EXISTS dpcli.note(text, bigint);
 CREATE OR REPLACE FUNCTION dpcli.note(of_dataset text, new_seq bigint, at_once boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, dpcli, pg_temp AS $$
 DECLARE
@@ -361,7 +359,6 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   GROUP BY part.name, cap.most HAVING (sum(part.cost) <= cap.most) IS NOT TRUE ORDER BY part.name LIMIT 1
 $$;
 
-DROP FUNCTION IF EXISTS dpcli.exceeded(text, jsonb);
 CREATE OR REPLACE FUNCTION dpcli.exceeded(of_dataset text, more jsonb, blocks jsonb DEFAULT NULL) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, dpcli, pg_temp AS $$
   SELECT dpcli.above(dpcli.standing(of_dataset, blocks), more, blocks)
@@ -885,10 +882,7 @@ BEGIN
   PERFORM dpcli.note(of_dataset, new_seq, content ->> 'kind' = 'quota');
 END $$;
 
-DROP FUNCTION IF EXISTS dpcli.require_amounts(jsonb);
-
--- Each thing is said of a run once, but for how far it has gone, since version 7.
-ALTER TABLE dpcli.entry DROP CONSTRAINT IF EXISTS entry_dataset_key_kind_key;
+-- Each thing is said of a run once, but for how far it has gone.
 CREATE UNIQUE INDEX IF NOT EXISTS entry_once ON dpcli.entry (dataset, key, kind) WHERE kind <> 'count';
 CREATE INDEX IF NOT EXISTS entry_by_key ON dpcli.entry (dataset, key, kind, seq);
 

@@ -11,9 +11,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
 VERSION = 7
-NOTED = 3  # the first version that notes totals
-SOUND = 5  # the first version whose checks are complete
-COUNTS = 7  # the first version that counts answers
+OLDEST_READ = 7  # that of dpcli 0.1.0
 OLDEST = 130000  # the oldest server, as libpq writes versions: PostgreSQL 13
 # Each role includes the one before it.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
@@ -53,7 +51,7 @@ def install(connection: Any, place: str) -> int:
     try:
         _make(connection, place, "CREATE SCHEMA dpcli")
         _make_roles(connection, place)
-        _make(connection, place, *map(definitions, ("postgres.sql", "postgres_checkpoint.sql", *RENEWED)))
+        _make(connection, place, *map(definitions, ("postgres.sql", *RENEWED)))
     except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateObject):
         raise Raced from None
     except errors.InternalError_ as error:
@@ -72,8 +70,6 @@ def renew(connection: Any, place: str) -> int:
     version = installed_version(connection)
     if version == VERSION:
         return VERSION
-    if version is not None and version < NOTED:
-        _make(connection, place, definitions("postgres_checkpoint.sql"))
     _make(connection, place, *map(definitions, RENEWED), f"INSERT INTO dpcli.format VALUES ({VERSION})")
     return VERSION
 

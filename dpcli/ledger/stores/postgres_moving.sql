@@ -1,4 +1,4 @@
--- A dataset that moves, since version 6: what comes from another place is taken in as it is there, and what has moved takes nothing more.
+-- A dataset that moves: what comes from another place is taken in as it is there, and what has moved takes nothing more.
 -- Made before postgres_functions.sql, which says who may call what. Nothing here holds a backslash.
 
 -- Datasets that are being copied here: nobody can charge them before all of it is there. No login reads or writes this.

@@ -27,17 +27,14 @@ from dpcli.ledger.chain import StoredRow, stated_dataset, utc_now
 from dpcli.ledger.stores.sqlite_file import (
     APPLICATION,
     CUT_OFF,
+    DEFINITIONS,
     KEY,
-    LATEST,
     SCHEMA,
     VERSION,
-    has_latest_definitions,
     key_in_entry,
     network_file_system,
-    renew,
     require_ledger_file,
     schema_of,
-    version_of,
 )
 from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
@@ -70,7 +67,7 @@ MEANINGS = {
     "SQLITE_CANTOPEN": "cannot be opened",
     "SQLITE_PERM": "permission denied",
     "SQLITE_AUTH": "permission denied",
-    "SQLITE_ERROR": "damaged: its tables are no longer those of a ledger; restore it from a backup",
+    "SQLITE_ERROR": "damaged, or made before dpcli 0.1.0: its tables are not those of a ledger; restore it from a backup",
     "SQLITE_CONSTRAINT": "refused by its own rules; nothing was written",
 }
 
@@ -86,15 +83,12 @@ class SqliteTail:
 
     connection: Any
     dataset: str
-    version: int
 
     def after(self, seq: int) -> Sequence[StoredRow]:
         return self.page(seq, NO_LIMIT)
 
     def page(self, seq: int, most: int) -> Sequence[StoredRow]:
         """Return up to `most` entries after entry `seq`."""
-        if self.version < LATEST:
-            return self.rows(READ, seq, most)
         end = self._end()  # read first, as other processes may append entries
         rows = self.rows(READ, seq, most)
         hidden = end > seq and all(row.seq != end for row in rows)
@@ -157,7 +151,6 @@ class SqliteStore:
                         f"{self._path}: expected a rollback journal, found {answer}: another program holds it in WAL mode"
                     )
             self.connection.execute("BEGIN")
-            self._version = version_of(self.connection)
             if not trusted:
                 self._refuse_damaged()
             self.connection.execute("COMMIT")
@@ -174,7 +167,7 @@ class SqliteStore:
         sizes = self.connection.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchall()
         if _size(self._path) < sizes[0][0]:
             raise LedgerError(f"{self._path}: {CUT_OFF}")
-        if self._version == LATEST and self.connection.execute("SELECT EXISTS (SELECT 1 FROM checkpoint)").fetchone()[0]:
+        if self.connection.execute("SELECT EXISTS (SELECT 1 FROM checkpoint)").fetchone()[0]:
             return
         if self.connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
             raise LedgerError(f"{self._path}: {MEANINGS['SQLITE_CORRUPT']}")
@@ -206,21 +199,11 @@ class SqliteStore:
 
     @property
     def version(self) -> int:
-        return self._version
+        return DEFINITIONS
 
     @property
     def outdated(self) -> str:
-        if self._version == LATEST:
-            return ""
-        return "the file's definitions are those of version 1, by which all of it is read for every request"
-
-    @property
-    def takes_counts(self) -> bool:
-        return True
-
-    @property
-    def takes_notes(self) -> bool:
-        return self._version == LATEST
+        return ""
 
     def now(self) -> str:
         return utc_now()
@@ -231,10 +214,7 @@ class SqliteStore:
 
     def datasets(self) -> tuple[str, ...]:
         with self._explained():
-            table = "head" if self._version == LATEST else "entry"
-            return tuple(
-                name for (name,) in self.connection.execute(f"SELECT DISTINCT dataset FROM {table} ORDER BY dataset").fetchall()
-            )
+            return tuple(name for (name,) in self.connection.execute("SELECT dataset FROM head ORDER BY dataset").fetchall())
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
         self._refuse_strays(dataset)
@@ -242,7 +222,7 @@ class SqliteStore:
             return self._tail(dataset).page(seq, NO_LIMIT if most is None else most)
 
     def _tail(self, dataset: str) -> SqliteTail:
-        return SqliteTail(self.connection, dataset, self._version)
+        return SqliteTail(self.connection, dataset)
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
         with self._explained():
@@ -254,8 +234,6 @@ class SqliteStore:
             return self._tail(dataset).rows(BEGINNING, least, f"{least[:-1]}{chr(ord(least[-1]) + 1)}")
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        if self._version < LATEST:
-            return None
         with self._explained():
             row = self.connection.execute("SELECT body, digest FROM checkpoint WHERE dataset = ?", (dataset,)).fetchone()
         return StoredCheckpoint(*map(str, row)) if row else None
@@ -368,33 +346,9 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
                 "COMMIT",
             ):
                 store.connection.execute(statement)
-        store._version = LATEST
         fill(store)
     finally:
         store.close()
-
-
-def upgraded(path: str) -> SqliteStore:
-    """Return the store of a file with this version's definitions, which replace those of an earlier version. Entries are unchanged.
-
-    Raises:
-        LedgerError: The definitions were changed by hand.
-    """
-    store = SqliteStore(path)
-    try:
-        with store.writing(""):
-            if version_of(store.connection) < LATEST:  # no other process has upgraded it
-                renew(store.connection)
-            if not has_latest_definitions(store.connection):
-                raise LedgerError(
-                    f"{path}: the definitions that guard the entries were changed by hand, and no version of dpcli did that; "
-                    "nothing was upgraded: restore a backup"
-                )
-        store._version = LATEST
-    except BaseException:
-        store.close()
-        raise
-    return store
 
 
 def _close_quietly(connection: Any) -> None:

@@ -2,9 +2,8 @@
 
 Every way in which a path may not be opened has its own message, and none of them writes anything.
 
-The definitions are those of the entries and, since version 2, of what spares a reader all of them. `head` is kept by a trigger, so that an
-earlier version of dpcli, which knows nothing of it, keeps it too: a last entry that damage hides is missed. `entry_by_key` finds the
-entries of a run. `checkpoint` holds what dpcli.ledger.checkpoint wrote.
+The definitions are those of the entries and of what spares a reader all of them. `head` is kept by a trigger: a last entry that damage
+hides is missed. `entry_by_key` finds the entries of a run. `checkpoint` holds what dpcli.ledger.checkpoint wrote.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import stat
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,39 +156,47 @@ def _header_problem(header: bytes) -> str | None:
 
 def network_file_system(path: str) -> str | None:
     """Return the type of the network file system that holds `path`, whose locks are not reliable; None on a local one or where unknown."""
+    kind = mounted(path)
+    return kind if kind in NETWORK else None
+
+
+def mounted(path: str) -> str | None:
+    """Return the type of the file system that holds `path`, by the longest mount point above it; None where that is unknown."""
     try:
-        mounts = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return None
     real = os.path.realpath(path)
-    kinds = {fields[1].replace("\\040", " "): fields[2] for line in mounts if len(fields := line.split()) > 2}
+    kinds = {
+        _unescaped(fields[1]): fields[2] for line in mounts if len(fields := line.split(" ")) > 2
+    }  # of two at one point the later
     holder = max((point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")), key=len, default="")
-    return kinds[holder] if kinds.get(holder) in NETWORK else None
+    return kinds.get(holder)
 
 
-ENTRIES = (
+def _unescaped(point: str) -> str:
+    """Return a mount point with its escaped blanks (\\040 and the like) as they are."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)
+
+
+# A key as it is spelled in an entry (`dpcli.ledger.chain.canonical`): names are sorted, quotation marks in strings are escaped, and what
+# comes before has no names of its own but those of amounts. SQLite's functions for JSON are none that a definition may use safely.
+KEY = """CASE WHEN instr(body, ',"key":"') THEN
+  substr(body, instr(body, ',"key":"') + 8, instr(body, '","kind":"') - instr(body, ',"key":"') - 8) END"""
+SCHEMA = (
     """CREATE TABLE entry (
   dataset TEXT NOT NULL, seq INTEGER NOT NULL CHECK (seq >= 1), body TEXT NOT NULL, hash TEXT NOT NULL,
   PRIMARY KEY (dataset, seq)
 ) WITHOUT ROWID""",
     "CREATE TRIGGER entry_never_changes BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'entries never change'); END",
     "CREATE TRIGGER entry_never_goes BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END",
-)
-# A key as it is spelled in an entry (`dpcli.ledger.chain.canonical`): names are sorted, quotation marks in strings are escaped, and what
-# comes before has no names of its own but those of amounts. SQLite's functions for JSON are none that a definition may use safely.
-KEY = """CASE WHEN instr(body, ',"key":"') THEN
-  substr(body, instr(body, ',"key":"') + 8, instr(body, '","kind":"') - instr(body, ',"key":"') - 8) END"""
-ADDED = {
-    "head": "CREATE TABLE head (dataset TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID",
-    "checkpoint": "CREATE TABLE checkpoint (dataset TEXT PRIMARY KEY, body TEXT NOT NULL, digest TEXT NOT NULL)",
-    "entry_by_key": f"CREATE INDEX entry_by_key ON entry (dataset, {KEY})",
-    "entry_is_the_last": "CREATE TRIGGER entry_is_the_last AFTER INSERT ON entry BEGIN "
+    "CREATE TABLE head (dataset TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE checkpoint (dataset TEXT PRIMARY KEY, body TEXT NOT NULL, digest TEXT NOT NULL)",
+    f"CREATE INDEX entry_by_key ON entry (dataset, {KEY})",
+    "CREATE TRIGGER entry_is_the_last AFTER INSERT ON entry BEGIN "
     "INSERT INTO head VALUES (NEW.dataset, NEW.seq) ON CONFLICT (dataset) DO UPDATE SET seq = max(seq, NEW.seq); END",
-}
-SCHEMA = (*ENTRIES, *ADDED.values())
-# For entries that were there before.
-FILL = "INSERT INTO head SELECT dataset, max(seq) FROM entry GROUP BY dataset"
-LATEST = 2
+)
+DEFINITIONS = 2  # their version, as entries note it
 
 
 def key_in_entry(key: str) -> str:
@@ -199,31 +204,7 @@ def key_in_entry(key: str) -> str:
     return json.dumps(key)[1:-1]
 
 
-def version_of(connection: Any) -> int:
-    """Return the version of the definitions in a file: 2 if all of them are there, else 1, which is read as a whole."""
-    marks = ", ".join("?" * len(ADDED))
-    (count,) = connection.execute(f"SELECT count(*) FROM sqlite_master WHERE name IN ({marks})", tuple(ADDED)).fetchone()
-    return LATEST if count == len(ADDED) else 1
-
-
 def schema_of(connection: Any) -> str:
     """Return the definitions in a file, as text."""
     rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
     return "\n".join(str(sql) for (sql,) in rows)
-
-
-def has_latest_definitions(connection: Any) -> bool:
-    """Check whether the definitions in a file are those of this version, and no others."""
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        for statement in SCHEMA:
-            fresh.execute(statement)
-        return schema_of(connection) == schema_of(fresh)
-
-
-def renew(connection: Any) -> None:
-    """Make the definitions of version 2 in a file of version 1, inside the caller's transaction."""
-    for name, statement in ADDED.items():
-        kind = statement.split()[1]
-        connection.execute(f"DROP {kind} IF EXISTS {name}")
-        connection.execute(statement)
-    connection.execute(FILL)

@@ -55,7 +55,7 @@ class Tail(Protocol):
         ...
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """Keep a checkpoint in place of the last one, if the store takes any (`takes_notes`)."""
+        """Keep a checkpoint in place of the last one; nothing where the store makes its own."""
         ...
 
 
@@ -99,7 +99,7 @@ class Store(Protocol):
         ...
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
-        """Return the rows that name a key, ascending, without reading the others. Only for a store that has a checkpoint."""
+        """Return the rows that name a key, ascending, without reading the others."""
         ...
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
@@ -108,16 +108,6 @@ class Store(Protocol):
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
         """Return the last one of a dataset, as it was kept; None if there is none."""
-        ...
-
-    @property
-    def takes_notes(self) -> bool:
-        """True if it keeps checkpoints that its writers hand in; else it has none, or makes them itself."""
-        ...
-
-    @property
-    def takes_counts(self) -> bool:
-        """True if its definitions let in how far a session has gone: those of an earlier version of dpcli do not."""
         ...
 
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:

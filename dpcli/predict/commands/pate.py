@@ -48,10 +48,10 @@ def fit(file: str, jobs: int | None, format_: str, outputs: tuple[str, ...]) -> 
     """
     import os
 
+    from dpcli.cli.picture import progress
     from dpcli.predict.documents.pate import fitted
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.teachers import fit
-    from dpcli.sessions.commands.predicting import progress
     from dpcli.train.run.processes import first_process, several_processes
 
     plan = plan_of(file)
@@ -87,11 +87,12 @@ def label(
 
     Exit code 1 where the budget or the ledger says no, 2 where there are no votes, 130 where it was interrupted.
     """
+    from dpcli.cli.picture import progress
     from dpcli.predict.documents.pate import labelled
     from dpcli.predict.pate.learners import predictor
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.pate_session import hold_session
-    from dpcli.sessions.commands.predicting import on_window, opened_or_none, progress
+    from dpcli.sessions.commands.predicting import on_window, opened_or_none
 
     plan = plan_of(file)
     with opened_or_none(ledger, dataset) as books, progress("queries") as report:
