@@ -58,16 +58,6 @@ def test_a_gaussians_trade_off_is_the_closed_form(mu: float) -> None:
     assert answer.gaussian <= mu * (1.0 + 1e-6)
 
 
-@pytest.mark.parametrize("mu", [0.2, 1.0, 2.5])
-def test_composed_gaussians_are_one_gaussian(mu: float) -> None:
-    """Many steps make one Gaussian, whichever accountant adds them up."""
-    steps = 25
-    answer = found(pipeline(entry("gaussian", steps=steps, noise_multiplier=math.sqrt(steps) / mu)))
-    exact = np.array([gaussian_trade_off(mu, alpha) for alpha in ALPHAS])
-    assert np.all(trade_off(answer.curve, ALPHAS) <= exact + 1e-12)
-    assert trade_off(answer.curve, ALPHAS) == pytest.approx(exact, rel=5e-3, abs=1e-5)
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0, 20.0])
 def test_randomised_response_is_piecewise_linear(epsilon: float) -> None:
@@ -307,14 +297,6 @@ def test_disjoint_parts_have_the_largest_of_their_profiles(points: int) -> None:
     curve, curves = profile(whole, grid), [profile(one, grid) for one in alone]
     assert curve.upper == pytest.approx(np.max([one.upper for one in curves], axis=0), rel=1e-6, abs=1e-12)
     assert curve.is_narrow()
-
-
-def test_a_pure_guarantee_has_no_exception() -> None:
-    from dpcli.disclosure.documents.meaning import document
-
-    account_, answer = meaning(pipeline(entry("pure-dp", epsilon=0.5), delta=1e-5))
-    (note,) = document(account_, answer).tables[1].footnotes
-    assert note == "[1] always; the odds grow by at most 1.65x (e^0.50000)"
 
 
 def test_adaptive_pipelines_use_filters_alone() -> None:

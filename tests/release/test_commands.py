@@ -71,20 +71,6 @@ def test_a_report_and_an_explanation_are_of_every_query(path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_ledger_charges_what_the_file_costs(tmp_path: Path) -> None:
-    """What it remembers is priced as the file is."""
-    file, ledger = tmp_path / "file.toml", str(tmp_path / "ledger.db")
-    file.write_bytes(text_of(with_delta(document(*ALL, by_unit=False, budget={"epsilon": 60.0}))))
-    opened = ("--dataset", "d", "--unit", "example", "--adjacency", "add-remove", "--epsilon", "60", "--delta", "1e-4")
-    made = dpcli("budget", "init", ledger, *opened, "--filter", "approx-dp")
-    assert made.code == 0, made.err
-    spent = dpcli("budget", "spend", ledger, str(file), "--key", "one")
-    assert spent.code == 0, spent.err
-    shown = dpcli("budget", "show", ledger, "-f", "json")
-    assert shown.code == 0 and "count-0" in shown.out
-
-
-@pytest.mark.long
 @of_each("change", [{"rho": 0.03}, {"where": "age >= 21"}, {"max_rows": 3}, {"by": ["city"]}])
 def test_a_change_of_a_query_is_told_with_its_cost(change: dict[str, Any], tmp_path: Path) -> None:
     before, after = tmp_path / "before.toml", tmp_path / "after.toml"

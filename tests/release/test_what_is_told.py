@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,6 +77,13 @@ def test_an_error_is_told_for_the_rows_of_a_key(measure: str, size: int | None, 
     said = asked.query.expected_error(asked.setting)
     rows = 1000 if size is None else size // (4 if by else 1)
     assert f"{rows:,} rows" in said and ("in a key" in said) == bool(by), said
+    unstated = one(tmp_path, table)
+    assert figure(said) * rows == pytest.approx(1000 * figure(unstated.query.expected_error(unstated.setting)), rel=0.02)
+
+
+def figure(said: str) -> float:
+    """Return the number that an error is said to be within."""
+    return float(re.findall(r"(?:about|at least) ([0-9.]+)", said)[0])
 
 
 def test_an_interquartile_range_is_not_below_0(tmp_path: Path) -> None:
