@@ -11,9 +11,10 @@ import pytest
 
 from dpcli.mechanisms.choice.stability import ProposeTestReleaseSpec
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
+from dpcli.release.noise.laws import scale_of
 from dpcli.release.stability import stable_statistics as quantiles
 from dpcli.release.stability.propose_test import Draw, StabilityTest, released_mode
-from dpcli.release.stability.stable_statistics import CountedNumbers, noise_scale, released_number
+from dpcli.release.stability.stable_statistics import CountedNumbers, released_number
 from tests.release.stability.enumeration import Law, Vector, law_after_test, noised, pairs, vectors, worst
 
 TEST = StabilityTest(1.0, 0.05)
@@ -74,7 +75,7 @@ def _worst_number(
         return released(numbers(data), most, draw, epsilon)
 
     def law(data: Vector) -> Law:
-        return noised(law_after_test(answer, TEST.scale, data), noise_scale(most, epsilon))
+        return noised(law_after_test(answer, TEST.scale, data), scale_of(most, epsilon))
 
     return worst(neighbours, law, TEST.epsilon + epsilon)
 
