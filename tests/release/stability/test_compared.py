@@ -167,4 +167,4 @@ def test_the_comparison_can_be_read_in_every_format(adjacency: Adjacency) -> Non
     assert "propose-test-release" in shown.headline
     assert json_text(shown.data).count('"propose-test-release"') == 4
     labels = " ".join(line.label for line in shown.pictures[0].lines)
-    assert "and stability histogram" in labels
+    assert ("and stability histogram" in labels) == (adjacency is Adjacency.ADD_REMOVE)
