@@ -14,7 +14,7 @@ from dpcli.release.data_source import Column, Source
 from dpcli.release.engines import sql_statement as row_terms
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.duckdb_engine import DuckDB
-from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.sql_engine import opened
 from tests.release.searched import put
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")

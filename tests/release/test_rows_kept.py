@@ -17,8 +17,7 @@ from scipy import stats
 from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.engines import sql_statement as statements
-from dpcli.release.engines.source_engine import opened
-from dpcli.release.engines.sql_engine import SqlEngine
+from dpcli.release.engines.sql_engine import SqlEngine, opened
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import PricedQuery, priced_queries
 from tests.inline import text_of
