@@ -7,23 +7,16 @@ from typing import Any
 
 import pytest
 
-from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Total
 from dpcli.release.noise import selection
-from dpcli.release.query_entries import priced_queries
-from tests.inline import text_of
-from tests.release.files import COLUMNS, document, queries
+from tests.release.files import COLUMNS, document, priced, queries
 
 CHOOSING = {"exponential", "permute-and-flip"}
 
 
 def chosen(table: Mapping[str, Any]) -> list[Any]:
     """The question of a table with its setting, where all that it releases is a choice."""
-    data = text_of(document(table))
-    pipeline = parse(data, "file.toml")
-    source, query = section(data, "file.toml", "source"), section(data, "file.toml", "query")
-    found = priced_queries(source, query, pipeline.privacy, pipeline.budget)
-    return [one for one in found if {release.type for release in one.releases} <= CHOOSING]
+    return [one for one in priced(document(table)) if {release.type for release in one.releases} <= CHOOSING]
 
 
 CHOICES = [(name, table) for name, table in queries() if chosen(table)]

@@ -14,15 +14,13 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.sql_engine import SqlEngine, opened
 from dpcli.release.plugin import MEASURES
-from dpcli.release.query_entries import PricedQuery, priced_queries
-from tests.inline import text_of
+from dpcli.release.query_entries import PricedQuery
 from tests.release.brute import Asked, integer_of, part_of
-from tests.release.files import COLUMNS, document, queries
+from tests.release.files import COLUMNS, document, priced, queries
 from tests.release.places import Table, cluster_of, everywhere, made, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -41,9 +39,7 @@ def questions() -> Iterator[PricedQuery]:
     """Every example of every measure, with one row of a unit."""
     for _, table in queries():
         bound = {key: 1 for key in ("max_groups", "max_rows") if key in table}
-        data = text_of(document({**table, **bound}))
-        privacy, source = parse(data, "file.toml"), section(data, "file.toml", "source")
-        yield from priced_queries(source, section(data, "file.toml", "query"), privacy.privacy, privacy.budget)
+        yield from priced(document({**table, **bound}))
 
 
 @contextmanager
@@ -58,14 +54,14 @@ def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, requ
         yield engine
 
 
-def others_kept(priced_queries: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int] | None:
+def others_kept(question: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int] | None:
     """How many rows are the other one, and how many there are; None where the two are the same to a query."""
-    meant = Asked(priced_queries, MEANINGS)
-    common, other = (tuple(part_of(meant, key, row) for key in priced_queries.keys) for row in (COMMON, OTHER))
+    meant = Asked(question, MEANINGS)
+    common, other = (tuple(part_of(meant, key, row) for key in question.keys) for row in (COMMON, OTHER))
     kept = {key: total.units if of_units else total.rows for key, total in totals.items()}
     if common != other:
         return kept.get(other, 0), sum(kept.values())
-    for place, steps in enumerate(priced_queries.values):
+    for place, steps in enumerate(question.values):
         low, high = (integer_of(meant, steps, row) for row in (COMMON, OTHER))
         if low != high:
             assert low is not None and high is not None
