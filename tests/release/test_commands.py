@@ -12,8 +12,6 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.file.pipeline.read import parse
 from dpcli.release.aggregate import Total
-from dpcli.release.noise.samplers import draws
-from dpcli.release.noisy_answers import law_of
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
@@ -80,27 +78,6 @@ def test_a_change_of_a_query_is_told_with_its_cost(change: dict[str, Any], tmp_p
     (one,) = json.loads(result.out)["changes"]
     increase = account(parse(after.read_bytes(), "a")).upper - account(parse(before.read_bytes(), "b")).upper
     assert result.code == 0 and one["increase"] == pytest.approx(increase, abs=1e-12), result.out
-
-
-@pytest.mark.sampled(0, 1)
-@pytest.mark.needs("opendp")
-@pytest.mark.parametrize(
-    ("noise", "delta"),
-    [
-        pytest.param("laplace", 0.01, marks=pytest.mark.long),
-        pytest.param("gaussian", 0.1, marks=pytest.mark.long),
-        pytest.param("laplace", 0.1, marks=pytest.mark.nightly),
-        pytest.param("gaussian", 0.01, marks=pytest.mark.nightly),
-    ],
-)
-def test_a_key_that_one_unit_holds_is_shown_with_probability_delta_at_most(noise: str, delta: float) -> None:
-    """Over 10^5 releases; three standard errors."""
-    query = {"name": "q", "measure": "count", "of": "units", "by": ["name"], "keys": "threshold", "max_groups": 1}
-    (one,) = priced(with_delta(document({**query, "epsilon": 0.5, "delta": delta, "noise": noise}), 0.5))
-    (release,) = one.releases
-    runs = 100_000
-    shown = sum(1 + draw > release.keys["threshold"] for draw in draws(runs, law_of(release))) / runs
-    assert 0.1 * delta < shown <= delta + 3 * (delta / runs) ** 0.5
 
 
 @pytest.mark.long

@@ -14,10 +14,8 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.file.pipeline.canonical import pipeline_from, tables_of
 from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query import COSTS
 from tests.cases import of_each
@@ -28,27 +26,6 @@ from tests.release.files import COLUMNS, document, queries
 QUERIES = dict(queries())
 WIDE: dict[str, dict[str, Any]] = {**COLUMNS, "age": {**COLUMNS["age"], "step": 1}}  # type: ignore[dict-item]
 EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
-
-
-@pytest.mark.sampled(0, 1)
-@pytest.mark.long
-@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
-@of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")
-@of_each("number, adjacency", list(enumerate(each.value for each in Adjacency)))
-def test_every_query_becomes_mechanisms_that_are_priced(
-    turn: int, place: int, table: Mapping[str, Any], number: int, adjacency: str
-) -> None:
-    """As many as its own releases are, with the same numbers after a way through the tables that a ledger keeps.
-
-    Under every relation; rows that belong to units in the one turn, and those that are units in the other.
-    """
-    by_unit = (place + number + turn) % 2 == 0
-    pipeline = parse(text_of(document(table, adjacency=adjacency, by_unit=by_unit)), "file.toml")
-    assert pipeline.mechanisms and len(pipeline.queries) == len(pipeline.mechanisms)
-    found = account(pipeline)
-    assert 0.0 < found.upper < float("inf")
-    kept = pipeline_from(json.loads(json.dumps(tables_of(pipeline))))
-    assert kept.mechanisms == pipeline.mechanisms
 
 
 @pytest.mark.long

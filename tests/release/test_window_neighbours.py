@@ -96,20 +96,18 @@ def test_the_blocks_are_those_that_dpcli_tells() -> None:
     assert set(CELLS) == {by for by, target in BLOCKS.items() if load(target).told_by is not None}
 
 
-def test_one_unit_in_one_block_moves_no_further_than_is_priced(engine: DuckDB, tmp_path: Path) -> None:
-    """Every measure under every kind of blocks."""
-    assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path)) == []
-
-
-@pytest.mark.parametrize("most", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_a_unit_of_several_blocks_moves_no_further_as_a_whole(most: int, engine: DuckDB, tmp_path: Path) -> None:
-    assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path, most=most)) == []
+EVERY = range(len(MEASURES) * len(TOLD))  # every measure under every kind of blocks
 
 
 @pytest.mark.parametrize(
-    ("seeds", "tables"),
-    [pytest.param(range(1000, 1078), 1, marks=pytest.mark.long), pytest.param(range(1078, 1800), 2, marks=pytest.mark.nightly)],
-    ids=["few", "many"],
+    ("most", "seeds"),
+    [
+        (1, EVERY),
+        (2, EVERY),
+        pytest.param(3, EVERY, marks=pytest.mark.long),
+        pytest.param(1, range(1000, 1800), marks=pytest.mark.nightly),
+    ],
+    ids=["one", "two", "three", "others"],
 )
-def test_one_unit_in_one_block_moves_no_further_in_others(seeds: range, tables: int, engine: DuckDB, tmp_path: Path) -> None:
-    assert list(breaches(engine, seeds, tmp_path, tables)) == []
+def test_a_unit_moves_no_further_than_is_priced(most: int, seeds: range, engine: DuckDB, tmp_path: Path) -> None:
+    assert list(breaches(engine, seeds, tmp_path, most=most)) == []
