@@ -14,8 +14,7 @@ from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.plugin import MEASURES
 from tests.release.neighbours import seen_of, too_far
-from tests.release.questions_drawn import TYPES, neighbour, table
-from tests.release.searched import drawn, literal, put
+from tests.release.searched import TYPES, drawn, literal, neighbour, put, table
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 SECRET = b"s" * 32

@@ -20,8 +20,7 @@ from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import RowWindow, row_window
 from tests.release.neighbours import seen_of, too_far
-from tests.release.questions_drawn import TYPES, Row, table
-from tests.release.searched import drawn, literal, put
+from tests.release.searched import TYPES, Row, drawn, literal, put, table
 from tests.release.windows import REGIONS, TOLD, block_of, family
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
