@@ -175,7 +175,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
 
 def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
     """Compute every answer in memory. The charge is made by now, and no error tells anything about the data."""
-    from dpcli.release.engines.sql_engine import opened
+    from dpcli.release.engines.source_engine import opened
 
     answers = []
     with opened(plan.source, plan.path, plan.window) as engine:
@@ -204,7 +204,7 @@ def require_ready(plan: ReleasePlan) -> None:
     missing. No row is read.
     """
     from dpcli.release.aggregate import totals_of
-    from dpcli.release.engines.sql_engine import require_source
+    from dpcli.release.engines.source_engine import require_source
     from dpcli.release.noise.samplers import require_samplers
 
     require_samplers()

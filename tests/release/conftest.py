@@ -38,7 +38,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """DuckDB, of which a test says what its table is."""
     from dpcli.release.data_source import Column, Source
     from dpcli.release.engines.duckdb_engine import DuckDB
-    from dpcli.release.engines.sql_engine import opened
+    from dpcli.release.engines.source_engine import opened
 
     folder = tmp_path_factory.mktemp("neighbours")
     (folder / "rows.csv").write_text("who\n")

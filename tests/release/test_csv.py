@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total, Totals
 from dpcli.release.data_source import Column, Source
 from dpcli.release.engines.duckdb_engine import DuckDB
-from dpcli.release.engines.sql_engine import opened, require_source
+from dpcli.release.engines.source_engine import opened, require_source
 from tests.cases import of_each
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")

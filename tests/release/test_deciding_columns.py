@@ -9,7 +9,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.data_source import Source
-from dpcli.release.engines.sql_engine import opened, require_source
+from dpcli.release.engines.source_engine import opened, require_source
 from dpcli.release.release_plan import row_window
 from tests.cases import of_each
 from tests.ledger.cluster import Cluster

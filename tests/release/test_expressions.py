@@ -11,8 +11,8 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.release.data_source import Column
+from dpcli.release.engines.source_engine import opened
 from dpcli.release.engines.source_table import Values
-from dpcli.release.engines.sql_engine import opened
 from dpcli.release.expressions.scalars import Layers
 from dpcli.release.expressions.sql_grammar import Expressions
 from tests.cases import of_each

@@ -47,7 +47,7 @@ class Table:
 
 @pytest.fixture(autouse=True)
 def a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.release.engines import sql_engine as opening
+    from dpcli.release.engines import source_engine as opening
 
     @contextmanager
     def opened(*_: Any) -> Iterator[Table]:

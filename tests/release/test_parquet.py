@@ -10,7 +10,7 @@ import pytest
 from dpcli.base.errors import InputError
 from dpcli.release.aggregate import Aggregation, GroupKey, Totals
 from dpcli.release.data_source import Column, Source
-from dpcli.release.engines.sql_engine import opened, require_source
+from dpcli.release.engines.source_engine import opened, require_source
 from tests.cases import of_each
 from tests.release.places import written
 

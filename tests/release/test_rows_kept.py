@@ -16,7 +16,8 @@ from scipy import stats
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
 from dpcli.release.engines import sql_statement as statements
-from dpcli.release.engines.sql_engine import SqlEngine, opened
+from dpcli.release.engines.source_engine import opened
+from dpcli.release.engines.sql_engine import SqlEngine
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import PricedQuery
 from tests.release.brute import Asked, integer_of, part_of

@@ -23,7 +23,7 @@ print(made.path, flush=True)
 time.sleep(600)
 """
 ASKED = """
-from dpcli.release.engines.sql_engine import opened
+from dpcli.release.engines.source_engine import opened
 from dpcli.release.aggregate import Aggregation
 from dpcli.release.data_source import Column
 from dpcli.release.data_source import Source

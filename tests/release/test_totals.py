@@ -11,8 +11,8 @@ import pytest
 
 from dpcli.release.aggregate import Total
 from dpcli.release.data_source import Source
+from dpcli.release.engines.source_engine import opened
 from dpcli.release.engines.spark_engine import VIEW, Spark
-from dpcli.release.engines.sql_engine import opened
 from tests.release import brute
 from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
 from tests.release.places import SECRET, Table, as_csv, cluster_of, everywhere, made, source_of

@@ -10,7 +10,7 @@ import pytest
 
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps
 from dpcli.release.data_source import Column, Source
-from dpcli.release.engines.sql_engine import opened
+from dpcli.release.engines.source_engine import opened
 
 UNITS, ROWS, CAP, TIMES = 40, 20, 8, 12
 COLUMNS = {"visitor": Column(type="text"), "n": Column(type="integer", min=0, max=ROWS)}

@@ -50,7 +50,7 @@ def cast(value: Any, kind: str) -> str:
 
 def over(engine: DuckDB, source: Source, only: RowWindow) -> DuckDB:
     """The engine on the rows of a window."""
-    from dpcli.release.engines.sql_engine import source_table
+    from dpcli.release.engines.source_engine import source_table
 
     return replace(engine, table=source_table(source, "file.toml", only))
 

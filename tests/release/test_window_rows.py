@@ -18,7 +18,7 @@ from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.data_source import Column, Source
-from dpcli.release.engines.sql_engine import opened
+from dpcli.release.engines.source_engine import opened
 from dpcli.train.tasks.files import csv_table, json_lines, parquet_table
 from tests.cases import of_each
 from tests.release.places import Table, as_csv

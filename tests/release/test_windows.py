@@ -18,7 +18,7 @@ from dpcli.release import release_run as running
 from dpcli.release.aggregate import Totals
 from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
-from dpcli.release.engines.sql_engine import opened
+from dpcli.release.engines.source_engine import opened
 from dpcli.release.release_plan import row_window
 from dpcli.release.release_run import release
 from dpcli.sessions.window import over_window

@@ -1,0 +1,70 @@
+"""Opens the table of [source] with the engine that reads it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from dpcli.ledger.blocks.rows import RowWindow
+from dpcli.release.aggregate import Aggregation
+from dpcli.release.data_source import Column, Source, folder_of
+from dpcli.release.engines.source_table import SourceTable
+from dpcli.release.engines.sql_engine import SqlEngine
+
+
+@contextmanager
+def opened(source: Source, path: str, window: RowWindow | None = None) -> Iterator[SqlEngine]:
+    """Open the table of a file's [source], or the rows of a window; paths in it start at the file's folder.
+
+    Raises:
+        InputError: If it cannot be opened.
+        Unavailable: If what it needs is not installed.
+    """
+    with _ended_in_order():
+        engine = _engine(source_table(source, path, window))
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def require_source(source: Source, path: str, questions: Iterable[Aggregation], window: RowWindow | None = None) -> None:
+    """Raise InputError if the source cannot be opened or lacks what is asked for: before anything is charged. No row is read."""
+    with opened(source, path, window) as engine:
+        for question in questions:
+            engine.check(question)
+
+
+def source_table(source: Source, path: str, window: RowWindow | None = None) -> SourceTable:
+    """Return what an engine needs to know of [source]."""
+    own = {} if window is None or window.column in source.columns else {window.column: Column(type=window.type)}
+    return SourceTable({**source.columns, **own}, source.path, source.url, source.table, source.engine, folder_of(path), window)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C, so that an engine is closed. Only the main thread receives signals."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _engine(table: SourceTable) -> SqlEngine:
+    if table.url is not None:
+        from dpcli.release.engines.postgres_engine import opened_postgres
+
+        return opened_postgres(table)
+    if table.engine == "spark":
+        from dpcli.release.engines.spark_engine import opened_spark
+
+        return opened_spark(table)
+    from dpcli.release.engines.duckdb_engine import opened_duckdb
+
+    return opened_duckdb(table)
