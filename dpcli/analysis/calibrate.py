@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from dpcli.analysis.account import Account, account, needed_delta, stated_delta
-from dpcli.analysis.calibration_search import Boundary, search
+from dpcli.analysis.calibration_search import search
 from dpcli.base.displayed import Displayed
 from dpcli.base.errors import CannotCertify, InputError
 from dpcli.base.lazy import load
@@ -125,9 +125,9 @@ def calibrate(
     _require_bounds(accountants)
     chosen = solvable(pipeline, targets, solve)
     divisors = noise_divisors(chosen, weights, (delta if delta is not None else stated_delta(pipeline)) == 0.0)
-    epsilons = EpsilonByValue(pipeline, chosen, accountants, delta, group_size, runs, divisors)
+    epsilons = BoundByValue(EpsilonMeasure(accountants, delta, group_size, runs), pipeline, chosen, divisors)
     try:
-        boundary = boundary_of(epsilons, target_epsilon, pipeline, chosen, solve)
+        return calibrated(epsilons, target_epsilon, solve, group_size, runs)
     except CannotCertify:
         if epsilons.deltas() == {0.0} and (words := needed_delta(pipeline, 0.0)):
             raise CannotCertify(words) from None
@@ -137,83 +137,92 @@ def calibrate(
                 f"no number of steps brings epsilon to {target_epsilon:g}: one step already costs {up(least)}"
             ) from None
         raise
-    result = epsilons.known[boundary.value]
-    answer = substitute(pipeline, chosen, boundary.value, divisors)
-    refuse_contradicted(answer)
-    return Calibration(
-        solve,
-        chosen,
-        target_epsilon,
-        result.delta,
-        boundary.value,
-        result.upper,
-        result.accountant,
-        boundary.cheaper,
-        None if boundary.cheaper is None else epsilons(boundary.cheaper),
-        boundary.adjacent,
-        answer,
-        group_size,
-        runs,
-    )
 
 
-class ValuedEpsilon(NamedTuple):
-    """An upper bound on epsilon, inf if none is certified; the accountant that gives it; the delta at which it holds."""
+class ValuedBound(NamedTuple):
+    """An upper bound, inf if none is certified; the accountant that gives it; the delta at which it holds, None if it has none."""
 
     upper: float
     accountant: str
-    delta: float
+    delta: float | None = None
 
 
-class EpsilonByValue:
-    """Epsilon as a function of the value that is solved for; each value is computed once, with as few accountants as possible.
+class BoundByValue:
+    """The upper bound on a quantity as a function of the value that is solved for; each value is measured once.
 
     known: the answers so far, by value.
-    certifying: the accountant with an interval that no other one could improve, if there is one; it is asked alone.
-    refused: by accountant, the values at which it needs too much work; it is not asked at values nearby.
     """
 
     def __init__(
         self,
+        measure: Callable[[Pipeline, float], ValuedBound],
         pipeline: Pipeline,
-        targets: Sequence[tuple[str, str]],
-        accountants: Sequence[str] | None,
-        delta: float | None,
-        group_size: int,
-        runs: int,
-        divisors: Mapping[str, float] | None = None,
+        targets: tuple[tuple[str, str], ...],
+        divisors: Mapping[str, float],
     ) -> None:
-        self.divisors = divisors
-        self.pipeline, self.targets, self.accountants = pipeline, targets, accountants
-        self.delta, self.group_size, self.runs = delta, group_size, runs
-        self.known: dict[float, ValuedEpsilon] = {}
-        self.certifying = ["exact"] if accountants is None else []
-        self.refused: dict[str, list[float]] = {}
+        self.measure, self.pipeline, self.targets, self.divisors = measure, pipeline, targets, divisors
+        self.known: dict[float, ValuedBound] = {}
 
     def __call__(self, value: float) -> float:
-        """Return the upper bound on epsilon at a value; inf for a value that the file's rules refuse."""
+        """Return the upper bound at a value; inf for a value that the file's rules refuse."""
         if value not in self.known:
-            candidate = substitute(self.pipeline, self.targets, value, self.divisors)
-            if refused_by_keys(candidate):
+            candidate = self.pipeline_at(value)
+            if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
                 return math.inf
-            self.known[value] = self._priced(candidate, value)
+            self.known[value] = self.measure(candidate, value)
         return self.known[value].upper
 
-    def deltas(self) -> set[float]:
+    def pipeline_at(self, value: float) -> Pipeline:
+        return substitute(self.pipeline, self.targets, value, self.divisors)
+
+    def deltas(self) -> set[float | None]:
         """Return the deltas at which the answers hold."""
         return {answer.delta for answer in self.known.values()}
 
-    def _priced(self, candidate: Pipeline, value: float) -> ValuedEpsilon:
+
+def calibrated(
+    bounds: BoundByValue,
+    target: float,
+    solve: Parameter,
+    group_size: int,
+    runs: int = 1,
+    quantity: str = "epsilon",
+    wording: str = "epsilon",
+) -> Calibration:
+    """Return the cheapest value that meets a target. Raises InputError and CannotCertify as `calibrate` does."""
+    pipeline, targets = bounds.pipeline, bounds.targets
+    value, cheaper, adjacent = search(bounds, target, solve, _largest(pipeline, solve), _stated_count(pipeline, targets), wording)
+    answer = bounds.pipeline_at(value)
+    refuse_contradicted(answer)
+    upper, accountant, delta = bounds.known[value]
+    cheaper_upper = None if cheaper is None else bounds(cheaper)
+    known = (target, delta, value, upper, accountant, cheaper, cheaper_upper, adjacent)
+    return Calibration(solve, targets, *known, answer, group_size, runs, quantity, wording)
+
+
+class EpsilonMeasure:
+    """Epsilon of a pipeline in which a value was set, by as few accountants as possible.
+
+    certifying: the accountant with an interval that no other one could improve, if there is one; it is asked alone.
+    refused: by accountant, the values at which it needs too much work; it is not asked at values nearby.
+    """
+
+    def __init__(self, accountants: Sequence[str] | None, delta: float | None, group_size: int, runs: int) -> None:
+        self.accountants, self.delta, self.group_size, self.runs = accountants, delta, group_size, runs
+        self.certifying = ["exact"] if accountants is None else []
+        self.refused: dict[str, list[float]] = {}
+
+    def __call__(self, candidate: Pipeline, value: float) -> ValuedBound:
         result = self._account(candidate, value, self.certifying or self._willing(value))
         if self.certifying and not _is_tight(result):
             self.certifying = []
             result = self._account(candidate, value, self._willing(value))
         row = result.listed
         if row is None:
-            return ValuedEpsilon(math.inf, "", result.delta)
+            return ValuedBound(math.inf, "", result.delta)
         if self.accountants is None and _is_tight(result):
             self.certifying = [row.accountant.name]
-        return ValuedEpsilon(row.upper, row.accountant.name, result.delta)
+        return ValuedBound(row.upper, row.accountant.name, result.delta)
 
     def _account(self, candidate: Pipeline, value: float, names: Sequence[str] | None) -> Account:
         result = account(candidate, names, self.delta, group_size=self.group_size, runs=self.runs)
@@ -235,26 +244,6 @@ def solvable(pipeline: Pipeline, targets: Sequence[tuple[str, str]] | None, solv
     if solve not in get_args(Parameter):
         raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
     return _with_companions(pipeline, targets if targets is not None else _find_targets(pipeline, solve))
-
-
-def refused_by_keys(candidate: Pipeline) -> bool:
-    """Return whether the file's own rules refuse the value."""
-    return any(True for entry in candidate.mechanisms for _ in entry.spec.problems())
-
-
-def boundary_of(
-    bound: Callable[[float], float],
-    target: float,
-    pipeline: Pipeline,
-    targets: Sequence[tuple[str, str]],
-    solve: Parameter,
-    quantity: str = "epsilon",
-) -> Boundary:
-    """Return the cheapest value that meets the target, by `search`.
-
-    bound: returns the upper bound on the quantity at a value. Raises CannotCertify if no value meets the target.
-    """
-    return search(bound, target, solve, _largest(pipeline, solve), _stated_count(pipeline, targets), quantity)
 
 
 def _is_tight(result: Account) -> bool:

@@ -11,16 +11,16 @@ from typing import Any
 from dpcli.analysis.budget_verdict import total_rho, without_rounding
 from dpcli.analysis.calibrate import (
     SOLVED_KEYS,
+    BoundByValue,
     Calibration,
     Parameter,
-    boundary_of,
+    ValuedBound,
     calibrate,
+    calibrated,
     noise_divisors,
     none_has,
     parameter_key,
-    refused_by_keys,
     solvable,
-    substitute,
 )
 from dpcli.analysis.goals import Goal, RhoGoal
 from dpcli.base.errors import InputError, NotRepresentable
@@ -54,32 +54,8 @@ def calibrate_goal(
     """
     chosen = solvable(pipeline, targets, solve)
     divisors = noise_divisors(chosen, weights, pure=False)
-    measured: dict[float, tuple[float, str]] = {}
-
-    def upper(value: float) -> float:
-        if value not in measured:
-            candidate = substitute(pipeline, chosen, value, divisors)
-            measured[value] = (math.inf, "") if refused_by_keys(candidate) else goal.measure(candidate, group_size)
-        return measured[value][0]
-
-    value, cheaper, adjacent = boundary_of(upper, goal.target, pipeline, chosen, solve, goal.wording)
-    answer = substitute(pipeline, chosen, value, divisors)
-    refuse_contradicted(answer)
-    return Calibration(
-        solve,
-        chosen,
-        goal.target,
-        None,
-        value,
-        *measured[value],
-        cheaper,
-        None if cheaper is None else upper(cheaper),
-        adjacent,
-        answer,
-        group_size,
-        quantity=goal.quantity,
-        wording=goal.wording,
-    )
+    bounds = BoundByValue(lambda candidate, _: ValuedBound(*goal.measure(candidate, group_size)), pipeline, chosen, divisors)
+    return calibrated(bounds, goal.target, solve, group_size, quantity=goal.quantity, wording=goal.wording)
 
 
 def calibrate_file(

@@ -119,7 +119,7 @@ class Source:
         Premise(
             "A unit owns the rows that name it, and no query reads more of them than it is charged for.",
             "release; that the column names the unit, the author of the file",
-            "tests/release/test_bounding.py::test_a_planted_bug_is_caught",
+            "tests/release/test_neighbours.py::test_a_limit_that_is_forgotten_is_seen",
         ),
         Premise(
             "Of a unit's rows each is kept with the same chance, so that an answer means what it is said to.",

@@ -93,12 +93,6 @@ def test_each_change_costs_what_the_file_with_that_change_costs(compare, tmp_pat
     assert found.exit_code == 1
 
 
-def test_a_single_change_has_no_interaction(compare) -> None:  # type: ignore[no-untyped-def]
-    found = compare(edited(("scale = 20.0", "scale = 10.0")))
-    assert (found.interaction, len(found.priced)) == (0.0, 1)
-    assert found.priced[0].epsilon == found.after.upper
-
-
 def test_mechanisms_come_go_and_are_renamed(compare) -> None:  # type: ignore[no-untyped-def]
     added = compare(BASE + HISTOGRAM)
     assert keys(added) == [['mechanism["histogram"]']]

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpcli
 from dpcli.accountants.exact import ExactProfile
@@ -28,24 +26,6 @@ def test_reference_values_all_at_once() -> None:
     exact = np.array([one.reference for one in chosen])
     assert found.upper == pytest.approx(exact, rel=2e-8)
     assert np.all(found.lower <= exact * (1 + 1e-9)) and np.all(exact <= found.upper * (1 + 1e-9))  # as good as they are
-
-
-@pytest.mark.nightly
-@pytest.mark.long
-@given(log_rate=st.floats(-3.0, -0.1), noise=st.floats(0.7, 5.0), first=st.integers(1, 3000), log_delta=st.floats(-12.0, -2.0))
-@settings(max_examples=4)
-def test_shared_contours_and_single_ones_agree(log_rate: float, noise: float, first: int, log_delta: float) -> None:
-    """Many steps share a contour; each of some of them, asked alone, has an interval that meets the shared one."""
-    rate, delta = 10.0**log_rate, 10.0**log_delta
-    counts = first + 40 * np.arange(30)
-    found = dpcli.epsilon(noise, rate, counts, delta=delta)
-    assert np.all(found.lower <= found.upper) and np.all(np.isfinite(found.upper))
-    assert np.all(found.lower[:-1] <= found.upper[1:])
-    for k in (0, 29):
-        alone = ExactProfile(((SampledGaussian(1.0 / noise, rate), int(counts[k])),)).epsilon(delta)
-        assert alone.lower is not None
-        assert alone.lower <= found.upper[k] * (1 + 1e-12) and found.lower[k] <= alone.upper * (1 + 1e-12)
-        assert found.upper[k] <= alone.upper * (1.0 + 2e-3)
 
 
 def test_many_deltas_and_both_adjacencies() -> None:

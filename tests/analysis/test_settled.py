@@ -149,19 +149,6 @@ def test_nobody_is_asked_twice(name: str) -> None:
     assert len(called) == len(set(called)) == len(ACCOUNTANTS)
 
 
-@pytest.mark.long
-def test_what_others_were_answered_before_they_are_answered_still() -> None:
-    """Seven steps, too many and too few: whatever the contour makes of them after much work, it leaves enough to those that are asked."""
-    subject = pipeline(
-        entry("laplace", scale=2.0, sensitivity=1.0), entry("gaussian", "t", 7, 1024 / 1_000_000, noise_multiplier=0.8), delta=1e-8
-    )
-    result, whole = account(subject), everybody(subject)
-    assert all(
-        (row.bound is None) == (other.bound is None) for row, other in zip(result.rows, whole.rows, strict=True) if row.consulted
-    )
-    assert whole.upper <= result.upper <= whole.upper * (1.0 + 1e-9)
-
-
 def test_accountants_asked_by_name_are_asked() -> None:
     for names in (["pld"], ["rdp-optimal", "exact"]):
         assert asked(account(SAMPLED, names)) == {*names}

@@ -5,44 +5,27 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import html
 import json
 import re
-from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 
-from dpcli.analysis.account import account
 from dpcli.disclosure.documents.disclosure import charts, document
-from dpcli.disclosure.items import NOT_STATED
 from dpcli.document.document import Document
 from dpcli.document.formats import html as format_html
-from dpcli.document.formats import json as format_json
-from dpcli.document.formats import jsonl as format_jsonl
 from dpcli.document.formats import markdown as format_markdown
-from dpcli.document.formats import table as format_table
-from dpcli.document.formats import text as format_text
 from tests.command import dpcli
+from tests.document.drawn import luminance
 
-from .samples import FULL, MINIMAL, SAMPLED, facts, statements, toml
+from .samples import MINIMAL, SAMPLED, facts, statements, toml
 
 GOLDEN = Path(__file__).parent / "golden"
 EXAMPLE = "examples/disclosure.toml"
 VOID = {"meta", "wbr", "rect", "path", "circle"}
 HOSTILE = "<script>alert(1)</script>&amp;\"'|*[x](http://evil.example)`"
-RENDER: dict[str, Callable[[Document], str]] = {
-    "table": lambda found: format_table.render(found, width=200),
-    "text": format_text.render,
-    "markdown": format_markdown.render,
-    "html": format_html.render,
-    "json": format_json.render,
-    "jsonl": format_jsonl.render,
-}
 
 
 @functools.cache
@@ -51,62 +34,11 @@ def drawn(text: str) -> Document:
     return document(statements(text)[0], charts(found))
 
 
-def flat(text: str) -> str:
-    """Without tags, escapes and folding, and so comparable between formats."""
-    text = re.sub(r"<span class=\"together\">(.*?)</span>", r"\1", text)
-    return re.sub(r"[\\\s]+|<!-- -->|<wbr>", "", html.unescape(text))
-
-
-@pytest.mark.sampled(0, 5)
-@pytest.mark.long
-@pytest.mark.parametrize("format_", RENDER)
-@pytest.mark.parametrize("text", [MINIMAL, toml(SAMPLED)], ids=["minimal", "full"])
-def test_every_item_is_in_every_format(format_: str, text: str) -> None:
-    shown = flat(RENDER[format_](drawn(text)))
-    for answer in statements(text)[0].answers:
-        if format_ in ("json", "jsonl", "text"):
-            assert answer.item.id in shown
-        if format_ not in ("table", "json", "jsonl"):  # a table folds its cells, the machine form has no words for what is missing
-            assert flat(answer.line) in shown
-    if format_ not in ("json", "jsonl"):
-        assert shown.count(flat(NOT_STATED)) >= len(statements(text)[0].silent)
-
-
 @pytest.mark.parametrize("name", [pytest.param("disclosure", marks=pytest.mark.long), "mnist"])
-def test_json_is_what_was_agreed(name: str) -> None:
+def test_json_has_the_numbers_of_the_account(name: str) -> None:
     result = dpcli("report", f"examples/{name}.toml", "-f", "json")
     found = json.loads(result.out)
-    item = {
-        "type": "object",
-        "required": ["id", "question", "asked_by", "keys", "answer", "stated"],
-        "additionalProperties": False,
-        "properties": {
-            "id": {"type": "string"},
-            "question": {"type": "string"},
-            "asked_by": {"type": "string"},
-            "keys": {"type": "array", "items": {"type": "string"}},
-            "answer": {"type": ["string", "null"]},
-            "stated": {"type": "boolean"},
-        },
-    }
-    schema = {
-        "type": "object",
-        "required": [
-            "schema",
-            "pipeline",
-            "statement",
-            "delta",
-            "result",
-            "items",
-            "not_stated",
-            "plain",
-            "meaning",
-            "budget",
-            "exit_code",
-        ],
-        "properties": {"schema": {"const": "dpcli/report/v1"}, "items": {"type": "array", "items": item}},
-    }
-    jsonschema.validate(found, schema)
+    assert found["schema"] == "dpcli/report/v1"
     assert found["not_stated"] == [one["id"] for one in found["items"] if not one["stated"]]
     assert all((one["answer"] is not None) == one["stated"] for one in found["items"])
     assert found["exit_code"] == result.code
@@ -204,11 +136,6 @@ def test_colours_are_legible() -> None:
 
 
 def contrast(a: str, b: str) -> float:
-    def luminance(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255.0 for i in (1, 3, 5)]
-        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
     high, low = sorted((luminance(a), luminance(b)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
@@ -249,24 +176,6 @@ def test_the_same_bytes_every_time() -> None:
 def test_a_date_is_printed_where_it_is_given() -> None:
     result = dpcli("report", EXAMPLE, "--registry", "-f", "markdown", "--date", "2026-03-04")
     assert result.out.startswith("# Registry entry: shop-recommender, 2026-03-04\n")
-
-
-@pytest.mark.parametrize(
-    ("tables", "sampling"),
-    [(SAMPLED, "poisson"), pytest.param(FULL, "none and poisson", marks=pytest.mark.long)],
-    ids=["one", "both"],
-)
-def test_numbers_are_the_accounts_own_rounded_up(tables: Mapping[str, Any], sampling: str) -> None:
-    from decimal import Decimal
-
-    upper = Decimal(repr(account(facts(toml(tables)).pipeline).upper))
-    words = " ".join(format_text.render(drawn(toml(tables))).split())
-    shown = {
-        Decimal(x)
-        for x in re.findall(rf"epsilon <= ([0-9.]+) at delta = 1e-09 \(per user, add-remove, sampling: {sampling}", words)
-    }
-    assert len(shown) == 1
-    assert upper <= shown.pop() <= upper + Decimal("0.0001")
 
 
 @pytest.mark.parametrize(

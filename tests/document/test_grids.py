@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from dpcli.base.lazy import load
 from dpcli.base.registry import CHART_FORMATS
 from dpcli.document.chart import Chart, Grid
-from dpcli.document.charts.colours import DARK, LIGHT
 from dpcli.document.charts.describe import describe
 from dpcli.document.charts.labels import Box
 from dpcli.document.charts.scene import DARK as DARKER
 from dpcli.document.charts.scene import scene
+from dpcli.document.charts.shapes import DARK, LIGHT
 from dpcli.document.charts.shapes import STEPS as INKS
 from dpcli.document.charts.terminal import mark
 from dpcli.ledger.documents.ledger_pictures import ACROSS, CLOSED, EMPTY, NAMED, STEPS, STRIPS, block_chart

@@ -5,10 +5,7 @@ By `lint`, by the reader that `account` and `gate` go by, and by the JSON Schema
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,25 +15,20 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from dpcli.base.lazy import load
-from dpcli.file.keys.annotations import members_of
 from dpcli.file.keys.kinds import Day, Either, Flag, Kind, Listed, Named, Number, Opaque, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Member, Members, SelectedTable
 from dpcli.file.keys.tables import plain as plain_value
 from dpcli.file.keys.words import OneOf, Text
 from dpcli.file.pipeline.canonical import TOP, MechanismTable
-from dpcli.file.pipeline.gate_keys import Gate, Horizon, Waiver
 from dpcli.file.pipeline.key_places import json_schema, policy_schema
 from dpcli.file.pipeline.key_places import tables as known_tables
-from dpcli.file.pipeline.model import Budget, Disclosure, Entry, PartitionKey, Privacy
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.section import MECHANISMS, SAMPLING, SectionTable
 from dpcli.file.toml.findings import Diagnostic, InvalidFile, Path
 from dpcli.file.toml.shown import key_text
-from dpcli.gate.policy import KEYS, Policy, read_policy_bytes
+from dpcli.gate.policy import KEYS, read_policy_bytes
 from dpcli.lint.run import lint_bytes
 from dpcli.train.plugin import STYLES, TASKS
-from tests.command import dpcli
 from tests.inline import text_of
 
 TEXTS = ("a", "a:b", "cpu", "{text}", "logistic", "a.csv", "the caller's")  # of which every rule takes one, and refuses one
@@ -302,15 +294,6 @@ def test_no_key_is_missing_where_manual_explain_and_completion_take_them_from() 
         assert {(name, member.doc) for table in spots for name, member in table.members.items()} <= known
 
 
-def test_every_table_stands_among_the_few() -> None:
-    """With every mechanism type and every sampling scheme, and with several types in the place where schemes stand."""
-    assert {choice_of(table, policy) for table, policy, _ in FEW} == {choice_of(*each) for each in BOTH}
-    assert {(table.path, name) for table, _, name in FEW} == {(table.path, name) for table, _, name in ALL}
-    places = [(table.path, table.document["mechanism"][-1]["type"]) for table, policy, _ in FEW if not policy]
-    assert {kind for path, kind in places if path == ("mechanism", 1)} == {str(kind) for kind in MECHANISMS.registry}
-    assert len({kind for path, kind in places if path == ("mechanism", 1, "sampling")}) == len(SAMPLING.registry)
-
-
 @pytest.mark.long
 @EACH
 def test_a_misspelt_key_is_refused(asked: Asked) -> None:
@@ -319,25 +302,6 @@ def test_a_misspelt_key_is_refused(asked: Asked) -> None:
         wrong = misspelt(name, table.members, Random(f"{table.path}/{name}"))
         document = placed(table.document, (*table.path, wrong), sample(table.members[name]))
         faults += judged(table, (*table.path, wrong), document, {"DP002"}, policy)
-    assert faults == []
-
-
-@pytest.mark.long
-@EACH
-def test_a_key_with_a_letter_twice_is_reported_by_lint_with_its_place_and_what_was_meant(asked: Asked) -> None:
-    """By the command, as an editor or a CI job reads it."""
-    faults = []
-    for table, _, name in asked:
-        wrong = name + name[-1]
-        data = text_of(placed(table.document, (*table.path, wrong), sample(table.members[name])))
-        result = dpcli("lint", "-", "-f", "json", stdin=data)
-        found = [d for d in json.loads(result.out)["diagnostics"] if d["rule"] == "DP002"]
-        lines = data.decode().split("\n")
-        (line,) = [number for number, text in enumerate(lines) if re.search(rf"\b{wrong} =", text)]
-        places = [(d["line"], d["column"]) for d in found]
-        told = [d["message"] for d in found if d["message"].endswith(f"found '{wrong}'; did you mean '{name}'")]
-        if places != [(line + 1, lines[line].index(f"{wrong} =") + 1)] or len(told) != 1 or result.code == 0:
-            faults.append((table.path, name, found, result.code))
     assert faults == []
 
 
@@ -384,17 +348,6 @@ def lacks(schema: Any, table: Spot, policy: bool) -> Iterator[tuple[Any, ...]]:
             yield choice_of(table, policy), name, stated, meant
 
 
-def test_the_defaults_are_those_of_the_dataclasses() -> None:
-    names = {**MECHANISMS.registry, **SAMPLING.registry, **TASKS, **STYLES}
-    classes = [Privacy, Budget, Gate, Horizon, Waiver, Disclosure, Entry, PartitionKey, Policy, *map(load, names.values())]
-    for cls in classes:
-        for field in dataclasses.fields(cls):
-            if field.name in members_of(cls):
-                stated = field.default is not dataclasses.MISSING
-                member = members_of(cls)[field.name]
-                assert (not member.required, member.default) == (stated, field.default if stated else None), (cls, field.name)
-
-
 @pytest.mark.long
 @EACH
 def test_a_value_of_a_wrong_kind_is_refused(asked: Asked) -> None:
@@ -421,12 +374,3 @@ def test_a_value_out_of_range_is_refused(asked: Asked) -> None:
 def test_a_table_that_nothing_reads_is_refused(name: str) -> None:
     document = placed(PIPELINES[0].document, (name,), {"teachers": 3})
     assert list(judged(PIPELINES[0], (name,), document, {"DP002"}, policy=False)) == []
-
-
-def test_a_section_is_known_by_what_reads_it() -> None:
-    for name, target in load("dpcli.base.registry:SECTIONS").items():
-        kind = TOP[name].kind
-        assert isinstance(kind, SectionTable)
-        cls = load(target)
-        chosen = getattr(cls, "selection", None)
-        assert kind.table == (SelectedTable.by(chosen, members_of, cls.__doc__) if chosen else KeyTable(cls, members_of))

@@ -30,12 +30,6 @@ def survives(data: bytes) -> None:
         parse(data, "x.toml", substitute=1.5)
 
 
-@given(st.binary(max_size=200))
-@settings(max_examples=150, deadline=None)
-def test_random_bytes(data: bytes) -> None:
-    survives(data)
-
-
 @given(st.lists(st.sampled_from(SNIPPETS), max_size=30))
 @settings(max_examples=150, deadline=None)
 def test_shuffled_lines(lines: list[str]) -> None:

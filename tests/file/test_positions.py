@@ -6,15 +6,12 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcli.file.toml.findings import Path
 from dpcli.file.toml.positions import locate
 from tests.cases import of_each
-
-from .samples import GOOD
 
 TEXT = '''\
 # [table] in a comment
@@ -128,11 +125,6 @@ def test_falls_back_on_what_is_around(path: Path, place: tuple[int, int]) -> Non
     assert locate(TEXT, [path]) == {path: place}
 
 
-def test_many_at_once() -> None:
-    paths: list[Path] = [("format",), ("mechanism", 1, "name"), ("list", 2)]
-    assert locate(TEXT, paths) == {paths[0]: (2, 1), paths[1]: (37, 1), paths[2]: (17, 3)}
-
-
 def test_columns_count_characters() -> None:
     assert locate('"\u00fc\U0001f512" = 1\na = ["\U0001f512", 2]', [("\u00fc\U0001f512",), ("a", 1)]) == {
         ("\u00fc\U0001f512",): (1, 1),
@@ -158,15 +150,6 @@ def keys(value: Any, path: Path = ()) -> Iterator[Path]:
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from keys(item, (*path, index))
-
-
-@pytest.mark.parametrize("text", [TEXT, GOOD])
-def test_every_key_stands_at_its_name(text: str) -> None:
-    lines = text.split("\n")
-    for path, (line, column) in locate(text, keys(tomllib.loads(text))).items():
-        named = [part for part in path if isinstance(part, str)][-1:]
-        if path and isinstance(path[-1], str) and path[-1].isalnum() and path[-1] != "unicode":
-            assert lines[line - 1][column - 1 :].lstrip('"').startswith(named[0])
 
 
 NAMES = st.sampled_from(["a", "b", "c d", "e.f", 'g"h', "\u00e9"])

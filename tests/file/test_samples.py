@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, get_args
@@ -107,38 +106,6 @@ def test_gaussians_on_one_sample_are_one_gaussian(scheme: str, adjacency: str) -
     assert sound(ours) == pytest.approx(sound(other), rel=1e-9)
     apart = account(read(*pair(None, SCHEMES[scheme]), adjacency=adjacency), ["exact", "rdp"])
     assert ours.upper > 1.02 * apart.upper
-
-
-def test_what_was_half_of_the_truth() -> None:
-    """By `dpcli.epsilon` of the one Gaussian: two releases of noise 0.8 from one batch."""
-    keys = {"steps": 1000, "sampling": {"scheme": "poisson", "rate": 0.01}}
-    apart, shared = (
-        account(read(entry("a", 0.8, **keys, **more), entry("b", 0.8, **keys, **more)), delta=1e-6)
-        for more in ({}, {"sample": "x"})
-    )
-    assert (round(apart.upper, 2), round(shared.upper, 2)) == (4.94, 10.47)
-    assert shared.upper == pytest.approx(account(read(entry("one", 0.8 / math.sqrt(2.0), **keys)), delta=1e-6).upper, rel=1e-9)
-
-
-@pytest.mark.long
-def test_whole_numbers_on_one_sample_against_enumeration() -> None:
-    random = Random(SEED + 1)
-    scale, sigma, rate, epsilon = (random.uniform(*ends) for ends in ((0.7, 2.0), (0.7, 2.0), (0.05, 0.5), (0.1, 0.5)))
-    at = np.arange(-60, 62)
-
-    def shifted(weigh: Callable[[Any], Any]) -> list[np.ndarray[Any, Any]]:
-        return [weights / weights.sum() for weights in (weigh(at - 1), weigh(at))]
-
-    laplace, gaussian = shifted(lambda x: np.exp(-np.abs(x) / scale)), shifted(lambda x: np.exp(-0.5 * (x / sigma) ** 2))
-    p, q = (np.multiply.outer(one, other) for one, other in zip(laplace, gaussian, strict=True))
-    keys = {"sampling": {"scheme": "poisson", "rate": rate}, "sample": "x", "sensitivity": 1}
-    shared = read(
-        {"name": "a", "type": "discrete-laplace", "scale": scale, **keys},
-        {"name": "b", "type": "discrete-gaussian", "sigma": sigma, **keys},
-    )
-    asked, exact = account(shared, epsilon=epsilon), one_step(p, q, rate, epsilon)
-    assert exact * (1.0 - 1e-9) <= asked.upper <= 1.02 * exact, (SEED, scale, sigma, rate, epsilon)
-    assert all(value >= exact * (1.0 - 1e-9) for value in sound(asked).values()), (SEED, scale, sigma, rate, epsilon)
 
 
 @pytest.mark.sampled(1)
@@ -274,17 +241,6 @@ def test_lint_asks_until_the_file_says(scheme: str) -> None:
     assert asked(None, None, None) == asked(None, None, "x", "x") == 2 * amplified
     for said in [(None,), ("x", "x"), ("own", None), (None, "own"), ("own", "own"), ("x", "y", "x", "y"), ("own", "x", "x")]:
         assert asked(*said) == 0, said
-
-
-def test_lint_asks_whatever_the_same_draw_is_called() -> None:
-    """50 steps of 100 records are 5 epochs of a tenth."""
-    words: list[Document] = [{"steps": 50}, {"epochs": 5.0}, {"epochs": 4.99}]
-    rates: list[Document] = [POISSON, {"scheme": "poisson", "batch_size": 100}]
-    ways = [{**count, "sampling": rate} for count in words for rate in rates]
-    for first in ways:
-        for second in ways:
-            text = text_of(document(entry("a", **first), entry("b", **second)))
-            assert [found.rule for found in lint_bytes(text.encode(), "a.toml")].count("DP120") == 1, (first, second)
 
 
 def test_what_lint_advises_is_taken() -> None:

@@ -197,12 +197,6 @@ def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LISTS in problems(many.format(",".join(["1.5"] * 51)))[0]
 
 
-@pytest.mark.nightly
-def test_as_many_as_there_may_be_are_read() -> None:
-    many = HEAD + '[[mechanism]]\nname = "x"\ntype = "gaussian"\nnoise_multiplier = [{}]\n'
-    assert len(parse(many.format(",".join(["1.5"] * series.MOST)).encode(), "a").mechanisms) == series.MOST
-
-
 def test_what_is_solved_for_is_written_where_it_stands_or_not_at_all(tmp_path: Path) -> None:
     unsampled = re.sub("sampling = .*\n", "", SHORT)  # whose noise is solved for in no time
     (tmp_path / "open.toml").write_text(unsampled.replace("noise_multiplier = 2.0", 'noise_multiplier = "calibrate"'))

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpcli.base.lazy import load
+from dpcli.file.pipeline.read import parse, section
 from dpcli.release.plugin import MEASURES
+from dpcli.release.query_entries import PricedQuery, priced_queries
+from tests.inline import text_of
 
 COLUMNS = {
     "visitor": {"type": "text"},
@@ -38,3 +41,11 @@ def document(*tables: Mapping[str, Any], adjacency: str = "add-remove", by_unit:
         "query": asked,
         **more,
     }
+
+
+def priced(tables: Mapping[str, Any], folder: str = "") -> tuple[PricedQuery, ...]:
+    """The queries of a whole file, with their mechanisms."""
+    data = text_of(dict(tables))
+    pipeline = parse(data, "file.toml")
+    source, query = (section(data, "file.toml", name) for name in ("source", "query"))
+    return priced_queries(source, query, pipeline.privacy, pipeline.budget, folder)

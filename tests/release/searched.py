@@ -1,21 +1,20 @@
-"""Questions that a search for what moves too far puts, and cells of its tables."""
+"""Random questions of every measure, and random tables that a search for what moves too far puts them to."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.engines.source_table import ActualColumn, ActualTable
-from dpcli.release.query_entries import PricedQuery, priced_queries
-from tests.inline import text_of
-from tests.release.questions_drawn import TYPES, columns, question
+from dpcli.release.query_entries import PricedQuery
+from tests.release.files import priced
 
 
 def literal(value: Any, name: str) -> str:
@@ -44,11 +43,153 @@ def drawn(measure: str, draw: random.Random, folder: Path) -> tuple[PricedQuery,
         "source": source,
         "query": [question(measure, draw, by_unit)],
     }
-    data = text_of(document)
     try:
-        pipeline = parse(data, "file.toml")
+        (one,) = priced(document, str(folder))
     except InvalidFile:
         return None
-    opened_at = section(data, "file.toml", "source")
-    (one,) = priced_queries(opened_at, section(data, "file.toml", "query"), pipeline.privacy, pipeline.budget, str(folder))
-    return one, opened_at, by_unit
+    return one, one.setting.source, by_unit
+
+
+Row = tuple[Any, ...]
+TYPES = {
+    "who": ("text", "VARCHAR"),
+    "state": ("text", "VARCHAR"),
+    "free": ("text", "VARCHAR"),
+    "vip": ("boolean", "BOOLEAN"),
+    "small": ("whole", "BIGINT"),
+    "age": ("whole", "BIGINT"),
+    "money": ("real", "DOUBLE"),
+}
+CONDITIONS = ("age >= 1", "vip", "money > 0 or free = 'x'", "state is null or small = 1")
+SIZES = {"state": 3, "vip": 2, "small": 3, "big": 2}
+DOUBLES = (None, -3.0, -0.75, -0.5, 0.0, 0.1, 0.24, 0.25, 0.3, 0.55, 1.0, 1.7, math.nan, math.inf, -0.0, 1e308)
+
+
+def columns(draw: random.Random) -> dict[str, dict[str, Any]]:
+    """What is declared of TYPES, and of columns that are computed from them."""
+
+    def numbers(least: float, span: float, **more: Any) -> dict[str, Any]:
+        missing = {"missing": draw.choice([least, least + span])} if draw.random() < 0.4 else {}
+        return {"min": least, "max": least + span, **missing, **more}
+
+    return {
+        "who": {"type": "text"},
+        "state": {"type": "text", "domain": ["a", "b", "c"]},
+        "free": {"type": "text"},
+        "vip": {"type": "boolean"},
+        "small": {"type": "integer", "min": 0, "max": 2},
+        "age": numbers(draw.choice([-3, -2, 0, 1, 2]), draw.choice([1, 2, 3, 5]), type="integer"),
+        "money": numbers(
+            draw.choice([-1.5, 0, 0.25, 1]), draw.choice([0.5, 1, 1.3]), type="decimal", step=draw.choice([0.1, 0.25, 0.3])
+        ),
+        "half": numbers(-1, 2.5, type="decimal", step=0.5, expression="age / 2"),
+        "big": {"type": "boolean", "expression": "age > 1"},
+        "wide": {"type": "integer", "expression": "age"},
+    }
+
+
+def question(measure: str, draw: random.Random, by_unit: bool) -> dict[str, Any]:
+    """A [[query]] table."""
+    table = {"name": "q", "measure": measure, **_own(measure, draw)}
+    if draw.random() < 0.4 and "count" not in table:
+        table["where"] = draw.choice(CONDITIONS)
+    keyed = bool(table.get("by")) or measure in ("histogram", "mode", "top-k") or (measure == "threshold" and "column" in table)
+    if by_unit and keyed:
+        table["max_groups"] = draw.choice([1, 2, 3])
+    if by_unit and table.get("of") != "units":
+        table["max_rows"] = draw.choice([1, 2, 3])
+    return {**table, **_cost(measure, table, draw)}
+
+
+def _cost(measure: str, table: dict[str, Any], draw: random.Random) -> dict[str, Any]:
+    error = measure in ("count", "sum", "histogram") or (measure == "mean" and "count" in table)
+    possible = [{"epsilon": 0.5}, {"epsilon": 0.01}, {"rho": 0.05}, {"rho": 2.0}, {"weight": 1}]
+    targets = [{"error": {"within": 50, "confidence": 0.9}}] if error and not table.get("totals") else []
+    return draw.choice([*possible, *targets])  # type: ignore[no-any-return]
+
+
+def _own(measure: str, draw: random.Random) -> dict[str, Any]:
+    """The measure's own keys."""
+    number, key = {"column": draw.choice(["age", "money", "half"])}, {"column": draw.choice(list(SIZES))}
+    noise = {"noise": draw.choice(["laplace", "gaussian"])} if draw.random() < 0.4 else {}
+    by = {"by": draw.sample(list(SIZES), draw.choice([0, 0, 1, 2])), **noise}
+    tested: dict[str, Any] = {"delta": 1e-8}
+    return {  # type: ignore[no-any-return]
+        "count": lambda: _count(by, draw),
+        "sum": lambda: {**number, **by},
+        "mean": lambda: {**number, **noise, "count": 7} if draw.random() < 0.4 else {**number, **by},
+        "variance": lambda: {**number, **by},
+        "histogram": lambda: {**number, **by, "bins": sorted(draw.sample([-2, -1, 0, 0.5, 1, 2, 3], draw.choice([2, 3, 4])))},
+        "quantile": lambda: {**number, "quantiles": draw.choice([[0.5], [0.0], [1.0], [0.25, 0.75], [1 / 3]])},
+        "mode": lambda: _mode(key, tested, draw),
+        "top-k": lambda: {"column": draw.choice(["state", "small"]), "k": draw.choice([1, 2, 3])},
+        "threshold": lambda: {**(key if draw.random() < 0.8 else {}), "above": 3, "answers": draw.choice([1, 2])},
+        "linear": lambda: _linear(noise, draw),
+        "stable-quantile": lambda: {
+            **number,
+            "quantile": draw.choice([0.5, 0.25, 0.9]),
+            "within": draw.choice([1, 2, 3]),
+            **tested,
+        },
+        "interquartile-range": lambda: {**number, "within": draw.choice([1, 2, 3]), **tested},
+        "clustered-mean": lambda: {
+            **number,
+            "width": draw.choice([1, 2, 3]),
+            **tested,
+            **({"count": 5} if draw.random() < 0.4 else {}),
+        },
+    }[measure]()
+
+
+def _mode(key: dict[str, Any], tested: dict[str, Any], draw: random.Random) -> dict[str, Any]:
+    if draw.random() < 0.5:
+        return key
+    return {"column": draw.choice(["free", "wide"]), "method": "propose-test-release", **tested}
+
+
+def _count(by: dict[str, Any], draw: random.Random) -> dict[str, Any]:
+    of = {"of": "units"} if draw.random() < 0.4 else {}
+    if draw.random() < 0.3:
+        return {
+            **by,
+            **of,
+            "by": draw.choice([["free"], ["free", "vip"], ["state"], ["wide", "free"]]),
+            "keys": "threshold",
+            "delta": 1e-8,
+        }
+    return {**by, **of, **({"totals": True} if by["by"] and draw.random() < 0.5 else {})}
+
+
+def _linear(noise: dict[str, Any], draw: random.Random) -> dict[str, Any]:
+    by = draw.sample(["state", "vip", "big"], draw.choice([1, 2]))
+    cells = math.prod(SIZES[name] for name in by)
+    rows = [[1, *(draw.choice([-3, -1, 0, 1, 2]) for _ in range(cells - 1))] for _ in range(draw.choice([1, 2, 4]))]
+    return {**noise, "by": by, "matrix": rows}
+
+
+def row(draw: random.Random, who: str | None) -> Row:
+    """One row of this unit."""
+    return (
+        who,
+        draw.choice(["a", "b", "c", "z", None]),
+        draw.choice(["x", "y", "X", None, ""]),
+        draw.choice([True, False, None]),
+        draw.choice([0, 1, 2, 5, None]),
+        draw.choice([None, -9, -2, -1, 0, 1, 2, 3, 4, 50]),
+        draw.choice(DOUBLES),
+    )
+
+
+def table(draw: random.Random, by_unit: bool) -> list[Row]:
+    return [row(draw, draw.choice(["u0", "u1", "u2", None, ""]) if by_unit else None) for _ in range(draw.choice([1, 2, 4, 7]))]
+
+
+def neighbour(draw: random.Random, rows: list[Row], by_unit: bool, replaced: bool) -> list[Row]:
+    """Without one of its units, or with other rows of it, under its name or another one."""
+    if not by_unit:
+        place = draw.randrange(len(rows))
+        return [*rows[:place], *rows[place + 1 :], *([row(draw, None)] if replaced else [])]
+    unit = draw.choice(sorted({each[0] for each in rows if each[0]}) or ["u0"])
+    others = [each for each in rows if each[0] != unit]
+    name = draw.choice([unit, "another"])
+    return [*others, *(row(draw, name) for _ in range(draw.choice([0, 1, 2, 4]) if replaced else 0))]

@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import DpcliError
-from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import MOST_ROWS, Aggregation, GroupKey, Total, Totals, totals_of
 from dpcli.release.query_answer import as_json
-from dpcli.release.query_entries import PricedQuery, priced_queries
+from dpcli.release.query_entries import PricedQuery
 from tests.cases import of_each
-from tests.inline import text_of
-from tests.release.files import document, queries
+from tests.release.files import document, priced, queries
 
 pytestmark = pytest.mark.needs("opendp")
 EACH = of_each("table", [table for _, table in queries()], told=lambda table: f"{table['measure']} {table['name']}")
@@ -34,11 +32,8 @@ def stated(table: Mapping[str, Any], confidence: float, cost: float, share: floa
 
 def accepted(table: Mapping[str, Any]) -> PricedQuery | None:
     """The question, where nothing is said against it before the charge."""
-    data = text_of(document(table, budget={"epsilon": 1e6}))
     try:
-        pipeline = parse(data, "file.toml")
-        source, query = section(data, "file.toml", "source"), section(data, "file.toml", "query")
-        (one,) = priced_queries(source, query, pipeline.privacy, pipeline.budget)
+        (one,) = priced(document(table, budget={"epsilon": 1e6}))
         one.query.expected_error(one.setting)
         one.query.answer(one.setting, totals_of((), one.query.aggregation(one.setting)))
     except DpcliError:

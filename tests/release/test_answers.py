@@ -7,6 +7,7 @@ import json
 import random
 import statistics
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -83,84 +84,62 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rows, dict[str, 
     }
 
 
-@pytest.fixture(scope="module")
-def rows(released: tuple[Rows, dict[str, Rows]]) -> Rows:
-    return released[0]
+def states(rows: Rows) -> Counter[str]:
+    return Counter(row["state"] for row in rows)
 
 
-@pytest.fixture(scope="module")
-def found(released: tuple[Rows, dict[str, Rows]]) -> dict[str, Rows]:
-    return released[1]
+# What each answer is, from the rows of the table, and how far from it the answer may be.
+EXACT: dict[str, Callable[[Rows], Any]] = {
+    "states": lambda rows: {
+        ("CA",): states(rows)["CA"],
+        ("NY",): states(rows)["NY"],
+        ("total",): states(rows)["CA"] + states(rows)["NY"],
+    },
+    "adults": lambda rows: {(): sum(row["age"] >= 18 and row["state"] in ("CA", "TX") for row in rows)},
+    "names": lambda rows: {(name,): count for name, count in Counter(row["name"] for row in rows).items()},
+    "ages": lambda rows: {
+        ("[10, 18)",): sum(row["age"] < 18 for row in rows),
+        ("[18, 65)",): sum(18 <= row["age"] < 65 for row in rows),
+        ("[65, 90]",): sum(row["age"] >= 65 for row in rows),
+    },
+    "mode": lambda _: {(): "A"},
+    "tested-mode": lambda _: {(): "A"},
+    "top": lambda _: {(1,): "A", (2,): "B", (3,): "C"},
+    "reached": lambda _: {("A",): True, ("B",): True},
+    "linear": lambda rows: {
+        (1,): states(rows)["CA"],
+        (2,): states(rows)["CA"] + states(rows)["NY"],
+        (3,): 2 * states(rows)["CA"] - states(rows)["NY"],
+    },
+}
+CLOSE: dict[str, tuple[str, Callable[[list[float]], float], float]] = {
+    "spent": ("spent", sum, 0.05),
+    "mean": ("age", statistics.fmean, 0.05),
+    "variance": ("age", statistics.pvariance, 5.0),
+    "median": ("spent", statistics.median, 1.0),
+    "middle": ("spent", lambda spent: statistics.quantiles(spent)[2] - statistics.quantiles(spent)[0], 1.0),
+    "clustered": ("spent", statistics.fmean, 1.0),
+}
 
 
-def by_key(found: Rows) -> dict[Any, Any]:
-    return {row["key"]: row["value"] for row in found}
+@pytest.mark.parametrize("name", EXACT)
+def test_an_answer_is_the_truth(name: str, released: tuple[Rows, dict[str, Rows]]) -> None:
+    rows, found = released
+    assert {row["key"]: row["value"] for row in found[name]} == EXACT[name](rows)
 
 
-@pytest.mark.long
-def test_counts_by_declared_keys_and_their_total(rows: Rows, found: dict[str, Rows]) -> None:
-    truth = Counter(row["state"] for row in rows)
-    assert by_key(found["states"]) == {("CA",): truth["CA"], ("NY",): truth["NY"], ("total",): truth["CA"] + truth["NY"]}
+@pytest.mark.parametrize("name", CLOSE)
+def test_a_number_is_near_the_truth(name: str, released: tuple[Rows, dict[str, Rows]]) -> None:
+    rows, found = released
+    column, truth, far = CLOSE[name]
+    assert found[name][0]["value"] == pytest.approx(truth([row[column] for row in rows]), abs=far)
 
 
-@pytest.mark.long
-def test_counts_where(rows: Rows, found: dict[str, Rows]) -> None:
-    assert by_key(found["adults"]) == {(): sum(row["age"] >= 18 and row["state"] in ("CA", "TX") for row in rows)}
-
-
-def test_keys_that_many_hold(rows: Rows, found: dict[str, Rows]) -> None:
-    assert by_key(found["names"]) == {(name,): count for name, count in Counter(row["name"] for row in rows).items()}
-
-
-def test_a_sum(rows: Rows, found: dict[str, Rows]) -> None:
-    assert found["spent"][0]["value"] == pytest.approx(sum(row["spent"] for row in rows), abs=0.05)
-
-
-def test_a_mean_and_a_variance(rows: Rows, found: dict[str, Rows]) -> None:
-    assert found["mean"][0]["value"] == pytest.approx(statistics.fmean(row["age"] for row in rows), abs=0.05)
-    assert found["variance"][0]["value"] == pytest.approx(statistics.pvariance([row["age"] for row in rows]), rel=0.01)
-
-
-def test_a_histogram(rows: Rows, found: dict[str, Rows]) -> None:
-    ages = [row["age"] for row in rows]
-    truth = {
-        ("[10, 18)",): sum(age < 18 for age in ages),
-        ("[18, 65)",): sum(18 <= age < 65 for age in ages),
-        ("[65, 90]",): sum(age >= 65 for age in ages),
-    }
-    assert by_key(found["ages"]) == truth
-
-
-def test_quantiles(rows: Rows, found: dict[str, Rows]) -> None:
+def test_quantiles(released: tuple[Rows, dict[str, Rows]]) -> None:
+    rows, found = released
     ages = sorted(row["age"] for row in rows)
     for row, share in zip(found["quantiles"], (0.25, 0.5), strict=True):
         assert ages[int(share * UNITS) - 12] <= row["value"] <= ages[int(share * UNITS) + 12]
-
-
-@pytest.mark.parametrize("name", ["mode", "tested-mode"])
-def test_the_most_common_value(name: str, found: dict[str, Rows]) -> None:
-    assert by_key(found[name]) == {(): "A"}
-
-
-def test_the_most_common_values_in_order(found: dict[str, Rows]) -> None:
-    assert [row["value"] for row in found["top"]] == ["A", "B", "C"]
-
-
-def test_which_counts_reach_a_threshold(found: dict[str, Rows]) -> None:
-    assert by_key(found["reached"]) == {("A",): True, ("B",): True}
-
-
-def test_weighted_sums_of_counts(rows: Rows, found: dict[str, Rows]) -> None:
-    truth = Counter(row["state"] for row in rows)
-    assert [row["value"] for row in found["linear"]] == [truth["CA"], truth["CA"] + truth["NY"], 2 * truth["CA"] - truth["NY"]]
-
-
-def test_numbers_by_propose_test_release(rows: Rows, found: dict[str, Rows]) -> None:
-    spent = [row["spent"] for row in rows]
-    quarters = statistics.quantiles(spent)
-    truth = {"median": statistics.median(spent), "middle": quarters[2] - quarters[0], "clustered": statistics.fmean(spent)}
-    for name, value in truth.items():
-        assert found[name][0]["value"] == pytest.approx(value, abs=1.0), name
 
 
 def test_what_is_done_afterwards_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.canonical import pipeline_from, tables_of
-from dpcli.file.pipeline.model import Budget, Entry
+from dpcli.file.pipeline.model import Entry
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.findings import InvalidFile
 from dpcli.mechanisms.neighbours import Adjacency
@@ -24,7 +24,7 @@ from dpcli.release.release_plan import ReleasePlan
 from dpcli.release.vectors import Contribution, sensitivity
 from tests.cases import by_tier, of_each
 from tests.inline import text_of
-from tests.release.files import BY_UNIT, document, queries
+from tests.release.files import BY_UNIT, document, priced, queries
 
 QUERIES = dict(queries())
 EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
@@ -67,9 +67,8 @@ def test_of_a_unit_with_one_row_the_bounds_need_not_be_stated(table: Mapping[str
     silent = {name: value for name, value in table.items() if name not in BY_UNIT}
     one, two = ({"adjacency": "add-remove", "delta": 1e-6, "unit": "visitor", "max_contributions": most} for most in (1, 2))
     assert entries_of({**silent, **bounds}, one) == entries_of(silent, one)
-    data = text_of(document(silent, privacy=one))
-    source, (query,) = section(data, "file.toml", "source"), section(data, "file.toml", "query")
-    aggregation = query.aggregation(priced_queries(source, [query], parse(data, "file.toml").privacy, Budget(50.0))[0].setting)
+    (asked,) = priced(document(silent, privacy=one))
+    aggregation = asked.query.aggregation(asked.setting)
     units = table["measure"] == "count" and table.get("of") == "units"  # each counts once, whatever rows it has
     most = MOST_ROWS if units else 1
     assert (aggregation.max_rows, aggregation.max_groups) == (most, 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import random
 import signal
 import time
 from collections.abc import Callable
@@ -151,21 +149,6 @@ def test_death_at_every_event(tmp_path: Path) -> None:
 def test_death_at_an_event(number: int, tmp_path: Path) -> None:
     """The first, some in the middle, and one near the end."""
     assert killed_at(tmp_path / "release", number)
-
-
-@pytest.mark.parametrize("moments", [pytest.param(4, marks=pytest.mark.long), pytest.param(32, marks=pytest.mark.nightly)])
-def test_death_at_random_moments(moments: int, tmp_path: Path) -> None:
-    """Within the time that the shortest whole run took so far: the first compiles what it imports, and machines are busy now and then."""
-    whole, draw, kills = math.inf, random.Random(1), 0
-    for number in range(2 + moments):
-        (tmp_path / str(number)).mkdir()
-        place, before = Place(tmp_path / str(number)), time.monotonic()
-        killed = child(lambda place=place: watched(place), after=None if number < 2 else draw.random() * whole)  # type: ignore[misc]
-        kills += killed
-        whole = whole if killed else min(whole, time.monotonic() - before)
-        place.require_paid()
-        place.ended()
-    assert kills >= (14 if moments == 32 else 1)
 
 
 def test_several_at_once(tmp_path: Path) -> None:

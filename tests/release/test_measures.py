@@ -14,13 +14,10 @@ import pytest
 from dpcli.analysis.account import account
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.file.pipeline.canonical import pipeline_from, tables_of
-from dpcli.file.pipeline.read import parse, section
+from dpcli.file.pipeline.read import parse
 from dpcli.file.toml.findings import InvalidFile
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query import COSTS
-from dpcli.release.query_entries import priced_queries
 from tests.cases import of_each
 from tests.command import dpcli
 from tests.inline import text_of
@@ -29,27 +26,6 @@ from tests.release.files import COLUMNS, document, queries
 QUERIES = dict(queries())
 WIDE: dict[str, dict[str, Any]] = {**COLUMNS, "age": {**COLUMNS["age"], "step": 1}}  # type: ignore[dict-item]
 EACH = of_each("table", QUERIES.values(), told=lambda table: f"{table['measure']} {table['name']}")
-
-
-@pytest.mark.sampled(0, 1)
-@pytest.mark.long
-@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
-@of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")
-@of_each("number, adjacency", list(enumerate(each.value for each in Adjacency)))
-def test_every_query_becomes_mechanisms_that_are_priced(
-    turn: int, place: int, table: Mapping[str, Any], number: int, adjacency: str
-) -> None:
-    """As many as its own releases are, with the same numbers after a way through the tables that a ledger keeps.
-
-    Under every relation; rows that belong to units in the one turn, and those that are units in the other.
-    """
-    by_unit = (place + number + turn) % 2 == 0
-    pipeline = parse(text_of(document(table, adjacency=adjacency, by_unit=by_unit)), "file.toml")
-    assert pipeline.mechanisms and len(pipeline.queries) == len(pipeline.mechanisms)
-    found = account(pipeline)
-    assert 0.0 < found.upper < float("inf")
-    kept = pipeline_from(json.loads(json.dumps(tables_of(pipeline))))
-    assert kept.mechanisms == pipeline.mechanisms
 
 
 @pytest.mark.long
@@ -81,57 +57,6 @@ def test_every_query_is_planned_and_explained(table: Mapping[str, Any], tmp_path
     assert query["name"] == table["name"] and query["expected_error"]
     explained = dpcli("explain", "query", str(path))
     assert explained.code == 0 and table["name"] in explained.out, explained.err
-
-
-@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
-@of_each("place, table", list(enumerate(QUERIES.values())), told=lambda case: f"{case[1]['measure']} {case[1]['name']}")
-def test_an_error_that_depends_on_the_rows_is_told_for_those_that_are_declared(
-    turn: int, place: int, table: Mapping[str, Any]
-) -> None:
-    """In proportion to 1 / rows, of which there are 1,000 where nothing is declared."""
-    size = (200, 40_000)[(place + turn) % 2]
-
-    def said(**declared: int) -> str:
-        tables = document(table)
-        text = text_of({**tables, "privacy": {**tables["privacy"], **declared}})
-        pipeline, *asked = parse(text, "f.toml"), section(text, "f.toml", "source"), section(text, "f.toml", "query")
-        (one,) = priced_queries(*asked, pipeline.privacy, pipeline.budget)
-        return one.query.expected_error(one.setting)
-
-    before, after = said(), said(dataset_size=size)
-    pattern = r"(?:about|at least) ([0-9.]+) for (the declared )?([0-9,]+) rows"
-    first, second = re.search(pattern, before), re.search(pattern, after)
-    if first is None or second is None:
-        assert before == after and "1,000 rows" not in before
-        return
-    assert first[2] is None and first[3] == "1,000" and second[2] and second[3] == f"{size:,}"
-    assert float(second[1]) == pytest.approx(1000 / size * float(first[1]), rel=0.02)
-
-
-@EACH
-def test_limits_of_a_unit_are_asked_for(table: Mapping[str, Any], tmp_path: Path) -> None:
-    """Whatever bounds a unit's rows cannot be left out."""
-    for key in {"max_groups", "max_rows"} & table.keys():
-        path = tmp_path / "file.toml"
-        path.write_bytes(text_of(document({name: value for name, value in table.items() if name != key})))
-        result = dpcli("account", str(path))
-        assert result.code == 2 and f"query[1].{key}" in result.err, result.err
-
-
-@of_each("measure", MEASURES)
-def test_every_measure_has_an_example(measure: str) -> None:
-    assert load(MEASURES[measure]).examples
-
-
-def test_keys_that_nobody_declared_are_refused_with_three_ways_out(tmp_path: Path) -> None:
-    path = tmp_path / "file.toml"
-    path.write_bytes(
-        text_of(document({"name": "q", "measure": "count", "by": ["name"], "rho": 0.1, "max_groups": 1, "max_rows": 1}))
-    )
-    result = dpcli("release", str(path))
-    assert result.code == 2
-    for way in ("domain = [...]", "domain_file", 'keys = "threshold"'):
-        assert way in " ".join(result.err.split())
 
 
 @of_each(

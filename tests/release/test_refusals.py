@@ -24,7 +24,6 @@ pytestmark = pytest.mark.needs("duckdb", "sqlglot")
 HIDDEN = "s3cret-of-ann"
 COLUMNS = {"who": Column(type="text"), "age": Column(type="integer")}
 COUNT = Aggregation("who", None, (), (), 1, 1)
-ENGINES = ["duckdb", pytest.param("spark", marks=pytest.mark.long)]
 
 
 def total(source: Source, folder: Path, question: Aggregation = COUNT) -> Totals:
@@ -44,39 +43,8 @@ def refused(source: Source, folder: Path, question: Aggregation = COUNT) -> str:
     return str(error)
 
 
-def start(engine: str, request: pytest.FixtureRequest) -> None:
-    if engine == "spark":
-        request.getfixturevalue("spark_session")
-
-
 def source(path: str, engine: str = "duckdb") -> Source:
     return Source(columns=COLUMNS, path=path, unit="who", engine=engine)  # type: ignore[arg-type]
-
-
-BROKEN = {
-    "a cell too many": f"{HIDDEN},1,2",
-    "a cell too few": HIDDEN,
-    "a quote that does not end": f'"{HIDDEN},1',
-}
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
-def test_a_broken_line_is_not_quoted(line: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest, capfd: object) -> None:
-    start(engine, request)
-    many = 30_000 if engine == "duckdb" else 100  # more than the rows that DuckDB guesses types by
-    good = "".join(f"u{number},{number % 90}\n" for number in range(many))
-    (tmp_path / "rows.csv").write_text(f"who,age\n{good}{line}\n{good}")
-    message = refused(source("rows.csv", engine), tmp_path)
-    assert message.startswith("rows.csv:")
-    assert str(many + 2) not in message, message
-    shown = capfd.readouterr()  # type: ignore[attr-defined]
-    assert HIDDEN not in shown.out + shown.err
-
-
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_bytes(b"who,age\n" + b"u,1\n" * 50 + HIDDEN.encode() + b"\xff,1\n")
-    assert "rows.csv" in refused(source("rows.csv"), tmp_path)
 
 
 @pytest.mark.long

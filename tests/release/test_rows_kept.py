@@ -11,21 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy import stats
 
-from dpcli.file.pipeline.read import parse, section
 from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Totals
-from dpcli.release.data_source import Source
 from dpcli.release.engines import sql_statement as statements
 from dpcli.release.engines.source_engine import opened
 from dpcli.release.engines.sql_engine import SqlEngine
 from dpcli.release.plugin import MEASURES
-from dpcli.release.query_entries import PricedQuery, priced_queries
-from tests.inline import text_of
+from dpcli.release.query_entries import PricedQuery
 from tests.release.brute import Asked, integer_of, part_of
-from tests.release.files import COLUMNS, document, queries
+from tests.release.files import COLUMNS, document, priced, queries
 from tests.release.places import Table, cluster_of, everywhere, made, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -44,9 +40,7 @@ def questions() -> Iterator[PricedQuery]:
     """Every example of every measure, with one row of a unit."""
     for _, table in queries():
         bound = {key: 1 for key in ("max_groups", "max_rows") if key in table}
-        data = text_of(document({**table, **bound}))
-        privacy, source = parse(data, "file.toml"), section(data, "file.toml", "source")
-        yield from priced_queries(source, section(data, "file.toml", "query"), privacy.privacy, privacy.budget)
+        yield from priced(document({**table, **bound}))
 
 
 @contextmanager
@@ -61,14 +55,14 @@ def told_apart(place: str, rows: Sequence[Mapping[str, Any]], folder: Path, requ
         yield engine
 
 
-def others_kept(priced_queries: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int] | None:
+def others_kept(question: Aggregation, totals: Totals, of_units: bool) -> tuple[int, int] | None:
     """How many rows are the other one, and how many there are; None where the two are the same to a query."""
-    meant = Asked(priced_queries, MEANINGS)
-    common, other = (tuple(part_of(meant, key, row) for key in priced_queries.keys) for row in (COMMON, OTHER))
+    meant = Asked(question, MEANINGS)
+    common, other = (tuple(part_of(meant, key, row) for key in question.keys) for row in (COMMON, OTHER))
     kept = {key: total.units if of_units else total.rows for key, total in totals.items()}
     if common != other:
         return kept.get(other, 0), sum(kept.values())
-    for place, steps in enumerate(priced_queries.values):
+    for place, steps in enumerate(question.values):
         low, high = (integer_of(meant, steps, row) for row in (COMMON, OTHER))
         if low != high:
             assert low is not None and high is not None
@@ -153,40 +147,6 @@ def test_texts_that_run_into_each_other_are_drawn_apart(tmp_path: Path, request:
         found = engine.totals(question, secret)
     for pair in pairs:
         assert stats.binomtest(found[pair].units, UNITS, 2 / 3).pvalue > RARE, (pair, found[pair].units, secret.hex())
-
-
-SKEWED = {
-    "one large among many small": lambda chance: [0] * 19 + [100],
-    "small orders and few large ones": lambda chance: (
-        [chance.choice([5, 5, 5, 6]) for _ in range(chance.randint(8, 30))] + [100, 90]
-    ),
-    "geometric": lambda chance: [min(int(chance.expovariate(0.1)), 115) // 10 * 10 for _ in range(chance.randint(1, 12))],
-}
-
-
-@pytest.mark.sampled
-@pytest.mark.needs("opendp")
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("table", SKEWED)
-def test_the_mean_of_a_skewed_table_is_in_its_interval(table: str, rows: int, tmp_path: Path) -> None:
-    """Beside numpy, which draws as many rows of each unit without replacement, as OpenDP's truncate_per_group does."""
-    seed = random.randrange(2**32)
-    chance, plain = random.Random(seed), np.random.default_rng(seed)
-    units = {f"{chance.randrange(10**9)}-{number}": SKEWED[table](chance) for number in range(UNITS)}
-    as_rows = [{"visitor": unit, **COMMON, "age": age} for unit, ages in units.items() for age in ages]
-    source_of("csv", Table(TYPES, as_rows), tmp_path, None, "visitor")
-    query = {"name": "q", "measure": "mean", "column": "age", "epsilon": 1e4, "max_rows": rows}
-    data = text_of(document(query, budget={"epsilon": 1e6}))
-    source: Source = section(data, "file.toml", "source")
-    privacy = parse(data, "file.toml")
-    (one,) = priced_queries(source, section(data, "file.toml", "query"), privacy.privacy, privacy.budget)
-    settled = Source(columns=source.columns, path="rows.csv", unit="visitor")
-    with opened(settled, str(tmp_path / "file.toml")) as engine:
-        (answer,) = one.query.answer(one.setting, engine.totals(one.query.aggregation(one.setting), random.randbytes(32))).rows
-    draws = [np.mean([age for ages in units.values() for age in plain.permutation(ages)[:rows]]) for _ in range(40)]
-    assert answer.lower is not None and answer.upper is not None
-    reach = 6.0 * float(np.std(draws)) * math.sqrt(1 + 1 / len(draws))
-    assert answer.lower - reach <= np.mean(draws) <= answer.upper + reach, (seed, table, answer, np.mean(draws), np.std(draws))
 
 
 def of_values(columns: Sequence[str], dialect: Any, secret: bytes) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from dpcli.release.aggregate import Aggregation, GroupKey, Steps, Total
+from dpcli.release.aggregate import Total
 from dpcli.release.data_source import Source
 from dpcli.release.engines.source_engine import opened
 from dpcli.release.engines.spark_engine import VIEW, Spark
 from tests.release import brute
-from tests.release.aggregations_drawn import AGE, MEANINGS, STATE, TYPES, UNITS, WHO, aggregation, quoted, table
+from tests.release.aggregations_drawn import TYPES, WHO, aggregation, table
 from tests.release.places import SECRET, Table, as_csv, cluster_of, everywhere, made, source_of
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -33,38 +33,6 @@ def test_every_engine_gives_what_plain_python_gives(place: str, tmp_path: Path, 
             for _ in range(questions):
                 asked = aggregation(draw)
                 assert dict(engine.totals(asked.aggregation, SECRET)) == brute.totals(asked, rows, SECRET), (seed, place, asked)
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("place", everywhere("spark-parquet"))
-def test_a_unit_with_all_rows_counts_as_one(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    rows = table(random.Random(1), 300, ["ann"])
-    question = Aggregation(
-        WHO, None, (GroupKey(quoted(STATE), ("CA", "ca", "none")),), (Steps(quoted(AGE), 0, 115, 1.0, 0.0),), 1, 3
-    )
-    source = source_of(place, Table(TYPES, rows), tmp_path, cluster_of(place, request), WHO)
-    with opened(source, str(tmp_path / "file.toml")) as engine:
-        found = dict(engine.totals(question, SECRET))
-    assert found == brute.totals(brute.Asked(question, MEANINGS), rows, SECRET)
-    assert sum(total.units for total in found.values()) == 1 and sum(total.rows for total in found.values()) == 3
-    assert found[("none",)] == Total(0, 0, (0,))
-
-
-def test_which_contributions_are_chosen_depends_on_the_secret(tmp_path: Path) -> None:
-    rows = table(random.Random(2), 200, ["ann"])
-    question = Aggregation(WHO, None, (GroupKey(quoted(STATE), None),), (), 1, 1)
-    source = source_of("csv", Table(TYPES, rows), tmp_path, None, WHO)
-    with opened(source, str(tmp_path / "file.toml")) as engine:
-        chosen = {tuple(engine.totals(question, bytes([number]) * 32)) for number in range(30)}
-    assert len(chosen) > 3
-
-
-def test_rows_of_nobody_are_out(tmp_path: Path) -> None:
-    rows = table(random.Random(3), 50, [None, ""])
-    source = source_of("csv", Table(TYPES, rows), tmp_path, None, WHO)
-    with opened(source, str(tmp_path / "file.toml")) as engine:
-        assert engine.totals(Aggregation(WHO, None, (), (), 1, 100), SECRET) == {(): Total(0, 0, ())}
-    assert {None, ""} <= set(UNITS)
 
 
 def test_exact_totals_are_not_shown() -> None:

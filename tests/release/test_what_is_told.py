@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import pytest
 
 from dpcli.release.aggregate import Total
 from dpcli.release.documents.stability import document
+from dpcli.release.noise import selection
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.release_plan import ReleasePlan, plan_of
 from dpcli.release.stability.mode_comparison import comparison_of
 from tests.cases import of_each
 from tests.inline import text_of
+from tests.release.files import COLUMNS, priced, queries
 from tests.release.files import document as file_of
-from tests.release.files import queries
 
 pytestmark = pytest.mark.needs("opendp")
 BY_KEYS = [table for _, table in queries() if table.get("max_groups") and (table.get("by") or table.get("bins"))]
@@ -76,6 +78,13 @@ def test_an_error_is_told_for_the_rows_of_a_key(measure: str, size: int | None, 
     said = asked.query.expected_error(asked.setting)
     rows = 1000 if size is None else size // (4 if by else 1)
     assert f"{rows:,} rows" in said and ("in a key" in said) == bool(by), said
+    unstated = one(tmp_path, table)
+    assert figure(said) * rows == pytest.approx(1000 * figure(unstated.query.expected_error(unstated.setting)), rel=0.02)
+
+
+def figure(said: str) -> float:
+    """Return the number that an error is said to be within."""
+    return float(re.findall(r"(?:about|at least) ([0-9.]+)", said)[0])
 
 
 def test_an_interquartile_range_is_not_below_0(tmp_path: Path) -> None:
@@ -104,3 +113,41 @@ def test_a_comparison_is_made_at_the_confidence_of_the_query_that_it_is_of(tmp_p
     found = document(comparison_of(asked, "file.toml"))
     told = repr((found.headline, found.tables, found.pictures))
     assert "probability 0.85" in told and "probability 0.95" not in told and "probability 0.7" not in told
+
+
+CHOOSING = {"exponential", "permute-and-flip"}
+
+
+def chosen(table: Mapping[str, Any]) -> list[Any]:
+    """The question of a table with its setting, where all that it releases is a choice."""
+    return [one for one in priced(file_of(table)) if {release.type for release in one.releases} <= CHOOSING]
+
+
+CHOICES = [(name, table) for name, table in queries() if chosen(table)]
+
+
+def held(scores: Sequence[int], *_: Any) -> int:
+    return len(scores) // 2
+
+
+def first(scores: Sequence[int], k: int, *_: Any) -> list[int]:
+    return list(range(k))
+
+
+@pytest.mark.parametrize(("name", "table"), CHOICES, ids=[name for name, _ in CHOICES])
+def test_an_answer_tells_what_was_chosen_and_nothing_else(
+    name: str, table: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for choose, instead in (("exponential", held), ("permute_and_flip", held), ("top_k", first)):
+        monkeypatch.setattr(selection, choose, instead)
+    (one,) = chosen(table)
+    keys: list[Any] = COLUMNS[table["column"]].get("domain") or list(range(20, 60))
+    answers = [
+        one.query.answer(one.setting, {(key,): Total(count, count, ()) for count, key in enumerate(keys, start)})
+        for start in (1, 1000)
+    ]
+    assert repr(answers[0]) == repr(answers[1])
+
+
+def test_every_measure_that_chooses_is_asked() -> None:
+    assert {name.rpartition("-")[0] for name, _ in CHOICES} >= {"mode", "quantile", "top-k"}

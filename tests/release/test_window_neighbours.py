@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,10 +18,9 @@ from dpcli.release.data_source import Source
 from dpcli.release.engines.duckdb_engine import DuckDB
 from dpcli.release.plugin import MEASURES
 from dpcli.release.query_entries import PricedQuery
-from dpcli.release.release_plan import RowWindow, plan_of, row_window
+from dpcli.release.release_plan import RowWindow, row_window
 from tests.release.neighbours import seen_of, too_far
-from tests.release.questions_drawn import TYPES, Row, table
-from tests.release.searched import drawn, literal, put
+from tests.release.searched import TYPES, Row, drawn, literal, put, table
 from tests.release.windows import REGIONS, TOLD, block_of, family
 
 pytestmark = pytest.mark.needs("duckdb", "sqlglot")
@@ -38,7 +36,6 @@ OUTSIDE: dict[str, list[Any]] = {
     "week": [date(2020, 12, 20), date(2021, 1, 11)],
     "region": [REGIONS[3], "EU", ""],
 }
-EXAMPLE = Path(__file__).parents[2] / "examples" / "clinic-weeks.toml"
 
 
 def put_by(engine: DuckDB, by: str, rows: Sequence[Row]) -> None:
@@ -100,71 +97,27 @@ def test_the_blocks_are_those_that_dpcli_tells() -> None:
     assert set(CELLS) == {by for by, target in BLOCKS.items() if load(target).told_by is not None}
 
 
-def test_one_unit_in_one_block_moves_no_further_than_is_priced(engine: DuckDB, tmp_path: Path) -> None:
-    """Every measure under every kind of blocks."""
-    assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path)) == []
-
-
-@pytest.mark.parametrize("most", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_a_unit_of_several_blocks_moves_no_further_as_a_whole(most: int, engine: DuckDB, tmp_path: Path) -> None:
-    assert list(breaches(engine, range(len(MEASURES) * len(TOLD)), tmp_path, most=most)) == []
+EVERY = range(len(MEASURES) * len(TOLD))  # every measure under every kind of blocks
 
 
 @pytest.mark.parametrize(
-    ("seeds", "tables"),
-    [pytest.param(range(1000, 1078), 1, marks=pytest.mark.long), pytest.param(range(1078, 1800), 2, marks=pytest.mark.nightly)],
-    ids=["few", "many"],
+    ("most", "seeds"),
+    [
+        (1, EVERY),
+        (2, EVERY),
+        pytest.param(3, EVERY, marks=pytest.mark.long),
+        pytest.param(1, range(1000, 1800), marks=pytest.mark.nightly),
+    ],
+    ids=["one", "two", "three", "others"],
 )
-def test_one_unit_in_one_block_moves_no_further_in_others(seeds: range, tables: int, engine: DuckDB, tmp_path: Path) -> None:
-    assert list(breaches(engine, seeds, tmp_path, tables)) == []
+def test_a_unit_moves_no_further_than_is_priced(most: int, seeds: range, engine: DuckDB, tmp_path: Path) -> None:
+    assert list(breaches(engine, seeds, tmp_path, most=most)) == []
+
+
+def test_a_choice_in_each_block_is_seen_where_a_unit_has_several(engine: DuckDB, tmp_path: Path) -> None:
+    assert next(breaches(engine, range(80, 600), tmp_path, tables=2, most=2, bounded=1), None) is not None
 
 
 @pytest.mark.nightly
 def test_a_choice_among_all_blocks_is_seen(engine: DuckDB, tmp_path: Path) -> None:
-    assert next(breaches(engine, range(1800), tmp_path, 2, bounded=2), None) is not None
-
-
-@pytest.mark.long
-def test_a_choice_in_each_block_is_seen_where_a_unit_has_several(engine: DuckDB, tmp_path: Path) -> None:
-    assert next(breaches(engine, range(600), tmp_path, most=2, bounded=1), None) is not None
-
-
-@pytest.mark.parametrize("secrets", [pytest.param(1, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.nightly)])
-def test_every_small_table_of_the_example(secrets: int, engine: DuckDB) -> None:
-    """All tables of one patient with up to two reasons in each of two weeks, whatever the hash chooses.
-
-    Noise on counts of L1 distance d costs epsilon d / 2: the rows of one week cost 0.5, as their week is charged. Chosen over the window,
-    those of the first leave room for others: up to twice that.
-    """
-    plan = plan_of(str(EXAMPLE))
-    (one,) = plan.queries
-    reasons = [*(plan.source.columns["reason"].domain or ()), None]
-    weeks = (date(2026, 1, 6), date(2026, 1, 13))
-    only = row_window(family("week", "day"), ("2026-W02..2026-W05",), plan.source, "file.toml")
-    assert one.releases[0].keys["sensitivity"] / one.releases[0].keys["scale"] == 0.5
-    worst = {"each": 0, "window": 0}
-    of_a_week = list(itertools.combinations_with_replacement(reasons, 2))
-    pairs = list(itertools.product(of_a_week, of_a_week) if secrets > 1 else itertools.combinations_with_replacement(of_a_week, 2))
-    for name, window in (("each", only), ("window", replace(only, each=None))):
-        at = over(engine, plan.source, window)
-        for secret in (bytes([n] * 32) for n in range(secrets)):
-            alone = {(which, each): counts(at, one, visits(weeks[which], each), secret) for which in (0, 1) for each in of_a_week}
-            for first, second in pairs:
-                both = counts(at, one, [*visits(weeks[0], first), *visits(weeks[1], second)], secret)
-                far = max(
-                    sum(abs(a - b) for a, b in zip(both, other, strict=True)) for other in (alone[0, first], alone[1, second])
-                )
-                worst[name] = max(worst[name], far)
-    assert worst == {"each": 2, "window": 4}
-
-
-def visits(day: date, reasons: Sequence[str | None]) -> list[tuple[date, str]]:
-    return [(day, reason) for reason in reasons if reason is not None]
-
-
-def counts(engine: DuckDB, one: PricedQuery, rows: Sequence[tuple[date, str]], secret: bytes) -> list[int]:
-    """Of the rows by reason, in a fixed order."""
-    kinds = {"patient": ("text", "VARCHAR"), "day": ("date", "DATE"), "reason": ("text", "VARCHAR")}
-    put(engine, kinds, [("'p'", cast(day, "DATE"), f"'{reason}'") for day, reason in rows])
-    totals = engine.totals(one.query.aggregation(one.setting), secret)
-    return [totals[key].rows for key in sorted(totals)]
+    assert next(breaches(engine, range(900, 1800), tmp_path, 2, bounded=2), None) is not None

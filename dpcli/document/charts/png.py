@@ -9,10 +9,9 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.document.chart import Chart
-from dpcli.document.charts.colours import LIGHT
 from dpcli.document.charts.describe import describe
 from dpcli.document.charts.scene import scene
-from dpcli.document.charts.shapes import Scene
+from dpcli.document.charts.shapes import LIGHT, Scene
 from dpcli.document.document import visible
 
 DPI = 200

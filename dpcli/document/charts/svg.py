@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
 from dpcli.document.chart import Chart
-from dpcli.document.charts.colours import DARK, LIGHT, name
 from dpcli.document.charts.describe import describe
 from dpcli.document.charts.labels import Point
 from dpcli.document.charts.scene import scene
-from dpcli.document.charts.shapes import Scene, Stroke, Words
+from dpcli.document.charts.shapes import DARK, LIGHT, Scene, Stroke, Words, name
 from dpcli.document.document import visible
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from dpcli.document.chart import Bar, Chart, Grid, Line, Square, Tone
-from dpcli.document.charts.colours import TERMINAL
 from dpcli.document.charts.labels import Box, Point, Tick, along, dense, named_at_end, place, place_within, spread, ticks
+from dpcli.document.charts.shapes import TERMINAL
 from dpcli.document.document import visible
 
 # Bits of the dots of a braille character (U+2800), by row and column.

@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 from dpcli.document.chart import Axis, Chart, Grid, Points, Tone
-from dpcli.document.charts.colours import LIGHT
 from dpcli.document.charts.describe import describe
 from dpcli.document.charts.labels import ticks
 from dpcli.document.charts.scene import labels
-from dpcli.document.charts.shapes import STEPS
+from dpcli.document.charts.shapes import LIGHT, STEPS
 from dpcli.document.document import visible
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html import escape
 
 from dpcli.document.chart import Tone
-from dpcli.document.charts.colours import DARK, LIGHT
+from dpcli.document.charts.shapes import DARK, LIGHT
 from dpcli.document.charts.svg import FONTS, dark_rules, element
 from dpcli.document.document import Document, Passage, Table, visible
 

@@ -22,21 +22,8 @@ FROM_ALL = (
     "a token is drawn from all of the vocabulary, by its clipped and averaged logits: to cut these off or to take their maximum would be "
     "another release than the one that is accounted for; temperature is a key of the private-decoding entry"
 )
-CLIPPING = frozenset(
-    {
-        "c",
-        "clip",
-        "clip_norm",
-        "clipping",
-        "clipping_norm",
-        "clipping_threshold",
-        "l2_clip",
-        "l2_norm_clip",
-        "max_grad_norm",
-        "max_norm",
-        "norm",
-    }
-)
+NORMS = "c clip clip_norm clipping clipping_norm clipping_threshold l2_clip l2_norm_clip max_grad_norm max_norm norm"
+CLIPPING = frozenset(NORMS.split())
 NO_NORM = (
     "epsilon needs no clipping norm, as noise_multiplier is the noise over it; dpcli train clips where the file has "
     "[train] clipping = { norm = ... }"

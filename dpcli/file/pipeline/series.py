@@ -209,21 +209,24 @@ def _filled(table: Tables, defaults: Tables) -> dict[str, Any]:
 
 def _lists(table: Tables) -> dict[Path, list[Any]]:
     """Return the lists in place of numbers, by key; empty if their lengths differ or are zero, which the reader refuses."""
-    result: dict[Path, list[Any]] = {}
-    if any(type(value) is list for value in table.values()):
-        result |= {(key,): value for key, value in _several(table, _known(table))}
-    sampling = table.get("sampling")
-    if type(sampling) is dict and any(type(value) is list for value in sampling.values()):
-        scheme = SAMPLING.selected(sampling)
-        result |= {("sampling", key): value for key, value in _several(sampling, SAMPLING.own(scheme) if scheme else {})}
+    result: dict[Path, list[Any]] = dict(_numbers(table, lambda value: type(value) is list))
     lengths = {len(values) for values in result.values()}
     return result if len(lengths) == 1 and lengths != {0} else {}
 
 
-def _several(table: Tables, known: Members) -> Iterator[tuple[str, list[Any]]]:
-    for key, value in table.items():
-        if type(value) is list and key in known and isinstance(known[key].kind, Number | WholeNumber):
-            yield key, value
+def _numbers(table: Tables, wanted: Callable[[Any], bool]) -> Iterator[tuple[Path, Any]]:
+    """Yield (path, value) of each key of a number that has a wanted value, in an entry and in its sampling."""
+    sampling = table.get("sampling")
+    if any(map(wanted, table.values())):
+        yield from (((key,), value) for key, value in _of_numbers(table, _known(table)) if wanted(value))
+    if type(sampling) is dict and any(map(wanted, sampling.values())):
+        scheme = SAMPLING.selected(sampling)
+        own = SAMPLING.own(scheme) if scheme else {}
+        yield from ((("sampling", key), value) for key, value in _of_numbers(sampling, own) if wanted(value))
+
+
+def _of_numbers(table: Tables, known: Members) -> Iterator[tuple[str, Any]]:
+    return ((key, value) for key, value in table.items() if key in known and isinstance(known[key].kind, Number | WholeNumber))
 
 
 def _known(table: Tables) -> Members:
@@ -245,25 +248,14 @@ def find_calibrate(tables: Mapping[str, Any]) -> tuple[tuple[int, str], ...]:
 
     Keys of its sampling table are "sampling.<key>".
     """
+    return tuple((index, ".".join(map(str, path))) for index, path in _marked(tables))
+
+
+def _marked(tables: Mapping[str, Any]) -> Iterator[tuple[int, Path]]:
     mechanisms = tables.get("mechanism")
-    entries = enumerate(mechanisms if type(mechanisms) is list else ())
-    return tuple((index, key) for index, table in entries if type(table) is dict for key in _keys(table))
-
-
-def _keys(table: Mapping[str, Any]) -> Iterator[str]:
-    name = MECHANISMS.selected(table)
-    own = MECHANISMS.own(name) if name else {}
-    yield from _marked(table, {**members_of(Entry), **own})
-    sampling = table.get("sampling")
-    scheme = SAMPLING.selected(sampling) if type(sampling) is dict else None
-    if scheme:
-        yield from (f"sampling.{key}" for key in _marked(sampling or {}, SAMPLING.own(scheme)))
-
-
-def _marked(table: Mapping[str, Any], known: Members) -> Iterator[str]:
-    for key, value in table.items():
-        if calibration_weight(value) is not None and key in known and isinstance(known[key].kind, Number | WholeNumber):
-            yield key
+    for index, table in enumerate(mechanisms if type(mechanisms) is list else ()):
+        if type(table) is dict:
+            yield from ((index, path) for path, _ in _numbers(table, lambda value: calibration_weight(value) is not None))
 
 
 def substituted(tables: Mapping[str, Any], value: float) -> Mapping[str, Any]:
@@ -277,22 +269,16 @@ def stood_in(tables: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_numbers(tables: Mapping[str, Any], number: Callable[[Mapping[str, Any], str], float]) -> Mapping[str, Any]:
-    marked = find_calibrate(tables)
-    if not marked:
-        return tables
-    mechanisms = list(tables["mechanism"])
-    for index, key in marked:
-        mechanisms[index] = _replaced(mechanisms[index], key.split("."), number(mechanisms[index], key))
-    return {**tables, "mechanism": mechanisms}
+    mechanisms = None
+    for index, path in _marked(tables):
+        mechanisms = mechanisms or list(tables["mechanism"])
+        value = number(mechanisms[index], str(path[-1]))
+        # A count must be written as one; a solver that works in floats means the same.
+        exact = int(value) if float(value).is_integer() and path[-1] in ("steps", "batch_size") else value
+        mechanisms[index] = _with(mechanisms[index], path, exact)
+    return tables if mechanisms is None else {**tables, "mechanism": mechanisms}
 
 
 def _covered(table: Mapping[str, Any]) -> float:
     stated: list[float] = [table[key] for key in COVERED if type(table.get(key)) in (int, float)]
     return max((float(value) for value in stated if 1.0 < value < 1e100), default=1.0)
-
-
-def _replaced(table: Mapping[str, Any], keys: list[str], value: float) -> Mapping[str, Any]:
-    head, *rest = keys
-    # A count must be written as one; a solver that works in floats means the same.
-    exact = int(value) if float(value).is_integer() and head in ("steps", "batch_size") else value
-    return {**table, head: _replaced(table[head], rest, value) if rest else exact}

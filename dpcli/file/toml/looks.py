@@ -32,14 +32,7 @@ _CONFUSABLES = str.maketrans(
         **dict(zip("\u0585\u057d\u0578\u0570\u0581\u0584\u0566", "ounhgfq", strict=True)),
         **dict(zip("01|", "oll", strict=True)),
         "i": "l",
-        "\u2010": "-",
-        "\u2011": "-",
-        "\u2012": "-",
-        "\u2013": "-",
-        "\u2014": "-",
-        "\u2212": "-",
-        "_": "-",
-        " ": "-",
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212_ ", "-"),
     }
 )
 
@@ -104,36 +97,11 @@ def _is_usual(c: str) -> bool:
     return script in _RECOMMENDED and is_letter
 
 
-_RECOMMENDED = frozenset(
-    {
-        *(
-            "ARABIC",
-            "ARMENIAN",
-            "BENGALI",
-            "BOPOMOFO",
-            "CJK",
-            "COMBINING",
-            "CYRILLIC",
-            "DEVANAGARI",
-            "ETHIOPIC",
-            "GEORGIAN",
-            "GREEK",
-        ),
-        *(
-            "GUJARATI",
-            "GURMUKHI",
-            "HANGUL",
-            "HEBREW",
-            "HIRAGANA",
-            "IDEOGRAPHIC",
-            "KANNADA",
-            "KATAKANA",
-            "KATAKANA-HIRAGANA",
-            "KHMER",
-        ),
-        *("LAO", "LATIN", "MALAYALAM", "MYANMAR", "ORIYA", "SINHALA", "TAMIL", "TELUGU", "THAANA", "THAI", "TIBETAN"),
-    }
+_SCRIPTS = (
+    "ARABIC ARMENIAN BENGALI BOPOMOFO CJK COMBINING CYRILLIC DEVANAGARI ETHIOPIC GEORGIAN GREEK GUJARATI GURMUKHI HANGUL HEBREW HIRAGANA "
+    "IDEOGRAPHIC KANNADA KATAKANA KATAKANA-HIRAGANA KHMER LAO LATIN MALAYALAM MYANMAR ORIYA SINHALA TAMIL TELUGU THAANA THAI TIBETAN"
 )
+_RECOMMENDED = frozenset(_SCRIPTS.split())
 _BESIDE_LATIN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "MICRO"})
 # The Unicode name of a small capital, or of a letter with a stroke or a hook, tells its base letter.
 _VARIANT = re.compile("LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |INSULAR |LONG )?([A-Z])(?: WITH .*)?")

@@ -11,6 +11,7 @@ LARGE = 10**15  # domains from here on are written by their power of ten
 DECADES = 13  # of the picture of domains
 DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins
 MOST_CURVES = len(SERIES)  # curves in the picture of gaps
+ALONE = "nobody holds another value of the domain: the right one is counted as often as the gap says"
 
 
 def document(compared: Comparison) -> Document:
@@ -23,17 +24,15 @@ def document(compared: Comparison) -> Document:
         f"maximum needs more than that in domains of {_size(crossings[GUMBEL])} values or more",
         data=_data(compared, confidence, crossings),
         tables=(_gaps(compared, confidence, crossings), _numbers(compared)),
-        notes=_notes(compared),
+        notes=NOTES,
         pictures=(picture(compared), domains(compared)),
         sheet=_sheet(compared),
     )
 
 
 def picture(compared: Comparison) -> Chart:
-    """Return the chart of the probability of the right answer by gap; the stability histogram is that in the largest domain."""
-    stable = [curve for curve in compared.curves if curve.way is STABILITY][-1:]
-    tested, gumbel = ([curve for curve in compared.curves if curve.way is way] for way in (PTR, GUMBEL))
-    drawn = [*tested, *stable, *gumbel][:MOST_CURVES]
+    """Return the chart of the probability of the right answer by gap."""
+    drawn = [curve for way in (PTR, STABILITY, GUMBEL) for curve in compared.curves if curve.way is way][:MOST_CURVES]
     return Chart(
         kind="stability",
         title="the right most common value, by its lead",
@@ -41,7 +40,7 @@ def picture(compared: Comparison) -> Chart:
         x=Axis("gap between the two largest counts", 0.0, float(max(compared.gaps))),
         y=Axis("probability of the right answer", 0.0, 1.0),
         lines=_lines([(_label(curve), _points(compared, curve)) for curve in drawn]),
-        notes=(_all_others(compared),),
+        notes=(ALONE,),
     )
 
 
@@ -58,7 +57,7 @@ def domains(compared: Comparison) -> Chart:
         x=Axis("values in the domain", float(sizes[0]), float(sizes[-1]), scale="log"),
         y=Axis("gap between the two largest counts", 0.0, 1.1 * highest),
         lines=_lines(needed),
-        notes=(_all_others(compared),),
+        notes=(ALONE,),
     )
 
 
@@ -109,19 +108,12 @@ def _numbers(compared: Comparison) -> Table:
     return Table(title, ("domain of numbers", "clamped", "after a test"), tuple(rows), frozenset({1, 2}))
 
 
-def _notes(compared: Comparison) -> tuple[str, ...]:
-    return (
-        "without bounds there is no noisy maximum, and a clamped sum has no sensitivity: propose-test-release stays as it is where enough "
-        "units agree on a value or a bin, and says nothing where they do not",
-        _all_others(compared),
-        f"probabilities are within {ERROR:g} of what they are",
-    )
-
-
-def _all_others(compared: Comparison) -> str:
-    if compared.of.others == 0:
-        return "nobody holds another value of the domain: the right one is counted as often as the gap says"
-    return f"every other value of the domain is counted {compared.of.others:,} times, the right one as often and the gap more"
+NOTES = (
+    "without bounds there is no noisy maximum, and a clamped sum has no sensitivity: propose-test-release stays as it is where enough "
+    "units agree on a value or a bin, and says nothing where they do not",
+    ALONE,
+    f"probabilities are within {ERROR:g} of what they are",
+)
 
 
 def _setting(compared: Comparison) -> str:
@@ -143,7 +135,7 @@ def _data(compared: Comparison, confidence: float, crossings: dict[ModeRelease, 
         "adjacency": compared.of.adjacency.value,
         "max_groups": compared.of.groups,
         "max_rows": compared.of.rows,
-        "others": compared.of.others,
+        "others": 0,
         "confidence": confidence,
         "gaps": list(compared.gaps),
         "ways": [{"name": curve.way.name, "domain_size": curve.size, "right": list(curve.right)} for curve in compared.curves],

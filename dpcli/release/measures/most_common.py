@@ -19,6 +19,7 @@ from dpcli.release.query_answer import AnswerRow, QueryAnswer
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
+    from dpcli.release.cost import QueryCost
 
 
 SMALL_COUNT = Constraint("a whole number from 1 to 10000", lambda x: 1 <= x <= 10_000, (("minimum", 1), ("maximum", 10_000)))
@@ -26,17 +27,46 @@ VALUES = Key("the column whose values are counted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopQuery(Query):
+class ChoiceQuery(Query):
+    """A measure that chooses among the values of a column by their noisy counts, which are not released."""
+
+    keyed: ClassVar[bool] = True
+
+    column: Annotated[str, VALUES]
+
+    def reach(self, setting: QuerySetting) -> int:
+        """Return by how much two counts may move apart."""
+        return count_range(self.rows, setting.adjacency)
+
+    def chosen(self, setting: QuerySetting, kind: str, cost: QueryCost, choices: str, steps: int = 1) -> QueryRelease:
+        """Return the mechanism of one choice, each of `steps` at this cost."""
+        epsilon, reach = cost.bounded_range_epsilon, self.reach(setting)
+        choice_scale(reach, epsilon)
+        why = (
+            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
+            f"{choices} at epsilon {epsilon:.6g}",
+        )
+        return QueryRelease("", kind, {"epsilon": epsilon}, why, steps=steps)
+
+    def expected_error(self, setting: QuerySetting) -> str:
+        """Say how far the count of each chosen value may be below the largest count left."""
+        (release,) = self.releases(setting)
+        domain = declared_keys_of(setting.source.columns[self.column], self.column, setting.folder) or ()
+        scale = self.reach(setting) / release.keys["epsilon"]
+        distance = peeling_slack(max(len(domain), 1), release.steps, scale, 1.0 - self.confidence)
+        return f"each count is within {distance:,} of the best that was left, with probability {self.confidence:.6g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopQuery(ChoiceQuery):
     """The k most common values of a column, in the order in which they were chosen; their counts are not released.
 
     Each is chosen by the exponential mechanism among those that are left (peeling).
     """
 
-    keyed: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"column": "city", "top": 3, "rho": 0.05, "max_groups": 2, "max_rows": 1},)
 
     measure: Annotated[str, MEASURE] = "top-k"
-    column: Annotated[str, VALUES]
     top: Annotated[int, Key("how many of the most common values", SMALL_COUNT)]
 
     def needs(self, source: Source) -> Iterator[Problem]:
@@ -51,14 +81,8 @@ class TopQuery(Query):
 
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
-        epsilon = setting.cost.share(1.0 / self.top).bounded_range_epsilon
-        reach = count_range(self.rows, setting.adjacency)
-        choice_scale(reach, epsilon)
-        why = (
-            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
-            f"each of {self.top:,} choices by the exponential mechanism at epsilon {epsilon:.6g}",
-        )
-        return (QueryRelease("", "exponential", {"epsilon": epsilon}, why, steps=self.top),)
+        each = f"each of {self.top:,} choices by the exponential mechanism"
+        return (self.chosen(setting, "exponential", setting.cost.share(1.0 / self.top), each, self.top),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         return aggregation_by(self, setting, (column_key(setting, self.column),), (), self.groups, self.rows)
@@ -68,15 +92,9 @@ class TopQuery(Query):
 
         (release,) = self.releases(setting)
         keys = sorted(totals, key=order)
-        reach = count_range(self.rows, setting.adjacency)
-        chosen = top_k([totals[key].rows for key in keys], self.top, reach, release.keys["epsilon"])
+        chosen = top_k([totals[key].rows for key in keys], self.top, self.reach(setting), release.keys["epsilon"])
         rows = tuple(AnswerRow((place + 1,), keys[index][0]) for place, index in enumerate(chosen))
         return QueryAnswer(self.name, self.measure, ("place",), rows, self.confidence, self.expected_error(setting))
-
-    def expected_error(self, setting: QuerySetting) -> str:
-        (release,) = self.releases(setting)
-        reach = count_range(self.rows, setting.adjacency) / release.keys["epsilon"]
-        return choice_error(reach, self.top, self.confidence, setting, self.column)
 
 
 def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]:
@@ -86,25 +104,17 @@ def choice_needs(query: Query, source: Source, column: str) -> Iterator[Problem]
         yield ("column",), f"{DECLARED}{otherwise}", f'"{column}", whose values would show who is there'
 
 
-def choice_error(scale: float, choices: int, confidence: float, setting: QuerySetting, column: str) -> str:
-    """Say how far the count of each chosen value may be below the largest count left."""
-    domain = declared_keys_of(setting.source.columns[column], column, setting.folder) or ()
-    distance = peeling_slack(max(len(domain), 1), choices, scale, 1.0 - confidence)
-    return f"each count is within {distance:,} of the best that was left, with probability {confidence:.6g}"
-
-
 OF_TEST = Reader('method = "propose-test-release"', lambda query: query.tests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeQuery(Query):
+class ModeQuery(ChoiceQuery):
     """The most common value of a column.
 
     noisy-max chooses among the declared values. propose-test-release needs no domain: it asks, with noise, how many units would have to
     change before another value were the most common, and answers only if that is many; none is an answer.
     """
 
-    keyed: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"column": "city", "epsilon": 0.5, "max_groups": 1, "max_rows": 1},
         {"column": "name", "method": "propose-test-release", "epsilon": 0.5, "delta": 1e-6, "max_groups": 1, "max_rows": 1},
@@ -112,7 +122,6 @@ class ModeQuery(Query):
     undeclared: ClassVar[str] = 'method = "propose-test-release" here, which answers where the lead is large'
 
     measure: Annotated[str, MEASURE] = "mode"
-    column: Annotated[str, VALUES]
     method: Annotated[
         Literal["noisy-max", "propose-test-release"],
         Key("how it is found: noisy-max over declared values, or propose-test-release over any"),
@@ -144,14 +153,7 @@ class ModeQuery(Query):
             why = ("the number of units that would have to change moves by at most 1", f"a test of it at epsilon {epsilon:.6g}")
             return (QueryRelease("", "propose-test-release", {"epsilon": epsilon, "delta": self.delta}, why),)
         kind = "permute-and-flip" if setting.cost.pure else "exponential"
-        epsilon = setting.cost.bounded_range_epsilon
-        reach = count_range(self.rows, setting.adjacency)
-        choice_scale(reach, epsilon)
-        why = (
-            f"one unit adds at most {self.rows:,} to a count: two counts move apart by at most {reach:,}",
-            f"one choice by {kind} at epsilon {epsilon:.6g}",
-        )
-        return (QueryRelease("", kind, {"epsilon": epsilon}, why),)
+        return (self.chosen(setting, kind, setting.cost, f"one choice by {kind}"),)
 
     def aggregation(self, setting: QuerySetting) -> Aggregation:
         keys = (column_key(setting, self.column, declared=not self.tests),)
@@ -170,7 +172,7 @@ class ModeQuery(Query):
 
         (release,) = self.releases(setting)
         choose = permute_and_flip if setting.cost is not None and setting.cost.pure else exponential
-        return choose(counts, count_range(self.rows, setting.adjacency), release.keys["epsilon"])
+        return choose(counts, self.reach(setting), release.keys["epsilon"])
 
     def _tested(self, setting: QuerySetting, counts: Mapping[tuple[KeyValue, ...], int]) -> tuple[KeyValue, ...] | None:
         from dpcli.release.noisy_answers import laplace_draw
@@ -183,6 +185,4 @@ class ModeQuery(Query):
     def expected_error(self, setting: QuerySetting) -> str:
         if self.tests:
             return "right where it answers; no answer where few units could change it"
-        (release,) = self.releases(setting)
-        scale = count_range(self.rows, setting.adjacency) / release.keys["epsilon"]
-        return choice_error(scale, 1, self.confidence, setting, self.column)
+        return ChoiceQuery.expected_error(self, setting)

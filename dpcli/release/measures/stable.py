@@ -16,21 +16,21 @@ from dpcli.release.answers.postprocessing import NON_NEGATIVE, non_negative
 from dpcli.release.data_source import Source, number_problems, stepped
 from dpcli.release.group_keys import aggregation_by, stepped_key
 from dpcli.release.measures.averages import always_there
-from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw
+from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, scale_of
 from dpcli.release.noisy_answers import NOISE_ALONE, gaussian_draw, laplace_draw, law_of
 from dpcli.release.query import MEASURE, Query, QueryRelease, QuerySetting
 from dpcli.release.query_answer import AnswerRow, QueryAnswer
 from dpcli.release.stability.propose_test import StabilityTest, StableAnswer
 from dpcli.release.stability.stable_statistics import (
     CountedNumbers,
-    noise_scale,
+    centred_sum,
     released_mean,
     released_number,
     squared_sensitivity,
     stable_quantile,
     stable_range,
-    sum_sensitivity,
 )
+from dpcli.release.vectors import sensitivity
 
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
@@ -86,7 +86,7 @@ class StableQuery(TestedQuery):
         assert setting.cost is not None
         test, noise = setting.cost.share(TEST_SHARE).pure_epsilon, setting.cost.share(1.0 - TEST_SHARE).pure_epsilon
         most, step = self.proposed_steps(setting.source), stepped(setting.source, self.column).step
-        law = DiscreteLaplaceLaw(noise_scale(most, noise))
+        law = DiscreteLaplaceLaw(scale_of(most, noise))
         keys = {"epsilon": test, "delta": self.delta, "mechanism": f"{self.name}.noise"}
         proposed = f"proposed: one unit moves the answer by at most {self.within:g}, which is {most:,} steps"
         tested = f"how many units would have to change for more moves by at most 1: tested at epsilon {test:.6g}"
@@ -198,9 +198,9 @@ class ClusteredMeanQuery(TestedQuery):
     def releases(self, setting: QuerySetting) -> tuple[QueryRelease, ...]:
         assert setting.cost is not None
         epsilon = setting.cost.share(TEST_SHARE).pure_epsilon
-        numbers, width = CountedNumbers({}, setting.adjacency, self.rows), self.proposed_steps(setting.source)
-        moved = sum_sensitivity(numbers, width)
-        squared = squared_sensitivity(numbers, width) if self.count is None else moved**2
+        width = self.proposed_steps(setting.source)
+        moved = sensitivity(setting.adjacency, centred_sum(self.rows, width)).l1
+        squared = squared_sensitivity(setting.adjacency, self.rows, width) if self.count is None else moved**2
         law = DiscreteGaussianLaw(setting.cost.share(1.0 - TEST_SHARE).gaussian_sigma(squared))
         keys = (
             {"sensitivity": moved, "dimension": 1} if self.count is not None else {"l2_sensitivity": squared**0.5 * (1.0 + 1e-15)}

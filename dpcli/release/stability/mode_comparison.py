@@ -1,6 +1,6 @@
 """Ways to release the most common value at one epsilon and delta: the probability that each is right, by its lead and the domain's size.
 
-The most common value leads all others by the same gap, the hardest case for mechanisms that add noise to each count.
+Nobody holds another value than the most common one, whose count is the gap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcli.release.noise.laws import DiscreteLaplaceLaw, smallest_whole
 from dpcli.release.noise.selection import choice_scale, count_range
 from dpcli.release.query_entries import PricedQuery
 from dpcli.release.stability.propose_test import StabilityTest, mode
-from dpcli.release.stability.stable_statistics import CountedNumbers, sum_sensitivity
+from dpcli.release.stability.stable_statistics import centred_sum
 from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 
 REACH = 45.0  # scales of noise that are summed: what lies beyond weighs e^-45
@@ -32,7 +32,7 @@ LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # up to which gaps and domains are s
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A domain of `size` values, the first of which leads the others, each counted `others` times, by `gap`.
+    """A domain of `size` values, of which one is counted `gap` times and the others never.
 
     Attributes:
         groups, rows: How many values one unit counts in at most, and with how many rows in each. Scales and distances are those of what
@@ -44,14 +44,13 @@ class Lead:
     adjacency: Adjacency
     gap: int
     size: int
-    others: int = 0
     groups: int = 1
     rows: int = 1
 
     @property
     def distance(self) -> int:
         """The distance of the leader in units, as the test counts them, where ties go to another value."""
-        return mode({1: self.others, 2: self.others + self.gap}, self.adjacency, self.rows).distance
+        return mode({1: 0, 2: self.gap}, self.adjacency, self.rows).distance
 
     @property
     def choice(self) -> float:
@@ -131,15 +130,14 @@ class Comparison:
 
     def sensitivity_after_test(self) -> float:
         """Return the sensitivity of the sum clamped around the fullest bin after a test, in bins."""
-        return sum_sensitivity(CountedNumbers({}, self.of.adjacency, self.of.rows), FINE) / FINE
+        return sensitivity(self.of.adjacency, centred_sum(self.of.rows, FINE)).l1 / FINE
 
 
 def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
     """Compare WAYS by their probabilities of the right answer, each within ERROR.
 
     Args:
-        of: Epsilon in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon. Where
-            others is 0, the counts are those of one value, and no domain need be known.
+        of: Epsilon in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon.
         gaps: Whole numbers >= 1.
         sizes: Sizes of the domain, >= 2.
     """
@@ -149,10 +147,9 @@ def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
 
 def _curves(comparison: Comparison) -> Iterator[RightCurve]:
     for way in WAYS:
-        sized = way.sized or (comparison.of.others > 0 and way is STABILITY)
-        for size in comparison.sizes if sized else comparison.sizes[:1]:
+        for size in comparison.sizes if way.sized else comparison.sizes[:1]:
             right = tuple(way.right(comparison.lead(gap, size)) for gap in comparison.gaps)
-            yield RightCurve(way, size if sized else None, right)
+            yield RightCurve(way, size if way.sized else None, right)
 
 
 @lru_cache(4096)
@@ -177,7 +174,7 @@ def _right_by_noisy_histogram(lead: Lead) -> float:
 
 
 def _right_by_stability_histogram(lead: Lead) -> float:
-    return _largest_probability(lead, lead.threshold - lead.others, lead.size if lead.others > 0 else 1)
+    return _largest_probability(lead, lead.threshold, 1)
 
 
 @lru_cache(64)

@@ -12,8 +12,7 @@ from dpcli.base.errors import InternalError
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.release.noise.laws import scale_of
 from dpcli.release.stability.propose_test import UNREACHABLE, Draw, StabilityTest, StableAnswer, released_mode
-
-LARGEST_PROPOSAL = 2**1000  # steps: below it a double holds the quotient by any allowed epsilon
+from dpcli.release.vectors import Contribution, sensitivity
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +78,7 @@ def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, e
     Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
     """
     value = test.released(stable, draw)
-    return None if value is None else value + draw(noise_scale(most, epsilon))
-
-
-def noise_scale(most: int, epsilon: float) -> float:
-    """Return most / epsilon, rounded up, and then the next double, as in fingerprints of stored releases.
-
-    Raises:
-        InputError: If that is more than a double holds.
-    """
-    least = scale_of(most, epsilon)
-    return max(least, math.nextafter(float(most) / epsilon, math.inf)) if most < LARGEST_PROPOSAL else least
+    return None if value is None else value + draw(scale_of(most, epsilon))
 
 
 def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
@@ -167,21 +156,18 @@ def farthest(width: int) -> int:
     return -(-(3 * width - 1) // 2)
 
 
-def sum_sensitivity(numbers: CountedNumbers, width: int) -> int:
-    """Return how far one unit moves the centred sum: half of three bins for a row that comes or goes, all of them for one replaced."""
-    return numbers.rows * (3 * width - 1 if _replaces(numbers) else farthest(width))
+def centred_sum(rows: int, width: int) -> Contribution:
+    """Return what the rows of one unit add to the centred sum of numbers that are clamped to three bins."""
+    return Contribution(1, rows, 1 - 3 * width + farthest(width), farthest(width), one_key=True)
 
 
-def squared_sensitivity(numbers: CountedNumbers, width: int) -> int:
+def squared_sensitivity(adjacency: Adjacency, rows: int, width: int) -> int:
     """Return the squared L2 sensitivity of the pair of the centred sum and the number of rows times `farthest`: both need the same noise.
 
     A replaced row moves only the sum. A row that comes or goes moves both, by less than that together.
     """
-    return sum_sensitivity(numbers, width) ** 2 if _replaces(numbers) else 2 * (numbers.rows * farthest(width)) ** 2
-
-
-def _replaces(numbers: CountedNumbers) -> bool:
-    return numbers.adjacency is Adjacency.REPLACE_ONE
+    moved = sensitivity(adjacency, centred_sum(rows, width)).squared_l2
+    return moved if adjacency is Adjacency.REPLACE_ONE else 2 * moved
 
 
 def bins(counts: Mapping[int, int], width: int) -> dict[int, int]:
@@ -203,8 +189,8 @@ def released_mean(
 ) -> float | None:
     """Return the mean of the numbers, each clamped to three bins around the fullest one; None if that does not pass the test.
 
-    Priced by: propose-test-release, and beside it discrete-gaussian of this sigma with `sum_sensitivity` for one number, or with
-    `squared_sensitivity` for two if the count is not public.
+    Priced by: propose-test-release, and beside it discrete-gaussian of this sigma with the sensitivity of `centred_sum` for one number, or
+    with `squared_sensitivity` for two if the count is not public.
 
     Args:
         width: Width of a bin, in whole numbers.

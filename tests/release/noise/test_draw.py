@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 from dpcli.base.errors import InternalError, Unavailable
@@ -25,35 +24,12 @@ pytestmark = pytest.mark.needs("opendp")
 SURE = 1e-9  # a right sampler falls below once in 10^9 tests
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("make", LAWS)
-def test_noise_has_its_law(make: Callable[[float], NoiseLaw]) -> None:
-    for scale in SCALES:
-        law = make(scale)
-        assert p_value(draws(8000, law), law) > SURE, scale
-
-
 @pytest.mark.parametrize("count", [pytest.param(8000, marks=pytest.mark.long), pytest.param(50_000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("make", LAWS)
-def test_noise_of_more_scales_has_its_law(make: Callable[[float], NoiseLaw], count: int) -> None:
-    for scale in (*(SCALES if count > 8000 else ()), 0.77, 3.3, 20_000.125, 2.0**49):
+def test_noise_has_its_law(make: Callable[[float], NoiseLaw], count: int) -> None:
+    for scale in (*SCALES, 3.3, 20_000.125, 2.0**49):
         law = make(scale)
         assert p_value(draws(count, law), law) > SURE, scale
-
-
-PLANTED = {
-    "rounded floats": lambda law, rng, n: np.round(rng.laplace(0.0, law.spread, n)),
-    "one sign": lambda law, rng, n: np.abs(draws(n, law)),
-    "a scale 10 % too small": lambda law, rng, n: draws(n, type(law)(0.9 * law.spread)),
-    "no zero": lambda law, rng, n: [x or 1 for x in draws(n, law)],
-}
-
-
-@of_each("name", PLANTED)
-def test_a_planted_sampler_is_seen(name: str) -> None:
-    law = DiscreteLaplaceLaw(1.0)
-    planted = [int(x) for x in PLANTED[name](law, np.random.default_rng(), 8000)]
-    assert p_value(planted, law) < SURE
 
 
 @pytest.mark.parametrize("make", LAWS)

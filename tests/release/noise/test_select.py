@@ -143,17 +143,6 @@ def test_sparse_vector_has_its_law_and_its_price(answers: int) -> None:
     assert 0.25 * charged < worst <= charged * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("count", [pytest.param(2_500, marks=pytest.mark.long), pytest.param(8_000, marks=pytest.mark.nightly)])
-def test_many_choices_have_their_law(count: int) -> None:
-    laws, scores = SparseVectorLaws(epsilon=1.7, sensitivity=2, answers=2, threshold_share=0.3), (2, 0, 1, 1)
-    assert (
-        chi_square(chosen(lambda: tuple(above_threshold(scores, 1, laws)), count), sparse(scores, 1, laws.threshold, laws.query, 2))
-        > SURE
-    )
-    assert chi_square(chosen(lambda: tuple(top_k(scores, 3, 2, 1.0)), count), peeled(scores, 3, 2.0)) > SURE
-    assert chi_square(chosen(lambda: permute_and_flip(scores, 1, 1.0), count), flipped(scores, 1.0)) > SURE
-
-
 def test_sparse_vector_takes_counts_of_any_size() -> None:
     laws = SparseVectorLaws(epsilon=1.0, sensitivity=1)
     assert above_threshold([-(2**90), 2**90, 2**90], 0, laws) == [False, True]
