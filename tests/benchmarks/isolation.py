@@ -51,7 +51,7 @@ class Answer:
 
     @property
     def finite(self) -> bool:
-        """Whether there is a guarantee to compare."""
+        """Tell whether there is a guarantee to compare."""
         return self.status == "ok" and math.isfinite(self.upper)
 
 
