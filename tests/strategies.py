@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from dpcli.exam.pipelines import entry, pipeline
+from dpcli.exam.subjects import entry, pipeline
 from dpcli.file.pipeline.model import Entry, Pipeline
 
 

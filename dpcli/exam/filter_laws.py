@@ -15,8 +15,7 @@ from dpcli.analysis.account import account
 from dpcli.base.errors import CannotCertify, InputError, NotRepresentable
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
-from dpcli.exam.pipelines import entry, pipeline
-from dpcli.exam.subjects import drawn
+from dpcli.exam.subjects import drawn, entry, pipeline
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger import amounts
 from dpcli.ledger.amounts import Amounts

@@ -40,14 +40,6 @@ def scaled(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
     return {name: str(EXACT.multiply(Decimal(amount), by)) for name, amount in cost.items()}
 
 
-class Cheap(PlantedFilter):
-    """A bug that charges a tenth of every cost."""
-
-    def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        cost = self.inner.cost(pipeline, delta)
-        return replace(cost, amounts=scaled(cost.amounts, TENTH))
-
-
 class FirstCheap(PlantedFilter):
     """A bug that charges a tenth of a run's first amount."""
 
@@ -112,7 +104,6 @@ class ToldLess(PlantedFilter):
 
 
 FILTER_PLANTS: dict[str, Callable[[Filter], Any]] = {
-    "costs divided by ten": Cheap,
     "epsilon divided by ten": FirstCheap,
     "first amount only": OthersForgotten,
     "count ignored": CountIgnored,

@@ -1,27 +1,44 @@
-"""Pipelines of every registered type, drawn from what its keys may be."""
+"""Pipelines to examine: built from stated numbers, or drawn for every registered type from what its keys may be."""
 
 from __future__ import annotations
 
 import functools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from dpcli.accountants.base import Steps
 from dpcli.base.errors import InputError
-from dpcli.base.registry import SAMPLING
+from dpcli.base.lazy import load
+from dpcli.base.registry import MECHANISMS, SAMPLING
 from dpcli.exam.drawn_files import Drawing, text_of
-from dpcli.file.pipeline.model import Pipeline
+from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
 from dpcli.file.pipeline.read import parse
 from dpcli.file.pipeline.resolve import resolve, steps_of
 from dpcli.mechanisms.neighbours import Adjacency
+from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson
+from dpcli.mechanisms.spec import Spec
 
 SEED = int(
     os.environ.get("DPCLI_EXAM_SEED") or int.from_bytes(os.urandom(4), "big")
 )  # of an exam that is to be repeated, or a fresh one
 TRIES = 12
+
+
+def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:
+    """Return an entry; `keys` are the type's own. rate: of Poisson or fixed-size sampling."""
+    spec: Spec = load(MECHANISMS[kind])(**keys)
+    sampled: dict[str, type[Poisson | FixedSize]] = {"poisson": Poisson, "fixed-size": FixedSize}
+    sampling = None if rate is None else sampled[scheme](scheme, rate)
+    return Entry(name, kind, spec, steps=steps, sampling=sampling)
+
+
+def pipeline(*entries: Entry, adjacency: str = "add-remove", delta: float | None = 1e-5, **privacy: Any) -> Pipeline:
+    """Return a pipeline of these entries, renamed so that names are unique."""
+    named = tuple(replace(e, name=f"{i}") for i, e in enumerate(entries))
+    return Pipeline(Privacy(Adjacency(adjacency), delta=delta, **privacy), named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +74,9 @@ def _drawn(kind: str, seed: str) -> Iterator[Subject]:
                 keys = drawing.keys(kind, adjacency.value, ["base"])
                 if keys is None:
                     continue
-                entry = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
+                table = {"name": "it", "type": kind, **keys, "sampling": drawing.sampling(privacy, scheme), "steps": 3}
                 named = [base] if "base" in str(keys) else []
-                text = text_of({"format": 1, "privacy": privacy, "mechanism": [*named, entry]})
+                text = text_of({"format": 1, "privacy": privacy, "mechanism": [*named, table]})
                 try:
                     subject = parse(text.encode(), "it.toml")
                     charges = resolve(subject)

@@ -126,13 +126,6 @@ def test_the_order_of_mechanisms_is_irrelevant(subject: Pipeline) -> None:
 
 
 @pytest.mark.long
-@given(entries, st.integers(2, 4), deltas)
-def test_copies_equal_a_count(single: Entry, copies: int, delta: float) -> None:
-    one = replace(single, steps=1)
-    same(account(pipeline(replace(one, steps=copies), delta=delta)), account(pipeline(*[one] * copies, delta=delta)))
-
-
-@pytest.mark.long
 @given(pipelines(most=2), st.integers(1, 9))
 def test_splitting_a_count_changes_nothing(subject: Pipeline, part: int) -> None:
     first = subject.mechanisms[0]

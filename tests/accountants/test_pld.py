@@ -33,7 +33,7 @@ from dpcli.mechanisms.sampling.poisson import PoissonSampled
 from dpcli.mechanisms.stated.atoms import AtomicLoss
 from dpcli.mechanisms.stated.pure_and_approx import Approx, Free, Pure
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
+from dpcli.numerics.closed.normal import gaussian_epsilon
 from dpcli.numerics.grid.composed_losses import GridTarget, planned
 from dpcli.numerics.grid.survey import common_unit, survey
 from dpcli.numerics.work import allowance
@@ -121,14 +121,6 @@ def test_stated_guarantees_compose_as_the_optimal_theorem_says() -> None:
     assert bound.upper - bound.lower <= 1e-6
     with pytest.raises(NotRepresentable, match="revealed with probability 1e-06"):
         PldProfile(((Approx(0.1, 1e-7), 10),)).epsilon(1e-7)
-
-
-def test_one_laplace_release_in_closed_form() -> None:
-    """delta(eps) = 1 - e^{(eps - e0)/2}."""
-    bound = PldProfile(((Laplace(1.0), 1),)).epsilon(1e-5)
-    exact = 1.0 + 2.0 * math.log1p(-1e-5)
-    assert bound.lower is not None and bound.lower <= exact <= bound.upper
-    assert bound.upper - bound.lower <= 1e-3
 
 
 def brute_force(pairs: list[tuple[list[float], list[float]]], epsilon: float) -> float:
@@ -288,14 +280,6 @@ def test_several_grids_say_what_the_best_of_them_says(monkeypatch: pytest.Monkey
 def test_delta_zero_is_refused() -> None:
     with pytest.raises(NotRepresentable, match="needs delta > 0"):
         PldProfile(((Gaussian(1.0), 1),)).epsilon(0.0)
-
-
-def test_delta_at_epsilon_of_a_gaussian() -> None:
-    for epsilon in (0.0, 0.5, 2.0, 20.0):
-        bound = PldProfile(((Gaussian(0.25), 16),)).delta(epsilon)
-        low, high = gaussian_delta(1.0, epsilon)
-        assert bound.lower is not None and bound.lower <= high and low <= bound.upper
-        assert bound.upper <= low * 1.1
 
 
 @pytest.mark.long

@@ -178,28 +178,6 @@ def test_delta_zero_for_pure_pipelines(name: str) -> None:
     assert epsilon(name, pipeline(entry("gaussian", noise_multiplier=1.0)), 0.0) == math.inf
 
 
-def test_user_level_sampled_group_against_brute_force() -> None:
-    """One step, two records per user: delta of the binomial mixture, by quadrature, in both directions."""
-    mu, rate, delta = 1.0, 0.1, 1e-3
-    subject = pipeline(entry("gaussian", rate=rate, noise_multiplier=1.0 / mu), delta=delta, max_contributions=2)
-    weights = [(1 - rate) ** 2, 2 * rate * (1 - rate), rate * rate]
-
-    def exact(at: float) -> float:
-        """Where the ratio passes e^at, by bisection; then normal tails."""
-        low, high = mp.mpf(-30), mp.mpf(60)
-        for _ in range(120):
-            x = (low + high) / 2
-            ratio = mp.fsum(w * mp.exp(j * mu * x - (j * mu) ** 2 / 2) for j, w in enumerate(weights))
-            low, high = (x, high) if ratio < mp.exp(at) else (low, x)
-        return float(mp.fsum(w * mp.ncdf(j * mu - high) for j, w in enumerate(weights)) - mp.exp(at) * mp.ncdf(-high))
-
-    rows = [row for row in account(subject).rows if row.accountant.sound and row.upper < 20.0]
-    assert {"basic", "rdp", "rdp-optimal", "moments"} <= {row.accountant.name for row in rows}
-    for row in rows:
-        assert exact(row.upper) <= delta * (1.0 + 1e-9), row.accountant.name
-    assert exact(0.3 * min(row.upper for row in rows)) > delta
-
-
 def test_moments_go_to_thirty_two_and_no_further() -> None:
     bound = account(dp_sgd(1.1, MNIST, 14063), ["moments"]).rows[0].bound
     assert bound is not None and bound.detail == {"moment": 8} and bound.upper == pytest.approx(3.00921117, rel=1e-8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
@@ -54,7 +55,7 @@ REFERENCES: list[tuple[Steps, float, float, float]] = [
 
 
 def epsilon(steps: Steps, delta: float) -> Bound:
-    """With what one question may cost."""
+    """Return the contour accountant's bound within the work that one question may cost."""
     with allowance(QUESTION):
         return ExactProfile(steps).epsilon(delta)
 
@@ -199,14 +200,11 @@ def any_step(random: Random) -> tuple[Mechanism, int]:
     return (inner if way is None else way(inner, rate)), random.randint(1, 4)
 
 
-@pytest.mark.parametrize("cases", by_tier(6, 60, 400))
-def test_mixtures_against_lattices(cases: int) -> None:
-    """Fresh mixtures of everything, each direction: the interval holds what both roundings of a lattice say."""
-    random = Random(f"{SEED} 2 {cases}")
+def against_lattices(random: Random, cases: int, draw: Callable[[Random], Steps]) -> None:
+    """Check each direction of drawn steps: the interval contains what both roundings of a lattice say."""
     refused = 0
     for _ in range(cases):
-        steps = tuple(any_step(random) for _ in range(random.randint(1, 3)))
-        delta = 10.0 ** random.uniform(-7.0, -1.5)
+        steps, delta = draw(random), 10.0 ** random.uniform(-7.0, -1.5)
         try:
             bound = epsilon(steps, delta)
         except NotRepresentable:  # an interval of more than 1 %, or too much work
@@ -222,23 +220,18 @@ def test_mixtures_against_lattices(cases: int) -> None:
     assert refused <= max(cases // 20, 2), SEED
 
 
+@pytest.mark.parametrize("cases", by_tier(6, 60, 400))
+def test_mixtures_against_lattices(cases: int) -> None:
+    against_lattices(Random(f"{SEED} 2 {cases}"), cases, lambda random: tuple(map(any_step, [random] * random.randint(1, 3))))
+
+
 @pytest.mark.parametrize("cases", by_tier(3, 30, 200))
 def test_replaced_records_against_lattices(cases: int) -> None:
-    random, refused = Random(f"{SEED} 3 {cases}"), 0
-    for _ in range(cases):
+    def replaced(random: Random) -> Steps:
         inner = random.choice([Laplace(10.0 ** random.uniform(-1.0, 0.6)), Pure(10.0 ** random.uniform(-1.0, 0.5))])
-        steps = ((PoissonReplaced(inner, 10.0 ** random.uniform(-3.0, -0.1)), random.randint(1, 5)),)
-        delta = 10.0 ** random.uniform(-7.0, -1.5)
-        try:
-            bound = epsilon(steps, delta)
-        except NotRepresentable:
-            refused += 1
-            continue
-        assert bound.lower is not None
-        (side,) = directions(steps)
-        assert lattice_deltas(side, bound.upper)[0] <= delta, (steps, delta)
-        assert bound.lower == 0.0 or lattice_deltas(side, bound.lower)[1] >= delta, (steps, delta)
-    assert refused <= max(cases // 20, 2), SEED
+        return ((PoissonReplaced(inner, 10.0 ** random.uniform(-3.0, -0.1)), random.randint(1, 5)),)
+
+    against_lattices(Random(f"{SEED} 3 {cases}"), cases, replaced)
 
 
 @pytest.mark.parametrize("cases", by_tier(4, 40, 300))

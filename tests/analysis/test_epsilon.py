@@ -14,16 +14,16 @@ from dpcli.analysis import epsilon as module
 from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.gaussian_spec import SampledGaussian, SampledGaussianReplaced
 from dpcli.numerics.closed.normal import gaussian_epsilon
-from tests.benchmarks.settings import REFERENCES
+from tests.accountants.one_step import KNOWN
 from tests.cases import of_each
 
 
 def test_reference_values_all_at_once() -> None:
     """Those with one phase, against 30 digits: add-remove in one call of arrays."""
-    chosen = [one for one in REFERENCES if len(one.phases) == 1 and not one.replaces and one.reference is not None]
-    rate, noise, steps = (np.array([one.phases[0][k] for one in chosen]) for k in (0, 1, 2))
+    chosen = [one for one in KNOWN if len(one.parts) == 1 and one.adjacency == "add-remove"]
+    rate, noise, steps = (np.array([one.parts[0][k] for one in chosen]) for k in (0, 1, 2))
     found = dpcli.epsilon(noise, rate, steps.astype(int), delta=[one.delta for one in chosen])
-    exact = np.array([one.reference for one in chosen])
+    exact = np.array([one.epsilon for one in chosen])
     assert found.upper == pytest.approx(exact, rel=2e-8)
     assert np.all(found.lower <= exact * (1 + 1e-9)) and np.all(exact <= found.upper * (1 + 1e-9))  # as good as they are
 

@@ -186,7 +186,7 @@ def test_wrong_noise_fails_the_check_that_is_about_it() -> None:
 
 @pytest.mark.long
 def test_right_noise_fails_as_seldom_as_stated() -> None:
-    """60 audits of each at 5 %: more than 9 have a chance below 0.2 %. tests.benchmarks.replay_alarms counts many more."""
+    """60 audits of each at 5 %: more than 9 have a chance below 0.2 %."""
 
     def check(shape: tuple[int, int, int]) -> None:
         alarms = sum(bool(refuted(table(RIGHT["as declared"], seed, *shape))) for seed in range(60))

@@ -1,4 +1,4 @@
-"""One process per accountant, imported and warmed up; one forked child per question, with limits of time and memory.
+"""A forked child for each question to an accountant, with limits of time and memory.
 
 The CPU time is the child's own (process_time) around the call alone, the median of a few calls where one is fast. The peak memory is
 by how much the first call raised the child's resident set above what importing the library left there. BLAS gets one thread.
@@ -14,19 +14,11 @@ import resource
 import select
 import signal
 import statistics
-import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
-
-from tests.benchmarks.adapters import PEERS, Interval, Unsupported
-from tests.benchmarks.settings import SETTINGS, SMALL
-from tests.benchmarks.soundness import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
 ENOUGH = 1.0  # seconds of CPU after which a call is not repeated
@@ -34,9 +26,16 @@ MOST = 9  # repetitions
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
+Interval = tuple[float | None, float]  # (certified or claimed lower bound, upper bound)
+
+
+class Unsupported(Exception):
+    """The accountant cannot be asked this question."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an accountant said.
+    """An accountant's answer.
 
     status: ok, unsupported, failed, timeout or memory; message: why, where it is not ok.
     cpu: seconds, the median of `runs` calls; the limit after a timeout. peak: MB above the imported library.
@@ -52,65 +51,16 @@ class Answer:
 
     @property
     def finite(self) -> bool:
-        """Whether there is a guarantee to compare."""
+        """Tell whether there is a guarantee to compare."""
         return self.status == "ok" and math.isfinite(self.upper)
 
 
-class Worker:
-    """A peer's process; `ask` puts one question to a fresh child of it."""
-
-    def __init__(self, peer: str, limit: float, memory: float, python: str = sys.executable) -> None:
-        command = [python, "-m", "tests.benchmarks.isolation", peer, str(limit), str(memory)]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env={**os.environ, **ONE_THREAD})
-        self.version = self._read()["version"]
-
-    def ask(self, setting: str) -> Answer:
-        """The answer to the setting of that name, or to "case: label" of soundness.py."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(setting + "\n")
-        self.process.stdin.flush()
-        return Answer(**self._read())
-
-    def _read(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"expected an answer, found that the process ended with {self.process.wait()}")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def close(self) -> None:
-        """End of input is the end of it."""
-        with self.process:
-            pass
-
-
-def serve(name: str, limit: float, memory: float) -> None:
-    """Warm up, then answer the questions on standard input, one line each."""
-    peer, out = PEERS.get(name), os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # some peers print while they work
-    warnings.simplefilter("ignore")
-    if peer is not None:
-        for small in SMALL:
-            with contextlib.suppress(Unsupported):
-                peer.ask(small)
-    out.write(json.dumps({"version": peer.version if peer is not None else ""}) + "\n")
-    out.flush()
-    settings = {setting.name: setting for setting in SETTINGS}
-    cases = {f"{case.name}: {label}": ask for case in CASES for label, ask in case.asks.items()}
-    for line in sys.stdin:
-        key = line.rstrip("\n")
-        question, forget = cases.get(key), _nothing
-        if peer is not None:
-            question, forget = partial(peer.ask, settings[key]), peer.forget
-        assert question is not None, f"expected a setting or a case, found {key!r}"
-        out.write(json.dumps(asdict(isolated(question, forget, limit, memory))) + "\n")
-        out.flush()
-
-
-def _nothing() -> None:
-    """For the cases of known answer, whose times are not reported."""
+def forget_dpcli() -> None:
+    """Empty every cache of dpcli, so that a repetition costs what a first call costs."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "dpcli":
+            for value in list(vars(module).values()):
+                getattr(value, "cache_clear", lambda: None)()
 
 
 def isolated(question: Callable[[], Interval], forget: Callable[[], None], limit: float, memory: float) -> Answer:
@@ -184,7 +134,3 @@ def _reset_peak() -> float:
 def _status(key: str) -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith(key)))
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]))

@@ -34,8 +34,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.adapters import Interval, Unsupported, forget_dpcli
-from tests.benchmarks.isolation import ONE_THREAD, ROOT, Answer, isolated
+from tests.benchmarks.isolation import ONE_THREAD, ROOT, Answer, Interval, Unsupported, forget_dpcli, isolated
 
 SPACINGS = (1e-4, 1e-5, 1e-6)
 PIPELINE_SPACINGS = (1e-3, 1e-4, 1e-5)

@@ -113,35 +113,6 @@ def test_a_stated_delta_stays() -> None:
     assert math.isinf(RandomAllocation(Approx(1.0, 1e-6), 10).approx_dp(5e-7))
 
 
-@pytest.mark.long
-def test_three_passes_by_simulation() -> None:
-    """delta at epsilon 1 of three passes of twenty steps, sampled with the record, against the grid accountant."""
-    rng, mu, bins, passes, runs = np.random.default_rng(11), 1.0, 20, 3, 200_000
-    loss = np.zeros(runs)
-    for _ in range(passes):
-        x = rng.standard_normal((runs, bins))
-        x[:, 0] += mu  # the bins are alike
-        loss += np.log(np.exp(mu * x - 0.5 * mu * mu).mean(axis=1))
-    lost = np.maximum(-np.expm1(1.0 - loss), 0.0)
-    single = replace(entry("gaussian", noise_multiplier=1.0), epochs=3.0, sampling=BallsInBins("balls-in-bins", 0.05))
-    found = account(pipeline(single), ["pld"], epsilon=1.0).upper
-    assert abs(found - lost.mean()) <= 4.5 * lost.std() / math.sqrt(runs) + TOLERANCE * found
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("mu", "bins", "epsilon"), [(1.0, 300, 0.05), (2.0, 40, 1.0)])
-def test_simulation(mu: float, bins: int, epsilon: float) -> None:
-    rng = np.random.default_rng(7)
-    ratios = np.concatenate(
-        [np.exp(mu * rng.standard_normal((2000, bins)) - 0.5 * mu * mu).mean(axis=1) for _ in range(20_000 // bins)]
-    )
-    gamma = math.exp(epsilon)
-    samples = (np.maximum(ratios - gamma, 0.0), np.maximum(1.0 - gamma * ratios, 0.0))
-    for pair, found in zip(curves(SymmetricAllocation(Gaussian(mu), bins)), samples, strict=True):
-        mean, error = float(found.mean()), float(found.std()) / math.sqrt(len(found))
-        assert abs(math.exp(pair.log_delta(epsilon)) - mean) <= 4.5 * error + TOLERANCE * mean
-
-
 @pytest.mark.sampled(1, 5)
 @pytest.mark.parametrize("inner", [Gaussian(1.0), Laplace(0.7), Pure(2.0)])
 @pytest.mark.parametrize("bins", [2, 50, 5000])

@@ -183,13 +183,6 @@ def test_fixed_size_gaussian_sums(drawn: int, others: tuple[int, ...], sigma: fl
         assert (bound >= np.array(exact) - 1e-7).all()
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
-@pytest.mark.parametrize("mu", [0.3, 1.5])
-def test_the_generic_replace_one_pair_covers_the_exact_one(mu: float, rate: float) -> None:
-    exact = curve(MixtureReplaceLoss(binomial_mixture(mu, rate, 1)))
-    assert (worst(PoissonReplaced(Gaussian(2.0 * mu), rate)) >= exact - 1e-13).all()
-
-
 # Groups of records under replace-one.
 
 
@@ -275,15 +268,6 @@ def test_a_group_of_responses_by_enumeration(make: type[PoissonSampled] | type[P
         mixed, at = (1.0 - rate) * q + rate * p, AT[AT >= 0.0]
         exact, found = np.array([hockey_stick(mixed, q, eps) for eps in at.tolist()]), found[AT >= 0.0]
     assert (found >= exact - 1e-13).all() and (found <= exact + 3e-4 * rate).all()
-
-
-@pytest.mark.parametrize(("part", "count"), [(0.3, 4), (0.1, 100)])
-@pytest.mark.parametrize("rate", [1e-3, 0.3])
-def test_a_group_of_gaussians_is_one_gaussian(part: float, count: int, rate: float) -> None:
-    group, one = Composed(((Gaussian(part), count),)), Gaussian(part * math.sqrt(count))
-    for found, exact in zip(PoissonSampled(group, rate).losses(), PoissonSampled(one, rate).losses(), strict=True):
-        assert (curve(found) >= curve(exact) - 1e-15).all()
-        np.testing.assert_allclose(curve(found), curve(exact), rtol=2e-2, atol=1e-9)
 
 
 def test_a_group_keeps_what_may_be_revealed() -> None:

@@ -111,35 +111,19 @@ def covers(bound: Mechanism, with_it: Array, without: Array) -> None:
             assert value >= math.log(float((one[seen] ** order * two[seen] ** (1.0 - order)).sum())) / (order - 1.0) - 1e-12
 
 
-REST = (
+@pytest.mark.long
+@given(
+    st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=6),
     st.floats(0.01, 0.99),
     st.integers(0, 2),
     st.sampled_from(["add-remove", "zero-out", "replace-one"]),
     st.sampled_from([0.7, 2.0]),
     st.sampled_from(sorted(NOISES)),
 )
-
-
-@pytest.mark.long
-@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=4), *REST)
 @settings(max_examples=20)
 def test_every_cut_where_cuts_are_rare(
     others: list[int], share: float, fewer: int, adjacency: str, sigma: float, noise: str
 ) -> None:
-    every_rare_cut(others, share, fewer, adjacency, sigma, noise)
-
-
-@pytest.mark.nightly
-@pytest.mark.long
-@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=5, max_size=6), *REST)
-@settings(max_examples=20)
-def test_every_cut_of_more_records_where_cuts_are_rare(
-    others: list[int], share: float, fewer: int, adjacency: str, sigma: float, noise: str
-) -> None:
-    every_rare_cut(others, share, fewer, adjacency, sigma, noise)
-
-
-def every_rare_cut(others: list[int], share: float, fewer: int, adjacency: str, sigma: float, noise: str) -> None:
     """Rates at which both couplings apply for any number of records, up to the largest of them."""
     most = (len(others) + 1) // 2
     size = len(others) + fewer + (adjacency != "add-remove")

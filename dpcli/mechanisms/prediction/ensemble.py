@@ -76,7 +76,7 @@ class EnsembleMixture(Mechanism):
         return max(_epsilon(loss, delta) for loss in self.losses()) * (1.0 + ROUNDED)
 
     def zcdp(self) -> float:
-        """By a search over the orders that leaves none out; at most what pure epsilon gives."""
+        """Return rho from a search that covers every order; at most that of pure epsilon."""
         return _rho(self)
 
     def losses(self) -> tuple[AtomicLoss, ...]:

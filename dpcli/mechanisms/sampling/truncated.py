@@ -55,7 +55,7 @@ class CutSample(Mechanism):
     parts: tuple[tuple[Mechanism, float, float], ...]
 
     def approx_dp(self, delta: float) -> float:
-        """By the tails of its pairs; at delta = 0 the largest loss."""
+        """Return epsilon from the tails of its pairs; at delta = 0 the largest loss."""
         if delta <= 0.0:
             return max(mechanism.approx_dp(0.0) + abs(log_p - log_q) for mechanism, log_p, log_q in self.parts)
         return max(single_epsilon_upper(loss, math.log(delta), 1.0) for loss in self.losses())

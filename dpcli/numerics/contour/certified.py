@@ -193,7 +193,7 @@ def _epsilon_first(losses: Losses, log_delta: float, ends: Ends) -> Ends:
 
 
 def _epsilon_with_bulk(losses: Losses, log_delta: float, ends: Ends) -> Ends:
-    """By the attempts that take the bulk of the losses as it is."""
+    """Return `ends`, made narrower by the attempts that keep the bulk of the losses."""
     for attempt in attempts(losses, log_delta):
         if attempt.factor is not undivided:
             break

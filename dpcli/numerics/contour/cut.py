@@ -209,7 +209,7 @@ class StretchedQuadrature(TiltedQuadrature):
                 raise NotRepresentable("the nodes are too far apart for so large a tilt")
 
     def _growth(self, rise: float) -> float:
-        """By how much the integrand of the CGF is larger at the end of the strip: logarithm, from which the nodes' error follows."""
+        """Return the logarithm of the factor by which the CGF's integrand is larger at the end of the strip: the nodes' error follows."""
         ends = [self.line(self.step, np.array([height])) for height in (0.0, self._strip)]
         logs = [float(np.logaddexp.reduce(density[0].real + rise * ratio[0].real)) for density, ratio in ends]
         return logs[1] - logs[0]
@@ -310,7 +310,7 @@ class UncutLoss:
         return self.loss.cgf(z)
 
     def doubt(self, z: float) -> float:
-        """By how much `cgf` may be above K."""
+        """Return an upper bound on `cgf` - K."""
         return 3.0 * SLACK * float(self.loss.cgf(np.array([z]))[0])
 
     def moments(self) -> tuple[float, float]:

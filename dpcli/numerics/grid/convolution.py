@@ -50,7 +50,7 @@ class Spectrum:
         self._relative: Array = np.zeros(size // 2 + 1)
 
     def multiply(self, weights: Array, count: int) -> None:
-        """By the transform of `weights`, to the power of `count`."""
+        """Multiply by the `count`-fold convolution of `weights`, through its transform."""
         spectrum = np.fft.rfft(_folded(weights, self.size), self.size)
         slip = UNIT * math.log2(self.size) * float(weights.sum())
         modulus = np.maximum(np.abs(spectrum), slip)
