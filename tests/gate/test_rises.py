@@ -120,6 +120,9 @@ def test_a_new_file_says_which_limits_were_not_applied(file: Path) -> None:
     assert condition["verdict"] == "warn"
     limits = "max_increase = 1 and max_increase_percent = 10"
     assert condition["message"] == f"new file: no earlier version, so {limits} were not applied"
+    assert named("increase", new, "--base-ref", "main")["verdict"] == "pass"
+    unseen = named("increase", new, "--base-ref", "main", "--max-increase", "0")
+    assert unseen["verdict"] == "warn" and "so max_increase = 0 was not applied" in unseen["message"]
 
 
 def test_a_file_that_moves_out_of_a_percentage_fails(file: Path) -> None:
