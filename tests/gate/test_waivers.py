@@ -246,7 +246,13 @@ def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, hold
 
 
 SELF = (
-    *("boss (ada)", "https://forge.invalid/@ada", "Boss <12+ada@users.noreply.forge.invalid>", "Boss, Ada Lovelace"),
+    *(
+        "mailto:ada+gate@y.invalid",
+        "boss (ada)",
+        "https://forge.invalid/@ada",
+        "Boss <12+ada@users.noreply.forge.invalid>",
+        "Boss, Ada Lovelace",
+    ),
     *("ada+gate@y.invalid", "ADA@Y.INVALID", "mailto:ada@y.invalid", "ada@y.invalid (Ada)", "1234+ada@users.noreply.github.com"),
     *("ada@users.noreply.github.com", "Ada Lovelace ada@z.invalid", "Lovelace, Ada", "Ada Lovelace, CTO", "Ada Lovelace (CTO)"),
     *(
@@ -279,6 +285,7 @@ def test_a_text_that_names_the_writer_in_any_form_is_his_own(mail: str) -> None:
     writers = (Author("Ada Lovelace", mail),)
     assert [each for each in SELF if self_approved(each, writers) is None] == []
     assert [each for each in OTHERS if self_approved(each, writers)] == []
+    assert self_approved("Lovelace, Ada", (Author("Ada Lovelace", "x@y.invalid"),))
 
 
 @pytest.mark.parametrize(("changed", "holds"), [("epsilon", False), ("expires", False), ("reason", True)])
