@@ -176,12 +176,6 @@ def test_a_dry_run_prints_the_comment_and_asks_nobody(played: Played, pipeline: 
     assert played.bodies() == [dry.out]
 
 
-def test_a_dry_run_needs_no_environment(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_REF", "GITHUB_EVENT_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    assert dpcli("comment", "github", pipeline.name, "--base-ref", "main", "--dry-run", folder=pipeline.parent).code == 0
-
-
 @pytest.mark.long
 @ONE_QUICK
 def test_the_exit_code_is_the_gates(played: Played, pipeline: Path) -> None:
@@ -271,15 +265,6 @@ def test_what_a_server_says_amiss_is_one_line_and_exit_2(played: Played, pipelin
     for number, answer in enumerate(ANSWERS):
         if number % len(FORGES) == place:
             told_in_one_line(played, pipeline, ("GET", "POST")[number % 2], answer)
-
-
-@pytest.mark.nightly
-@pytest.mark.long
-def test_what_any_server_says_amiss_is_one_line_and_exit_2(played: Played, pipeline: Path) -> None:
-    """Each answer of each, and of two of them to each question."""
-    place = FORGES.index((played.kind, played.job))
-    for number, answer in enumerate(ANSWERS):
-        told_in_one_line(played, pipeline, ("GET", "POST")[(number + place) % 2], answer)
 
 
 @ONE_QUICK

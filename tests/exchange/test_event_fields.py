@@ -19,7 +19,7 @@ import dpcli
 from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.exchange.events.dp_event import event_json, file_of_json
-from dpcli.exchange.events.event_tree import DEPTH, EVENTS
+from dpcli.exchange.events.event_tree import EVENTS
 from dpcli.exchange.events.writer import RELATIONS
 from dpcli.exchange.foreign import Asserted, read_text
 from dpcli.file.toml.findings import InvalidFile
@@ -177,15 +177,6 @@ def test_no_value_of_any_field_is_a_bug_of_ours(adjacencies: int) -> None:
                     imported(document, Asserted(adjacency=adjacency, delta=1e-6))
 
 
-def test_lists_and_events_that_are_deep_are_refused() -> None:
-    for depth in (1, 2, DEPTH, 500):
-        deep: Any = []
-        for _ in range(depth):
-            deep = [deep]
-        assert not taken({"type": "ComposedDpEvent", "events": deep})
-        assert not taken({"type": "SingleEpochTreeAggregationDpEvent", "noise_multiplier": 1.0, "step_counts": deep})
-
-
 def listed(event: Any) -> Any:
     """As json.dump writes the named tuple of an event: the names of its module and class, and its values in their order."""
     if isinstance(event, list):
@@ -211,18 +202,6 @@ def test_named_tuples_as_json_are_the_events(tmp_path: Path) -> None:
         assert imported({**head, **inner}).mechanisms == imported(case).mechanisms  # json.dump(event.to_named_tuple()._asdict())
         for wrong in (listed(case)[:-1], [*listed(case), 1], ["mine", *listed(case)[1:]]):
             assert not taken(wrong) or case["type"] == "NoOpDpEvent"
-
-
-@pytest.mark.needs("dp_accounting")
-def test_named_tuples_of_the_package_are_read() -> None:
-    from dp_accounting import dp_event  # type: ignore[import-not-found]
-
-    from tests.vectors.dp_events import events, plain
-
-    for event in events(dp_event):
-        written = json.loads(json.dumps(event.to_named_tuple()))
-        for stated in (STATED, Asserted(adjacency="zero-out")):
-            assert imported(written, stated).mechanisms == imported(plain(event.to_named_tuple()), stated).mechanisms
 
 
 @of_each(

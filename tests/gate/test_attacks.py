@@ -154,25 +154,6 @@ def test_links_are_followed_then_and_now(repository: Path) -> None:
     assert gate(repository, "train.toml", *HEAD).code == 1
 
 
-@pytest.mark.long
-def test_a_new_file_is_a_warning_where_the_rise_is_limited(repository: Path) -> None:
-    file = repository / "train.toml"
-    (repository / "new.toml").write_text(GATE)
-    assert named("increase", repository / "new.toml", "--base-ref", "HEAD")["verdict"] == "warn"
-    (repository / "new.toml").write_text(GATE.replace("max_increase", "# max_increase"))
-    assert named("increase", repository / "new.toml", "--base-ref", "HEAD")["verdict"] == "pass"
-    limited = named("increase", repository / "new.toml", *HEAD)
-    assert limited["verdict"] == "warn"
-    assert limited["message"] == "new file: no earlier version, so max_increase = 0 was not applied"
-    (repository / "policy.toml").write_text("format = 1\nmax_increase = 0.1\n")
-    held = ("--base-ref", "HEAD", "--policy", f"{repository}/policy.toml")
-    assert named("increase", repository / "new.toml", *held)["verdict"] == "warn"
-    baseline(repository)
-    file.rename(repository / "moved.toml")
-    outside = ("--baseline", repository / "base.json", "--max-increase", "0")
-    assert named("increase", repository / "moved.toml", *outside)["verdict"] == "warn"
-
-
 @pytest.mark.parametrize("nested", ["empty folder", "repository", "file"])
 def test_a_repository_inside_has_no_patterns_of_its_own(repository: Path, nested: str) -> None:
     inner = repository / "x"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from ruamel.yaml import YAML
 
 from tests.command import ROOT
 from tests.gate.clones import HARMLESS, changed, merge_request, shell
 from tests.gate.repositories import git
 from tests.gate.samples import NO_BUDGET, OVER
-from tests.schemas import checked
 
 CI = ROOT / "dpcli" / "templates"
 
@@ -28,24 +27,17 @@ def yaml(name: str) -> Any:
     [("ci-github.yml", "vendor.github-workflows", ()), ("ci-gitlab.yml", "vendor.gitlab-ci", ("--data-transform", "gitlab-ci"))],
 )
 def test_by_the_schema_of_the_system(name: str, schema: str, more: tuple[str, ...], tmp_path: Path) -> None:
-    code, said = checked(schema, CI / name, *more)
-    assert code == 0, said
+    from check_jsonschema import main
+
+    def checked(path: Path) -> int:
+        return CliRunner().invoke(main, ["--builtin-schema", schema, *more, str(path)]).exit_code
+
+    assert checked(CI / name) == 0
     spoilt = tmp_path / name
     spoilt.write_text(
         (CI / name).read_text().replace("permissions: {}", "permissions: all").replace("when: always", "when: sometimes")
     )
-    assert checked(schema, spoilt, *more)[0] == 1
-
-
-@pytest.mark.needs("zizmor")
-def test_no_weakness_that_zizmor_knows(tmp_path: Path) -> None:
-    zizmor = Path(sys.executable).parent / "zizmor"
-    strict = [str(zizmor), "--offline", "--no-progress", "--persona", "auditor"]
-    found = subprocess.run([*strict, str(CI / "ci-github.yml")], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout
-    spoilt = tmp_path / "github.yml"
-    spoilt.write_text((CI / "ci-github.yml").read_text().replace(' "origin/$BASE")', ' "origin/${{ github.head_ref }}")'))
-    assert "template-injection" in subprocess.run([*strict, str(spoilt)], capture_output=True, text=True, check=False).stdout
+    assert checked(spoilt) == 1
 
 
 def test_pre_commit_hooks_are_what_pre_commit_reads() -> None:
@@ -64,24 +56,6 @@ def github(clone: Path, base: str = "main") -> subprocess.CompletedProcess[str]:
     (step,) = [step for step in steps if "dpcli gate" in step.get("run", "")]
     assert step["env"] == {"BASE": "${{ github.base_ref }}"}
     return shell(clone, step["run"], BASE=base, GITHUB_STEP_SUMMARY=str(clone.parent / "summary.md"))
-
-
-def test_github_lets_a_harmless_change_pass(clone: Path) -> None:
-    changed(clone, HARMLESS)
-    result = github(clone)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "::notice title=dpcli::gate: pass (1 pass)\n"
-    assert "## gate: pass" in (clone.parent / "summary.md").read_text()
-
-
-@pytest.mark.long
-def test_github_stops_one_that_overspends(clone: Path) -> None:
-    changed(clone, OVER)
-    result = github(clone)
-    assert result.returncode == 1
-    line = OVER.splitlines().index("steps = 200_000") + 1
-    assert result.stdout.startswith(f"::error file=pipelines/ads/rank ing.toml,line={line},col=1,")
-    assert "## gate: FAIL" in (clone.parent / "summary.md").read_text()
 
 
 def test_github_tells_that_all_pipelines_are_deleted(clone: Path) -> None:
@@ -152,15 +126,6 @@ def test_gitlab_without_pipelines(clone: Path) -> None:
     git(clone, "rm", "-rq", "pipelines")
     script = "\n".join(yaml("ci-gitlab.yml")["privacy-budget"]["script"])
     assert shell(clone, script, **merge_request(clone)).returncode == 0
-
-
-@pytest.mark.long
-def test_the_hook_stops_a_commit_that_overspends(clone: Path) -> None:
-    (repo,) = yaml("pre-commit.yaml")["repos"]
-    path = "pipelines/ads/rank ing.toml"
-    for text, expected in ((HARMLESS, [0]), (OVER, [1])):
-        (clone / path).write_text(text)
-        assert [shell(clone, hook["entry"]).returncode for hook in repo["hooks"]] == expected
 
 
 def test_the_hook_reads_the_policy_as_it_was_and_takes_a_first_commit(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -59,17 +58,6 @@ def told_of_a_move(root: Path, stub: str, to: str, given: tuple[str, ...]) -> bo
     result = gate(root, *given, "--base-ref", "HEAD", "--policy", "policy.toml")
     said = result.out + result.err
     return result.code in (1, 2) and any(name in said for name in ("a.toml", "a.conf", "b.cfg"))
-
-
-@pytest.mark.long
-def test_a_stub_in_place_of_a_pipeline_is_no_way_out(two: Path, tmp_path: Path) -> None:
-    """Half of the stubs, each new place, and each way to say which files are judged."""
-    half = list(zip(IN_PLACE, product(TO, GIVEN), strict=True))[::2]
-    cases = [*half, ("gone", (TO[1], GIVEN[1])), ("link", (TO[2], GIVEN[3]))]
-    places = [tmp_path / f"{number}" for number in range(len(cases))]
-    assert [
-        case for place, case in zip(places, cases, strict=True) if not told_of_a_move(copied(two, place), case[0], *case[1])
-    ] == []
 
 
 @pytest.mark.sampled(0, 1)

@@ -156,17 +156,6 @@ def test_a_rewritten_file_under_a_new_name_is_the_same_file(first_commit: Path, 
     assert "renamed from train.toml" in result.out
 
 
-def test_a_pipeline_under_another_ending_is_moved(tmp_path: Path) -> None:
-    other = GATE.replace("400.0", "900.0").replace("ads-ranking", "other")
-    root, was = committed(tmp_path / "root", train=GATE, other=other), "train.toml"
-    for name in ("train.tml", "train.toml.bak", "train", ".train"):
-        (root / was).rename(root / name)
-        result = gate(root, "other.toml", "--base-ref", "main")
-        assert result.code == 1, name
-        assert f"was moved to {name}, which is not judged here" in result.out
-        was = name
-
-
 def test_a_name_of_several_lines_is_read_and_nothing_is_read_behind_one(folder: Path) -> None:
     """git repeats the name of what it does not have: it must not pass for what it has."""
     files = {"a\nb.toml": b"it", "c.toml": b"other", " blob": b"x"}

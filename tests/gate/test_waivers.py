@@ -124,17 +124,13 @@ def test_a_waiver_makes_no_number_where_there_is_none(tmp_path: Path) -> None:
             "expected a code of dpcli lint, or one of budget, increase, horizon, statement, restatement, found 'ledger'",
         ),
         (waiver("bugdet", epsilon="3.0"), "did you mean 'budget'"),
-        (waiver("unknown"), "expected a code of dpcli lint"),
         (waiver("DP999"), "gate.waiver[1].rule: expected the code of a rule, found DP999"),
         (waiver("dp105"), "found 'dp105'"),
         (waiver("budget"), "gate.waiver[1].epsilon: expected the epsilon up to which 'budget' is waived, found nothing"),
-        (waiver("increase"), "expected the epsilon up to which 'increase' is waived, found nothing"),
-        (waiver("horizon"), "expected the epsilon up to which 'horizon' is waived, found nothing"),
         (waiver("statement", epsilon="3.0"), "expected no epsilon with the rule 'statement', found 3.0"),
         (waiver("budget", epsilon="3.0", mechanism='"train"'), "expected no mechanism with 'budget'"),
         (waiver("DP105", mechanism='"trian"'), "gate.waiver[1].mechanism: expected the name of a mechanism, found 'trian'"),
         (waiver("DP105", reason='"  "'), "gate.waiver[1].reason: expected text that is not empty"),
-        (waiver("DP105", reason='""'), "gate.waiver[1].reason: expected text that is not empty"),
         (waiver("DP105", approver='""'), "gate.waiver[1].approver: expected text that is not empty"),
         (waiver("DP105", expires='"2030-06-30"'), "gate.waiver[1].expires: expected a date (2030-12-31, without quotes)"),
         (waiver("DP105", expires="2030-06-30T00:00:00Z"), "gate.waiver[1].expires: expected a date"),
@@ -233,21 +229,10 @@ def verdict(place: Path, *flags: str) -> tuple[str, str]:
     "approver, name, mail, holds",
     [
         ("ada", "bob", "bob@y.invalid", True),
-        ("ada", "ada", "x@y.invalid", False),
-        ("ada", "ADA ", "x@y.invalid", False),
-        ("ada", "\u0430da", "x@y.invalid", False),
-        ("ada", "Ada Lovelace", "ada@y.invalid", False),
-        ("ada@y.invalid", "Ada Lovelace", "Ada@Y.invalid", False),
-        ("ada@y.invalid", "Ada Lovelace", "ada@z.invalid", True),
-        ("Ada Lovelace", "ada lovelace", "x@y.invalid", False),
-        ("Ada Lovelace <ada@y.invalid>", "Ada Lovelace", "x@y.invalid", False),
-        ("The Countess <ada@y.invalid>", "Ada Lovelace", "ada@y.invalid", False),
-        ("Eve <eve@y.invalid>", "Ada Lovelace", "ada@y.invalid", True),
-        ("@ada", "Ada Lovelace", "ada@y.invalid", False),
+        ("ada", "\u0430DA ", "x@y.invalid", False),
         ("ada", "Ada Lovelace", "12345+ada@users.noreply.github.com", False),
-        ("@ada", "Ada Lovelace", "ada+work@y.invalid", False),
+        ("The Countess <ada@y.invalid>", "Ada Lovelace", "Ada@Y.invalid", False),
         ("work", "Ada Lovelace", "ada+work@y.invalid", True),
-        ("privacy board", "Ada Lovelace", "ada@y.invalid", True),
     ],
 )
 def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, holds: bool, first: Path, tmp_path: Path) -> None:
@@ -261,6 +246,13 @@ def test_nobody_approves_what_he_wrote(approver: str, name: str, mail: str, hold
 
 
 SELF = (
+    *(
+        "mailto:ada+gate@y.invalid",
+        "boss (ada)",
+        "https://forge.invalid/@ada",
+        "Boss <12+ada@users.noreply.forge.invalid>",
+        "Boss, Ada Lovelace",
+    ),
     *("ada+gate@y.invalid", "ADA@Y.INVALID", "mailto:ada@y.invalid", "ada@y.invalid (Ada)", "1234+ada@users.noreply.github.com"),
     *("ada@users.noreply.github.com", "Ada Lovelace ada@z.invalid", "Lovelace, Ada", "Ada Lovelace, CTO", "Ada Lovelace (CTO)"),
     *(
@@ -293,6 +285,7 @@ def test_a_text_that_names_the_writer_in_any_form_is_his_own(mail: str) -> None:
     writers = (Author("Ada Lovelace", mail),)
     assert [each for each in SELF if self_approved(each, writers) is None] == []
     assert [each for each in OTHERS if self_approved(each, writers)] == []
+    assert self_approved("Lovelace, Ada", (Author("Ada Lovelace", "x@y.invalid"),))
 
 
 @pytest.mark.parametrize(("changed", "holds"), [("epsilon", False), ("expires", False), ("reason", True)])
@@ -371,34 +364,6 @@ def test_authors_of_lines(place: Path) -> None:
     found = authors_of(str(path), [1, 2, last])
     assert found == {1: Author("eve", "eve@y.invalid"), 2: Author("bob", "x@y.invalid")}
     assert authors_of(str(place / "nowhere.toml"), [1]) == {} == authors_of(str(path), [10**6]) == authors_of(str(path), [])
-
-
-# How people write down who answers for something.
-FORMS = (
-    *("{mail}", "<{mail}>", "mailto:{mail}", "{tagged}", "Boss <{tagged}>", "{number}", "1{number}", "Boss <{number}>"),
-    *("{name}", '"{name}" <boss@z.invalid>', "{name} <boss@z.invalid>", "{name} (boss)", "'{name}'", "Boss ({login})"),
-    *("@{login}", "{login}", "https://forge.invalid/{login}", "forge.invalid/{login}/", "https://forge.invalid/@{login}"),
-    *("Boss, {name}", "{name}; Boss", "Boss <boss@z.invalid>, {name} <{mail}>", "Boss and {login}", "{name}, head of privacy"),
-)
-
-
-@of_each("form", FORMS)
-def test_no_form_of_a_name_makes_another_person(form: str) -> None:
-    def called(login: str, name: str) -> str:
-        mails = {
-            "mail": f"{login}@y.invalid",
-            "tagged": f"{login}+work@y.invalid",
-            "number": f"12+{login}@users.noreply.forge.invalid",
-        }
-        return form.format(login=login, name=name, **mails)
-
-    for mail in ("{}@y.invalid", "{}+home@y.invalid", "{}@users.noreply.forge.invalid", "7+{}@users.noreply.forge.invalid"):
-        writer = Author("Ada Lovelace", mail.format("ada"))
-        if "{mail}" in form or "{tagged}" in form:
-            writer = Author(writer.name, writer.mail.replace("7+", "").replace("users.noreply.forge.", "y."))
-        for approver in (called("ada", "Ada Lovelace"), called("ADA", "\u0410da  Lovelace")):
-            assert self_approved(approver, (writer,)) == writer, (approver, writer)
-        assert self_approved(called("eve", "Eve Curie"), (writer,)) is None, (form, writer)
 
 
 @of_each("blank", ["\u3164", "\uffa0", "\u115f", "\u1160", "\u2800", "\U0001d159", "\u00a0"])

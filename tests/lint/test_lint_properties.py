@@ -1,64 +1,55 @@
-"""Every rule has its generator, and finds what that plants wherever it stands, and nothing of it in the repaired file."""
+"""A rule finds the same wherever its mechanism stands, beside whatever other mechanisms, and however TOML spells the file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tomllib
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from dpcli.lint.catalogue import READER_RULES, SECTION_RULES, codes
+from dpcli.exam.subjects import SEED
+from dpcli.lint.catalogue import READER_RULES, SECTION_RULES, codes, rule
 from dpcli.lint.run import lint_bytes
 from tests.cases import of_each
-from tests.lint.generators import CODES, drawn
+from tests.lint.toml_text import spelled
+
+CORPUS = {path.stem: path for path in (Path(__file__).parent / "corpus").glob("*.toml") if path.stem != "labels"}
+OTHERS = [
+    {"name": "part-a", "description": "part a", "type": "pure-dp", "epsilon": 0.01, "stated_for": "unit"},
+    {"name": "part-b", "description": "part b", "type": "post-processing"},
+]
 
 
-def found(text: str) -> set[str]:
+def rules_of(text: str) -> set[str]:
     return {diagnostic.rule for diagnostic in lint_bytes(text.encode(), "generated.toml")}
 
 
-def test_every_rule_has_a_generator() -> None:
-    assert tuple(CODES) == codes()
+def rewritten(random: Random, document: dict[str, Any]) -> str:
+    """Return the document with other mechanisms among its own, in another spelling."""
+    mechanisms = list(document.get("mechanism", []))
+    for other in random.sample(OTHERS, random.randint(0, len(OTHERS))):
+        mechanisms.insert(random.randint(0, len(mechanisms)), other)
+    return spelled(random, {**document, "mechanism": mechanisms})
 
 
-def drawn_pairs(code: str, examples: int, check: Callable[[str, str], None]) -> None:
-    """The check, of files that break a rule and the same files repaired."""
-
-    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-    @given(data=st.data())
-    def each(data: st.DataObject) -> None:
-        check(*drawn(data.draw, code))
-
-    each()
+def sources() -> list[str]:
+    """Return the examples of every rule and the labelled files, but for those that no reader of TOML takes."""
+    examples = [text for code in codes() for text in (rule(code).bad, rule(code).good)]
+    return [text for text in (*examples, *(path.read_text() for path in CORPUS.values())) if "DP001" not in rules_of(text)]
 
 
-EXAMPLES = pytest.mark.parametrize(
-    "examples", [2, pytest.param(8, marks=pytest.mark.long), pytest.param(25, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("count", [1, pytest.param(10, marks=pytest.mark.long)])
+@of_each("text", sources)
+def test_place_company_and_spelling_make_no_difference(text: str, count: int) -> None:
+    expected = rules_of(text)
+    for number in range(count):
+        random = Random(f"{SEED} {number}")
+        again = rewritten(random, tomllib.loads(text))
+        assert rules_of(again) == expected, (SEED, number, again)
 
 
-@pytest.mark.long
-@EXAMPLES
-@of_each("code", CODES)
-def test_a_planted_fault_is_found_and_its_repair_is_not(code: str, examples: int) -> None:
-    # What a rule tells of in a section is no key of it, or is one with other values: the reader has its say besides.
-    reader = set(READER_RULES) if code not in READER_RULES else set()
-
-    def check(bad: str, good: str) -> None:
-        planted, left = found(bad), found(good)
-        assert code in planted, bad
-        assert code not in left, good
-        assert planted - left - reader - {"DP308"} == {code} - {"DP308"}, bad  # a planted sensitivity may make the noise small, too
-
-    drawn_pairs(code, examples, check)
-
-
-@pytest.mark.long
-@EXAMPLES
 @of_each("code", SECTION_RULES)
-def test_what_a_rule_about_sections_tells_of_is_refused_by_the_reader(code: str, examples: int) -> None:
-    def check(bad: str, _: str) -> None:
-        assert found(bad) & set(READER_RULES), bad
-
-    drawn_pairs(code, examples, check)
+def test_the_reader_refuses_what_a_rule_about_sections_finds(code: str) -> None:
+    assert rules_of(rule(code).bad) & set(READER_RULES)

@@ -26,12 +26,7 @@ ASSUMED = (
     "Opacus counts every step as Poisson sampling and does not record how batches were drawn: poisson_sampling=True of make_private is "
     "Poisson, False is a shuffled order: say which it was with --sampling poisson or shuffle"
 )
-# By the name of the Opacus accountant: how its epsilon differs from dpcli's.
-DIFFERENCES = {
-    "prv": "Of Poisson samples Opacus's own number is above dpcli's: it adds eps_error, 0.01 unless set.",
-    "rdp": "Of Poisson samples Opacus's own number is above dpcli's: see dpcli account -a rdp.",
-    "gdp": "Opacus's own number is an approximation (dpcli account -a all), which may be too small.",
-}
+APPROXIMATE = "Opacus's own number is an approximation (dpcli account -a all), which may be too small."  # of its accountant gdp
 COMMENTS = {
     "adjacency": "the one that Opacus's accountants count with",
     "noise_multiplier": "over max_grad_norm",
@@ -141,24 +136,14 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
 def file_of_state(state: OpacusState, asserted: Asserted, sampling: str | None, place: str) -> str:
     """Return the text of the pipeline file. Raises InvalidFile if the reader of pipeline files refuses it."""
     assumed = is_assumed(state, sampling)
-    heading = (f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ()))
+    heading = [f"From an Opacus checkpoint (accountant: {escaped(state.mechanism)}).", *(_lines(ASSUMED) if assumed else ())]
     comments: dict[str, str] = {}
     if state.carried is None:
-        is_same_guarantee = _counted_alike(asserted, sampling)
-        difference = DIFFERENCES.get(state.mechanism, "") if is_same_guarantee or state.mechanism == "gdp" else ""
-        heading = (*heading, *_lines(difference))
-        comments = {key: comment for key, comment in COMMENTS.items() if key != "adjacency" or _opacus_adjacency(asserted)}
+        heading += _lines(APPROXIMATE) if state.mechanism == "gdp" else ()
+        is_theirs = asserted.adjacency in (None, OPACUS_ADJACENCY)
+        comments = {key: comment for key, comment in COMMENTS.items() if key != "adjacency" or is_theirs}
         comments |= COMMENTS_IF_ASSUMED if assumed else {}
-    return file_of(tables_of_state(state, asserted, sampling), heading, comments, place, wrapped)
-
-
-def _counted_alike(asserted: Asserted, sampling: str | None) -> bool:
-    """Return whether the file states the guarantee that Opacus counts: for one record, under add-remove, on Poisson samples."""
-    return _opacus_adjacency(asserted) and asserted.max_contributions in (None, 1) and sampling != "shuffle"
-
-
-def _opacus_adjacency(asserted: Asserted) -> bool:
-    return asserted.adjacency in (None, OPACUS_ADJACENCY)
+    return file_of(tables_of_state(state, asserted, sampling), tuple(heading), comments, place, wrapped)
 
 
 def is_assumed(state: OpacusState, sampling: str | None) -> bool:
