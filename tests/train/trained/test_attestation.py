@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from dpcli.base.rounding import up
 from dpcli.ledger.stores.places import open_ledger
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import RUN_FILES
-from dpcli.train.trained.attestation import attestation
+from dpcli.train.trained.attestation import attestation, verify
 from tests.cases import require_each
 from tests.command import Result, dpcli
 from tests.train.samples import FILE, ledger
@@ -256,3 +257,34 @@ def test_the_ledgers_head_is_that_of_the_commit_and_another_run_moves_on(tmp_pat
             state = found.state()
         assert (stated["seq"], stated["head"], stated["status"]) == (state.head.seq, state.head.hash, "committed")
         assert stated["run"] in state.runs and stated["dataset"] == "digits"
+
+
+def tables(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        yield place
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from tables(item, (*place, key))
+
+
+def test_no_name_can_be_added_to_an_attestation_with_or_without_a_value(run: Path) -> None:
+    statement = json.loads((run / "attestation.json").read_text())
+    places = list(tables(statement))
+    assert len(places) > 8
+    for place in places:
+        for name, value in itertools.product(("name", "uri", "digest", "epsilon", ""), (None, "other")):
+            changed: Any = copy.deepcopy(statement)
+            held = changed
+            for key in place:
+                held = held[key]
+            if name in held:
+                continue
+            held[name] = value
+            (run / "attestation.json").write_text(json.dumps(changed))
+            found = verify(str(run), str(run / "attestation.json")).problems
+            words = (
+                "not the file that was attested"
+                if place[-1:] == ("digest",)
+                else f"expected no such name, found {json.dumps(value)}"
+            )
+            assert len(found) == 1 and words in found[0], (place, name, found)
