@@ -57,13 +57,6 @@ def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeyp
     assert all(limit.numerator & (limit.numerator - 1) == 0 for limit in limits)  # in units of a power of 2
 
 
-def test_frequencies_are_those_of_the_softmax() -> None:
-    scores, n = np.array([0.0, -0.5, -1.0, -8.0]), 3_000
-    expected = np.exp(scores) / np.exp(scores).sum()
-    result = np.bincount([draw_token(scores, SystemStream()) for _ in range(n)], minlength=4) / n
-    assert np.all(np.abs(result - expected) < 5 * np.sqrt(expected * (1 - expected) / n))
-
-
 @given(st.integers(1, 2**200))
 def test_a_whole_number_below_any_other(limit: int) -> None:
     assert 0 <= uniform_below(limit, SystemStream()) < limit

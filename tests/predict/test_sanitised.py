@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -144,19 +143,6 @@ def test_what_does_not_hold_is_refused(name: str, tmp_path: Path) -> None:
     result = account(path) if labelled.code == 0 else labelled
     assert (result.code, message in result.err) == (code, True), result.err
     assert not (tmp_path / "run").exists()  # before anything was charged
-
-
-def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
-    path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
-    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
-    first = shown(path)["sanitised"]
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    path.write_text(path.read_text().replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
-    assert shown(path)["sanitised"] == first  # what was released may be read anywhere
-    transcript = tmp_path / "copy" / "transcript.jsonl"
-    transcript.write_text("".join(transcript.read_text().splitlines(keepends=True)[:-1]))
-    refused = dpcli("pate", "label", str(path), folder=tmp_path)
-    assert refused.code == 4 and "a copy of" in refused.err
 
 
 def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:

@@ -142,25 +142,6 @@ def test_the_bound_is_never_below_its_formula(size: float, noise: float, above: 
     assert result >= exact and (result <= float(exact) * (1.0 + 1e-11) + 1e-300 or result == pytest.approx(independent, rel=1e-12))
 
 
-VOTED = st.lists(st.integers(0, 300), min_size=2, max_size=6).filter(lambda counts: sum(counts) > 0)
-
-
-@pytest.mark.long
-@given(st.lists(VOTED.map(lambda counts: (counts * 6)[:6]), min_size=1, max_size=8), st.floats(1.0, 200.0), st.randoms())
-def test_laws_of_the_sum(rows: list[list[int]], sigma: float, random: Any) -> None:
-    """Order of queries and labels is irrelevant; n equal queries are n times one; more noise costs less; a query more costs more."""
-    counts, orders = np.array(rows), np.array([1.5, 2.0, 8.0, 64.0])
-
-    def total(chosen: np.ndarray, noise: float = sigma) -> np.ndarray:
-        return GnMax(noise).expected(chosen, chosen.max(axis=1)).rdp(orders)
-
-    mixed = counts[np.array(random.sample(range(len(rows)), len(rows)))][:, np.array(random.sample(range(6), 6))]
-    assert total(mixed) == pytest.approx(total(counts), rel=1e-12, abs=0.0)
-    assert total(np.repeat(counts, 3, axis=0)) == pytest.approx(3.0 * total(counts), rel=1e-12)
-    assert np.all(total(counts) <= len(rows) * orders / sigma**2 * (1.0 + 1e-12))
-    assert np.all(total(counts[:-1] if len(rows) > 1 else counts) <= total(counts) * (1.0 + 1e-12))
-
-
 def test_an_order_close_to_1_costs_no_less_than_the_next() -> None:
     orders = 1.0 + 10.0 ** -np.arange(12.0, -1.0, -1.0)
     for log_q in (-0.5, -3.0, -30.0, -300.0):
