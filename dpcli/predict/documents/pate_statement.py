@@ -1,53 +1,19 @@
-"""Statements that sessions leave for those who use their answers: the disclosure of the file, with what was really done."""
+"""The statement that `dpcli pate label` leaves, as Markdown and for machines; and what all documents of PATE state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpcli import __version__
 from dpcli.base.rounding import up
 from dpcli.document.document import jsonable
 from dpcli.file.pipeline.datasets import window_data
+from dpcli.predict.documents.sessions import guarantee, statement
 from dpcli.predict.prediction_session import RESTORED
-from dpcli.sessions.documents.dry_run import rows_words
 
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
     from dpcli.predict.pate.vote_account import Sanitised
-    from dpcli.sessions.priced import PricedSession
-
-
-def statement(priced: PricedSession, disclosed: Mapping[str, str]) -> str:
-    """Return Markdown: what was done, then the disclosure statement of the file.
-
-    Args:
-        disclosed: `done`, the first paragraph, and answers of [disclosure] that are given if the file has none.
-    """
-    account = priced.account
-    answers = {name: text for name, text in disclosed.items() if name != "done"}
-    return f"{disclosed['done']} epsilon <= {up(account.upper)} at delta = {account.delta!r}.\n\n{file_statement(priced, answers)}"
-
-
-def file_statement(priced: PricedSession, answers: Mapping[str, str]) -> str:
-    """Return the disclosure statement of a file as Markdown.
-
-    Args:
-        answers: Answers of [disclosure], given if the file has none.
-    """
-    from dpcli.disclosure.disclosed_facts import gather
-    from dpcli.disclosure.documents import disclosure as disclosure_report
-    from dpcli.disclosure.statement import disclosure
-    from dpcli.document.formats import markdown as format_markdown
-
-    stated = priced.pipeline.disclosure
-    known = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
-    given = replace(stated, **{name: text for name, text in known.items() if getattr(stated, name) is None})  # type: ignore[arg-type]
-    facts = gather(replace(priced.pipeline, path=priced.path, disclosure=given), None, ())
-    return format_markdown.render(disclosure_report.document(disclosure(replace(facts, rows=rows_words(priced)))))
-
 
 SCHEMA = "dpcli/pate/v1"
 BOTH = "for these votes against any neighbouring ones and the reverse"
@@ -109,7 +75,7 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, noised: Sanitised |
         "clipping": "none: all records of a unit are in one teacher's shard, so that a unit moves one vote",
     }
     heading = "" if private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
-    text = f"{heading}{_done(plan, transcript)}{_noised(plan, noised)}\n\n{file_statement(plan, answers)}"
+    text = statement(plan, f"{heading}{_done(plan, transcript)}{_noised(plan, noised)}", answers)
     machine = {
         **setting(plan),
         "private": private,
@@ -121,10 +87,9 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, noised: Sanitised |
 
 
 def _done(plan: VotingPlan, transcript: Transcript) -> str:
-    account = plan.account
     lines = [
         f"{len(transcript):,} queries were put to {plan.pate.teachers:,} teachers on disjoint shards ({plan.entry.type}), and "
-        f"{len(transcript.labels):,} answered: epsilon <= {up(account.upper)} at delta = {account.delta!r}, which pays for up to "
+        f"{len(transcript.labels):,} answered: {guarantee(plan.account)}, which pays for up to "
         f"{plan.queries:,} queries and {plan.answers:,} answers and holds whatever the votes were."
     ]
     if transcript.lost:
