@@ -190,7 +190,7 @@ def _done(outcome: GenerationOutcome) -> str:
     return (
         f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
         f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All that may be written is charged for, "
-        f"written or not.{'' if outcome.charged else f' {RESTORED}'} {guarantee(plan.account)}."
+        f"written or not: {guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
     )
 
 

@@ -208,8 +208,8 @@ def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]
     done = (
         f"{plan.prompt.teachers:,} teachers, prompts with private demonstrations, voted on {outcome.queries:,} of at most "
         f"{plan.queries:,} public texts; {outcome.answered:,} of the labels are in {LABELS}, and the prompt in {PROMPT} was chosen "
-        "among them by these labels alone. All that may be asked is charged for, asked or not."
-        f"{'' if outcome.charged else f' {RESTORED}'} {guarantee(plan.account)}."
+        "among them by these labels alone. All that may be asked is charged for, asked or not: "
+        f"{guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
     )
     replaced(os.path.join(outcome.folder, STATEMENT), statement(plan, done, DISCLOSURE_ANSWERS).encode())
 
