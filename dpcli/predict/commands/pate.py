@@ -10,6 +10,7 @@ import click
 from dpcli.base.errors import InputError
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options, working
+from dpcli.cli.printing import progress
 from dpcli.sessions.commands.predicting import charged_ledger
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ def fit(file: str, jobs: int | None, format_: str, outputs: tuple[str, ...]) -> 
     from dpcli.predict.documents.pate import fitted
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.teachers import fit
-    from dpcli.sessions.commands.predicting import progress
     from dpcli.train.run.processes import first_process, several_processes
 
     plan = plan_of(file)
@@ -91,7 +91,7 @@ def label(
     from dpcli.predict.pate.learners import predictor
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.pate_session import hold_session
-    from dpcli.sessions.commands.predicting import on_window, opened_or_none, progress
+    from dpcli.sessions.commands.predicting import on_window, opened_or_none
 
     plan = plan_of(file)
     with opened_or_none(ledger, dataset) as books, progress("queries") as report:

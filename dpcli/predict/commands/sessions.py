@@ -45,7 +45,8 @@ def run_session(
     Args:
         work: (plan, ledger, resume, report) -> what `outcome` documents.
     """
-    from dpcli.sessions.commands.predicting import charged_to, on_window, progress, windowed
+    from dpcli.cli.printing import progress
+    from dpcli.sessions.commands.predicting import charged_to, on_window, windowed
 
     if dry_run:
         from dpcli.ledger.documents.ledger_answers import quoted

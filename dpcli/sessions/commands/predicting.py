@@ -1,11 +1,9 @@
-"""The ledger and the progress line of a private-prediction session on a terminal."""
+"""The ledger of a session on the command line."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 
 UNCHARGED = "charged to no ledger: other runs on the same data add up (--ledger)"
-EVERY = 0.5  # seconds between two lines
 
 
 def charged_to(ledger: str | None, dataset: str | None) -> AbstractContextManager[Ledger | None]:
@@ -72,28 +69,6 @@ def noted(ledger: Ledger | None, run: str) -> None:
     warning = delta_warning(state, state.run(run))
     if warning:
         complain(warning)
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that reports progress. After one second it prints a line on standard error, if that is a terminal."""
-    begun = last = time.monotonic()
-    quiet = not sys.stderr.isatty() or click.get_current_context().obj.quiet
-    shown = False
-
-    def report(done: int, all_: int) -> None:
-        nonlocal last, shown
-        now = time.monotonic()
-        if quiet or now - begun < 1.0 or now - last < EVERY:
-            return
-        last, shown = now, True
-        click.echo(f"\r[{'#' * round(30 * done / all_):.<30}] {what} {done:,} of {all_:,}  ", nl=False, err=True)
-
-    try:
-        yield report
-    finally:
-        if shown:
-            click.echo(err=True)
 
 
 def charged_ledger(what: str) -> Callable[..., Any]:
