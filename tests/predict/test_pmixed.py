@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 import shutil
 import sys
@@ -30,7 +29,6 @@ from dpcli.predict.pmixed.pmixed_plan import Pmixed, PmixedPlan, plan_of
 from dpcli.predict.pmixed.shard_models import private_texts, shard_texts
 from dpcli.predict.prediction_session import AnswerCount
 from dpcli.predict.query_counts import Granted
-from dpcli.random.streams import SeededStream
 from tests.command import Result
 from tests.command import dpcli as run
 from tests.predict.pmixed_files import written
@@ -267,52 +265,6 @@ def test_models_are_for_their_owner_alone(place: Path) -> None:
     ]  # which has a hash of the texts
     assert {file.stat().st_mode & 0o077 for file in files} == {0}
     assert Path(plan.folder).stat().st_mode & 0o077 == 0  # nor the sizes of the models, which tell those of the shards
-
-
-class Odd:
-    """A model of the user's own that does not keep to the port."""
-
-    vocabulary, context = 14, 100
-
-    def __init__(self, says: Any) -> None:
-        self.says = says
-
-    def next_token(self, contexts: Any) -> Any:
-        if isinstance(self.says, Exception):
-            raise self.says
-        return self.says
-
-
-SAID: list[Any] = [
-    *(np.full(shape, -1.0) for shape in ((), (14,), (1, 13), (1, 15), (2, 14), (1, 14, 1), (0, 14))),
-    *(np.full((1, 14), value) for value in (math.nan, math.inf, -math.inf)),
-    *(
-        np.full((1, 14), "a secret"),
-        [[None] * 14],
-        None,
-        "a secret",
-        ValueError("a secret"),
-        InputError("a secret"),
-        MemoryError(),
-    ),
-]
-
-
-def test_a_private_model_that_answers_something_else_counts_as_the_public_one(place: Path) -> None:
-    """An error would tell of its shard; of the public one it may be told."""
-    plan = plan_of(str(written(place, mechanism_model_rate="1.0")))
-    fit(plan)
-    models = ensemble(plan)
-    assert models.vocabulary.ids("w1") and models.public.vocabulary == 14
-    like_public = dataclasses.replace(models, members=(models.public,) * 6)
-    expected = [like_public.token([3], SeededStream(seed)) for seed in range(5)]
-    for says in SAID:
-        odd = dataclasses.replace(models, members=(Odd(says),) * 6)
-        assert [odd.token([3], SeededStream(seed)) for seed in range(5)] == expected, says
-        bad = dataclasses.replace(models, side=dataclasses.replace(models.side, model=Odd(says)))
-        if getattr(says, "shape", None) != (1, 14) or says.dtype.kind != "f":
-            with pytest.raises((InputError, ValueError, MemoryError)):
-                bad.token([3], SeededStream(0))
 
 
 def test_a_count_that_is_gone_is_not_begun_anew_by_a_fit_that_goes_on(place: Path) -> None:

@@ -362,25 +362,6 @@ def test_processes_in_folders_of_their_own_leave_no_votes(seed: int, refusal: st
     assert not any((folder / "runs" / "votes" / "votes.npy").exists() for folder in folders)
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("command", ["fit", "label", "account"])
-def test_a_unit_with_several_records_must_be_known(command: str, tmp_path: Path) -> None:
-    """Otherwise its records would be with several teachers, and more than one vote would move."""
-    path = whole_file(tmp_path, "own:nearest")
-    path.write_text(
-        path.read_text()
-        .replace('unit = "example"', 'unit = "user"\nmax_contributions = 3')
-        .replace("epsilon = 8.0", "epsilon = 30")
-    )
-    refused = dpcli("pate", command, str(path), folder=tmp_path)
-    assert (
-        refused.code == 2
-        and "pate.units: set it to the column that names each record's owner, as max_contributions = 3" in refused.err
-    )
-    path.write_text(path.read_text() + 'units = "owner"\n')
-    assert dpcli("pate", command, str(path), folder=tmp_path).code == (2 if command == "label" else 0)  # no votes yet
-
-
 def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:
     path = whole_file(tmp_path, teachers=4)
     dpcli("pate", "fit", str(path), "--jobs", "1", folder=tmp_path)

@@ -77,7 +77,7 @@ def write_texts(
         Denied: The file's budget or the ledger says no, or no text is left.
         LedgerError: Ledger or count cannot be relied on.
     """
-    from dpcli.predict.documents.sessions import statement
+    from dpcli.predict.documents.statements import statement
 
     plan.require_budget()
     generate, path = plan.generate, plan.path
@@ -184,7 +184,7 @@ def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
 
 def _done(outcome: GenerationOutcome) -> str:
     """Say what was done, and what it costs."""
-    from dpcli.predict.documents.sessions import guarantee
+    from dpcli.predict.documents.statements import guarantee
 
     plan = outcome.plan
     return (

@@ -1,53 +1,21 @@
-"""Sessions of `dpcli generate` and `dpcli prompt` as documents, and the statement that every session leaves for users of its answers."""
+"""Sessions of `dpcli generate` and `dpcli prompt` as documents: the plan, with its cost, and the outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpcli import __version__
 from dpcli.base.rounding import percent, up
 from dpcli.document.document import Document
-from dpcli.sessions.documents.dry_run import dry_run, rows_data, rows_words, shown, window_note
+from dpcli.predict.documents.statements import guarantee
+from dpcli.sessions.documents.dry_run import dry_run, rows_data, shown, window_note
 
 if TYPE_CHECKING:
-    from dpcli.analysis.account import Account
     from dpcli.predict.decode.generate_plan import GenerationPlan
     from dpcli.predict.decode.generation import GenerationOutcome
     from dpcli.predict.prompt.prompt_plan import PromptPlan
     from dpcli.predict.prompt.prompt_session import PromptOutcome
-    from dpcli.sessions.priced import PricedSession
 
 MANY = 1_000  # texts, whose cost a dry run states
-
-
-def guarantee(account: Account) -> str:
-    """Return the guarantee of a session, in words."""
-    return f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
-
-
-def statement(priced: PricedSession, done: str, answers: Mapping[str, str]) -> str:
-    """Return the statement of a session as Markdown: what was done, then the disclosure of its file.
-
-    Args:
-        answers: Answers of [disclosure], given where the file has none.
-    """
-    return f"{done}\n\n{disclosure_of(priced, answers)}"
-
-
-def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
-    """Return the disclosure statement of a file as Markdown, with these answers where the file has none."""
-    from dpcli.disclosure.disclosed_facts import gather
-    from dpcli.disclosure.documents import disclosure as disclosure_report
-    from dpcli.disclosure.statement import disclosure
-    from dpcli.document.formats import markdown as format_markdown
-
-    stated = priced.pipeline.disclosure
-    known = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
-    given = replace(stated, **{name: text for name, text in known.items() if getattr(stated, name) is None})  # type: ignore[arg-type]
-    facts = gather(replace(priced.pipeline, path=priced.path, disclosure=given), None, ())
-    return format_markdown.render(disclosure_report.document(disclosure(replace(facts, rows=rows_words(priced)))))
 
 
 def planned_texts(plan: GenerationPlan) -> Document:

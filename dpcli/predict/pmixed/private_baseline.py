@@ -97,7 +97,7 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
     """Return what a transformer has learnt, as `Transformer.tuned` takes it.
 
     Args:
-        count: Count of texts.
+        count: Number of texts.
         per_unit: Most texts of one unit that are used.
 
     Raises:

@@ -197,7 +197,7 @@ def _outcome(
 
 def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> None:
     """Write labels, prompt and statement, each in one piece."""
-    from dpcli.predict.documents.sessions import guarantee, statement
+    from dpcli.predict.documents.statements import guarantee, statement
 
     names = outcome.plan.prompt.labels
     lines = [{"text": text, "label": None if label is None else names[label]} for text, label in released]
@@ -260,8 +260,8 @@ class VotingSession:
     """Votes on one query at a time.
 
     Attributes:
-        budget: Budget of queries.
-        answers: Answers of those that are answered, if the entry bounds them.
+        budget: The count of queries.
+        answers: The count of answers, if the entry bounds them.
     """
 
     aggregator: Aggregator

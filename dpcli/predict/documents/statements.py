@@ -1,23 +1,56 @@
-"""The statement that `dpcli pate label` leaves, as Markdown and for machines; and what all documents of PATE state."""
+"""Statements that sessions leave for users of their answers, and what all documents of PATE state."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dpcli import __version__
 from dpcli.base.rounding import up
 from dpcli.document.document import jsonable
 from dpcli.file.pipeline.datasets import window_data
-from dpcli.predict.documents.sessions import guarantee, statement
 from dpcli.predict.prediction_session import RESTORED
+from dpcli.sessions.documents.dry_run import rows_words
 
 if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
     from dpcli.predict.pate.vote_account import Sanitised
+    from dpcli.sessions.priced import PricedSession
 
 SCHEMA = "dpcli/pate/v1"
 BOTH = "for these votes against any neighbouring ones and the reverse"
 EX_POST = "It was not fixed before the votes were seen; what was fixed, and what composes with other runs, is the first epsilon."
+
+
+def guarantee(account: Account) -> str:
+    """Return the guarantee of a session, in words."""
+    return f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
+
+
+def statement(priced: PricedSession, done: str, answers: Mapping[str, str]) -> str:
+    """Return the statement of a session as Markdown: what was done, then the disclosure of its file.
+
+    Args:
+        answers: Answers of [disclosure], given where the file has none.
+    """
+    return f"{done}\n\n{disclosure_of(priced, answers)}"
+
+
+def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
+    """Return the disclosure statement of a file as Markdown, with these answers where the file has none."""
+    from dpcli.disclosure.disclosed_facts import gather
+    from dpcli.disclosure.documents import disclosure as disclosure_report
+    from dpcli.disclosure.statement import disclosure
+    from dpcli.document.formats import markdown as format_markdown
+
+    stated = priced.pipeline.disclosure
+    known = {"implementation": f"dpcli {__version__}", "privacy_model": "central", **answers}
+    given = replace(stated, **{name: text for name, text in known.items() if getattr(stated, name) is None})  # type: ignore[arg-type]
+    facts = gather(replace(priced.pipeline, path=priced.path, disclosure=given), None, ())
+    return format_markdown.render(disclosure_report.document(disclosure(replace(facts, rows=rows_words(priced)))))
 
 
 def setting(plan: VotingPlan) -> dict[str, Any]:
