@@ -65,6 +65,10 @@ WRONG: dict[str, tuple[Callable[[], Table], str]] = {
     "negative": (lambda: changed(-1.0), "expected counts >= 0, found a negative one in some row"),
     "fraction": (lambda: changed(0.5), "expected whole counts, found a fraction in some row"),
     "another sum": (lambda: changed(77.0), "expected counts that add up to 250 teachers, found another sum in some row"),
+    "one teacher less": (
+        lambda: counts() - (np.arange(CLASSES) == 0) * (np.arange(60) == 0)[:, None],
+        "found another sum in some row",
+    ),
     "labels of all teachers": (labels, 'found labels: say vote_rows = "labels"'),
     "one column of labels": (
         lambda: np.arange(60.0)[:, None] % CLASSES,
