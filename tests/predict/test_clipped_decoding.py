@@ -150,16 +150,6 @@ def test_a_clip_that_rounding_would_eat_is_refused() -> None:
     assert 1.0 - 1e-6 < used < 1.0
 
 
-def test_every_type_that_decodes_is_read() -> None:
-    from dpcli.base.lazy import load
-    from dpcli.base.registry import MECHANISMS
-    from dpcli.predict.plugin import DECODING
-
-    for name in DECODING:
-        cls = load(MECHANISMS[name])
-        assert LogitClipping.of(cls(**cls.example)).size == cls.example["references"]
-
-
 @of_each("method", ["differences", "logits"])
 @of_each("odd", [np.nan, np.inf, -np.inf])
 def test_no_answer_of_a_model_moves_a_sum_further_than_the_clip(method: str, odd: float) -> None:

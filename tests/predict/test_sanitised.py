@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
 
 from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.predict.pate import vote_account
-from dpcli.predict.pate.vote_account import Release, released_cost
 from dpcli.predict.vote_bounds import AnswerSensitivity, log_q_gaussian
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
@@ -173,15 +171,3 @@ def test_what_is_released_is_about_both_directions() -> None:
             assert (reverse <= (cost + local) * (1.0 + 1e-9)).all(), (moved, sigma, order)
             exceeded = max(exceeded, float((reverse / cost)[cost > 1e-3].max(initial=0.0)))
     assert exceeded > 1.2  # so that the cost alone is no bound
-
-
-@pytest.mark.parametrize(
-    ("order", "beta", "sigma", "failure"), [(20.0, 0.015, 6.0, 0.01), (8.0, 0.03, 3.0, 0.2), (4.0, 0.1, 1.0, 0.5)]
-)
-def test_what_is_released_is_below_both_costs_as_rarely_as_it_says(order: float, beta: float, sigma: float, failure: float) -> None:
-    """The cost, and that of any neighbouring votes: the noise at which the release is below D + S is that of probability `failure`."""
-    release = Release(order, beta, sigma, failure)
-    z = -float(ndtri(failure))
-    for cost, smooth in ((0.3, 0.02), (1.0, 0.5), (0.0, 1e-6)):
-        assert released_cost(cost, smooth, release, -z) >= (cost + smooth) * (1.0 - 1e-9)
-        assert released_cost(cost, smooth, release, -z - 0.01) < cost + smooth + 1e-9

@@ -425,12 +425,6 @@ def test_a_session_that_crashed_goes_on_in_its_books(tmp_path: Path, monkeypatch
     assert after is not None and after.labels == kept.labels and after.lost  # it answers nothing, whatever folder it is in
 
 
-def test_what_the_ledger_denies_is_not_begun(tmp_path: Path) -> None:
-    place, plan = opened(tmp_path, 0.01), planned(tmp_path)
-    assert dpcli("pate", "label", plan.path, "--ledger", place, folder=tmp_path).code == 1
-    assert not Path(path_of(plan)).exists()
-
-
 SLOW = """
 import sys, time
 from dpcli.predict.pate import transcript

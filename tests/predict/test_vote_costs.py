@@ -46,12 +46,6 @@ def test_gnmax(case: dict[str, Any]) -> None:
     assert case["order"] / case["sigma"] ** 2 == pytest.approx(case["rdp_data_independent"], rel=CLOSE)
 
 
-def test_gnmax_by_log_q() -> None:
-    for case in REFERENCE["gnmax_logq"]:
-        result = rdp_gaussian(np.array([float(case["logq"])]), case["sigma"], np.array([float(case["order"])]))[0, 0]
-        assert result == pytest.approx(case["rdp"], rel=CLOSE), case
-
-
 def test_threshold() -> None:
     for case in REFERENCE["threshold"]:
         aggregator, largest = ConfidentGnMax(1.0, case["T"], case["sigma1"]), np.array([float(max(case["votes"]))])
