@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -22,7 +20,6 @@ from dpcli.cli.outputs import PICTURE_ENDINGS
 if TYPE_CHECKING:
     from dpcli.document.chart import Chart
 
-QUIET_SECONDS, EVERY = 1.0, 0.2  # before progress is reported, and between two reports
 FIXED_WIDTH = 100  # columns if the output is no terminal
 
 
@@ -69,22 +66,3 @@ def _print(chart: Chart, name: str) -> None:
 def _render(chart: Chart, name: str, width: int, color: bool, encoding: str) -> str | bytes:
     render: Callable[..., str | bytes] = load(CHART_FORMATS[name])
     return render(chart, width=width, color=color, encoding=encoding)
-
-
-@contextlib.contextmanager
-def progress(what: str = "points") -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that reports progress (done, total): one line on a terminal's standard error after a second, erased at the end."""
-    next_report, settings = time.monotonic() + QUIET_SECONDS, click.get_current_context().obj
-    reported = False
-
-    def report(completed: int, total: int) -> None:
-        nonlocal next_report, reported
-        if time.monotonic() > next_report and sys.stderr.isatty() and not settings.quiet:
-            click.echo(f"\rdpcli: {completed:,} of {total:,} {what}", nl=False, err=True)
-            next_report, reported = time.monotonic() + EVERY, True
-
-    try:
-        yield report
-    finally:
-        if reported:
-            click.echo("\r" + " " * 40 + "\r", nl=False, err=True)

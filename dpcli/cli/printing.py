@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import click
 
+PROGRESS_AFTER, PROGRESS_EVERY = 1.0, 0.2  # seconds: before progress is reported, and between two reports
 ASCII_SIGNS = str.maketrans({"─": "-", "│": "|", "█": "#"})  # for encodings without these characters
 
 
@@ -72,3 +74,28 @@ def _encodable(text: str) -> str:
         return text
     except UnicodeEncodeError:
         return text.translate(ASCII_SIGNS).encode(encoding, "backslashreplace").decode(encoding)
+
+
+@contextmanager
+def progress(things: str = "points") -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that reports progress (done, total): one line on a terminal's standard error after a second, erased at the end."""
+    start = last = time.monotonic()
+    silent = not sys.stderr.isatty() or click.get_current_context().obj.quiet
+    first: int | None = None
+    shown = False
+
+    def report(done: int, total: int) -> None:
+        nonlocal first, last, shown
+        now = time.monotonic()
+        first = done if first is None else first
+        if silent or now - start < PROGRESS_AFTER or now - last < PROGRESS_EVERY:
+            return
+        left = (now - start) * (total - done) / max(done - first, 1)
+        click.echo(f"\rdpcli: {done:,} of {total:,} {things}, about {left:,.0f} s left ", nl=False, err=True)
+        last, shown = now, True
+
+    try:
+        yield report
+    finally:
+        if shown:
+            click.echo("\r" + " " * 60 + "\r", nl=False, err=True)

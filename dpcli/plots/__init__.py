@@ -1,1 +1,1 @@
-"""Charts of pipelines: one kind per file, each a function from a question to a chart."""
+"""Charts of pipelines: each kind is a function from a question to a chart."""

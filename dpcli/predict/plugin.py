@@ -17,14 +17,14 @@ DECODING = frozenset({"private-decoding"})
 PLUGIN = Plugin(
     names=("audit", "disclosure", "ledger", "train"),
     commands={
-        "generate": ("dpcli.predict.commands.generate:command", "Write private texts, token by token."),
+        "generate": ("dpcli.predict.commands.sessions:generate", "Write private texts, token by token."),
         "pate": ("dpcli.predict.commands.pate:command", "Labels by the noisy votes of teachers, and a student (PATE)."),
         "pmixed": (
             "dpcli.predict.commands.pmixed:command",
             "Text from language models on private shards, mixed with a public one.",
         ),
         "prompt": (
-            "dpcli.predict.commands.prompt:command",
+            "dpcli.predict.commands.sessions:prompt",
             "Make a prompt of private demonstrations, by noisy votes (PromptPATE).",
         ),
     },

@@ -39,6 +39,11 @@ FARTHEST = 1e300  # scales of noise between two counts, beyond which nothing cha
 OF_LOGARITHM = 4e-15  # relative: more than the sum of a few hundred tails loses
 ROUNDING = 1e-13  # relative: more than a sum of divergences loses
 FAR = 600.0  # e^FAR is still a number
+FAR_Q0 = 1e6  # -log q beyond which nobody looks for q0
+EQUAL = 1e-12  # relative: a cost that is less by this is not less
+GRID_POINTS = 32  # of the grid in q on which conditions are examined, in the distance by which one vote moves q
+MOST_GRID_POINTS = 200_000
+NO_FALL = 1e-9  # relative: a fall of this size is none
 
 
 def log_q_gaussian(counts: Counts, sigma: float) -> Array:
@@ -195,10 +200,6 @@ def log1mexp_array(x: Array) -> Array:
         return np.asarray(np.where(x > -0.6931471805599453, np.log(-np.expm1(x)), np.log1p(-np.exp(x))))
 
 
-FAR_Q0 = 1e6  # -log q beyond which nobody looks for q0
-EQUAL = 1e-12  # relative: a cost that is less by this is not less
-
-
 def inverse_log_ndtr(log_p: Array) -> Array:
     """Return z <= 0 with log Phi(z) = log_p, for log_p <= log(1/2)."""
 
@@ -318,11 +319,6 @@ def smooth_bound(by_distance: Array, beta: float) -> float:
     return float((by_distance * np.exp(-beta * np.arange(len(by_distance)))).max())
 
 
-FINE = 32  # points of the grid in the distance by which one vote moves q
-MOST_POINTS = 200_000  # points
-NO_FALL = 1e-9  # relative: a fall of this size is none
-
-
 class MonotoneConditions(NamedTuple):
     """Conditions C5 and C6 of the smooth sensitivity: D(q) does not fall in q up to q0, nor D(B_U(q)) - D(q) up to q1."""
 
@@ -348,7 +344,7 @@ def _grid(of: AnswerSensitivity, teachers: int, log_high: float) -> Array:
     others, step = math.log(of.classes - 1.0), math.sqrt(2.0) / of.sigma
     high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
     low = min(-(teachers + 2.0) / (math.sqrt(2.0) * of.sigma), high) - step
-    places = np.linspace(low, high, min(MOST_POINTS, 2 + math.ceil(FINE * (high - low) / step)))
+    places = np.linspace(low, high, min(MOST_GRID_POINTS, 2 + math.ceil(GRID_POINTS * (high - low) / step)))
     return np.minimum(others + log_ndtr_array(places), math.nextafter(log_high, -math.inf))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpcli.base.plugin import Plugin
 
 PLUGIN = Plugin(
-    names=("audit", "ledger", "train"),
+    names=("ledger", "train"),
     commands={
         "sweep": ("dpcli.sweep.commands.sweep:command", "Accuracy against epsilon: a grid of training runs."),
     },

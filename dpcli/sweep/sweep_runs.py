@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dpcli.base.errors import Denied, InputError
 from dpcli.file.toml.shown import first_names
-from dpcli.sessions.charged import reason
+from dpcli.sessions.charged import charge_run, reason, require_same_books
 from dpcli.sessions.folder import exclusive
 from dpcli.sweep.sweep_plan import Cell, MeasuredSweep, SweepPlan, Variant
 from dpcli.sweep.worker import Job, JobAnswer, saved_answers, serve
@@ -54,8 +54,7 @@ class Books:
         if self.ledger is None:
             return None
         key = uuid.uuid4().hex
-        self.ledger.reserve(pipeline, key, why=self.why)
-        self.ledger.start(key)
+        charge_run(self.ledger, key, pipeline, self.why)
         return key
 
     def commit(self, charge: str | None) -> None:
@@ -65,10 +64,7 @@ class Books:
 
     def require_same(self, charge: str | None, folder: str) -> None:
         """Require that an earlier run was charged to this ledger. Raises InputError, or LedgerError for another ledger."""
-        if charge is None and self.ledger is not None:
-            raise InputError(f"{folder}: its runs were made without a ledger: leave out --ledger, or name a new folder")
-        if charge is not None and self.ledger is None:
-            raise InputError(f"{folder}: its runs were charged to a ledger: name it with --ledger, or name a new folder")
+        require_same_books(folder, charge is not None, self.ledger, "sweep")
         if charge is not None and self.ledger is not None:
             self.ledger.state().run(charge)  # raises if it has no such run
 

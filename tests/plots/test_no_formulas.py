@@ -14,7 +14,7 @@ LOG_OR_ROOT = re.compile(r"(math|np|numpy)[.](log|exp|sqrt|erf|pow|expm1|log1p)"
 REASONED = {
     ("comments/documents/comment.py", "file.now - file.base.epsilon"): "by how much two answers differ",
     ("gate/documents/gate.py", "file.now - file.base.epsilon"): "by how much two answers differ",
-    ("predict/documents/generate.py", "rho * generate.tokens"): "rho adds up, token by token",
+    ("predict/documents/sessions.py", "rho * generate.tokens"): "rho adds up, token by token",
     ("ledger/documents/ledger_balance.py", "0.05 * state.epsilon"): "from where on a line is worth its place",
     ("disclosure/documents/disclosure.py", "SMALLEST_DELTA * (account.delta or 1e-06)"): "where an axis begins",
     ("plots/delta_epsilon.py", "REACH[0] * (account.delta or 1e-06)"): "where an axis begins",

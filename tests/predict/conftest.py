@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpcli.predict import shard_processes
-from dpcli.predict.documents import prediction_statement
+from dpcli.predict.documents import statements
 from tests.ledger.conftest import database, used_again
 
 __all__ = ("database", "used_again")
@@ -21,7 +21,7 @@ STARTED = ("test_one_change",)  # files about the processes themselves
 def short_statements(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the file's disclosure out of statements, which takes a second, but with `@pytest.mark.usefixtures("whole_statements")`."""
     if "whole_statements" not in request.fixturenames:
-        monkeypatch.setattr(prediction_statement, "file_statement", lambda priced, answers: "")
+        monkeypatch.setattr(statements, "disclosure_of", lambda priced, answers: "")
 
 
 @pytest.fixture

@@ -57,13 +57,6 @@ def test_a_token_is_drawn_exactly_in_proportion_to_its_weight(seed: int, monkeyp
     assert all(limit.numerator & (limit.numerator - 1) == 0 for limit in limits)  # in units of a power of 2
 
 
-def test_frequencies_are_those_of_the_softmax() -> None:
-    scores, n = np.array([0.0, -0.5, -1.0, -8.0]), 3_000
-    expected = np.exp(scores) / np.exp(scores).sum()
-    result = np.bincount([draw_token(scores, SystemStream()) for _ in range(n)], minlength=4) / n
-    assert np.all(np.abs(result - expected) < 5 * np.sqrt(expected * (1 - expected) / n))
-
-
 @given(st.integers(1, 2**200))
 def test_a_whole_number_below_any_other(limit: int) -> None:
     assert 0 <= uniform_below(limit, SystemStream()) < limit
@@ -155,16 +148,6 @@ def test_a_clip_that_rounding_would_eat_is_refused() -> None:
         LogitClipping.of(SimpleNamespace(clip=1e-9, references=10**6, temperature=1.0))
     used = LogitClipping.of(spec(1.0, 100, 1.0)).clip
     assert 1.0 - 1e-6 < used < 1.0
-
-
-def test_every_type_that_decodes_is_read() -> None:
-    from dpcli.base.lazy import load
-    from dpcli.base.registry import MECHANISMS
-    from dpcli.predict.plugin import DECODING
-
-    for name in DECODING:
-        cls = load(MECHANISMS[name])
-        assert LogitClipping.of(cls(**cls.example)).size == cls.example["references"]
 
 
 @of_each("method", ["differences", "logits"])

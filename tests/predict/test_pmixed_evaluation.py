@@ -6,7 +6,6 @@ import importlib.util
 import json
 import math
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,25 +128,6 @@ def test_the_same_setting_has_the_same_figure_in_both_tables(place: Path, axis: 
     assert first.points[0].sound.value == sound.perplexity.value
     table = evaluated(first).tables[1]
     assert sound.name in table.columns
-
-
-def test_what_gains_nothing_is_said(place: Path) -> None:
-    answer = evaluate(plan_of(str(written(place))), None, None, (), 40, stream())
-    idle = [replace(way, relative=replace(way.relative, value=1.0)) if way.kind == "sound" else way for way in answer.ways]
-    better = [replace(way, relative=replace(way.relative, value=0.9)) if way.kind == "sound" else way for way in answer.ways]
-    message = [evaluated(replace(answer, ways=tuple(ways))) for ways in (idle, better)]
-    assert ["gained nothing" in " ".join(document.notes) for document in message] == [True, False]
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("radius", ["0.3", "0.6"])
-def test_a_cell_that_is_empty_has_its_footnote(place: Path, radius: str) -> None:
-    """In each table, and no footnote where none is: the published protocol has nothing left of a small epsilon."""
-    answer = evaluate(plan_of(str(written(place, mechanism_radius=radius))), None, "epsilon", (0.1, 16.0), 40, stream())
-    tables = evaluated(answer).tables
-    assert any("-" in row for row in tables[1].rows)
-    for table in tables:
-        assert any("-" in row for row in table.rows) == any(note.startswith("-: ") for note in table.footnotes)
 
 
 def test_a_picture_that_cannot_be_made_is_refused_before_the_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -358,12 +358,6 @@ def test_answers_of_an_earlier_session_are_not_taken_into_another_charge(folder:
         vote_and_teach(plan_of("stub.toml"))
 
 
-def test_a_function_that_fails_on_a_private_text_does_not_tell_it(folder: Path) -> None:
-    (folder / "stub.py").write_text(STUB + "\ndef labeller(prompt):\n    raise ValueError(prompt)\n")
-    result = dpcli("prompt", "stub.toml", folder=folder)
-    assert result.code == 2 and "ValueError at stub.py" in result.err and "secret" not in result.err
-
-
 SHAPE = Shape("", "{text} ->", " | ", (" no", " yes"))
 
 

@@ -56,13 +56,6 @@ def test_every_answer_is_granted_once_and_none_after_the_last(place: str) -> Non
     assert (again.taken(), again.total) == (5, 5)
 
 
-def test_a_count_goes_on_where_it_was_made_before(place: str) -> None:
-    budget = made(place)
-    budget.take(4)
-    again = made(place)
-    assert again.take() == Granted(5, 1, 5)
-
-
 @pytest.mark.parametrize(("identity", "total"), [("another" * 3, 5), (IDENTITY, 6), (IDENTITY, 4)])
 @pytest.mark.parametrize("new", [False, True])
 def test_another_system_or_number_is_refused(identity: str, total: int, new: bool, place: str) -> None:
@@ -209,23 +202,6 @@ def test_a_file_that_cannot_be_relied_on_grants_nothing(name: str, path: str) ->
         assert str(result.value).startswith(path)
 
 
-@pytest.mark.parametrize("bits", [range(60), pytest.param(range(60, 400), marks=pytest.mark.nightly)], ids=["few", "many"])
-def test_a_flipped_bit_grants_no_number_again(bits: range, path: str) -> None:
-    """Somewhere in the file, and the half of them in the row itself."""
-    complete = Path(path).read_bytes()
-    row = complete.index(IDENTITY.encode())
-    for bit in bits:
-        content, chance = bytearray(complete), random.Random(bit)
-        place = chance.randrange(row - 20, len(content)) if bit % 2 else chance.randrange(len(content))
-        content[place] ^= 1 << chance.randrange(8)
-        Path(path).write_bytes(content)
-        try:
-            budget = open_queries(path, IDENTITY, 5)
-            assert budget.take().first == 4, bit
-        except LedgerError:
-            pass
-
-
 def test_by_the_guards_alone_nothing_goes_back(path: str) -> None:
     for statement in (
         "UPDATE budget SET taken = 2",
@@ -235,17 +211,6 @@ def test_by_the_guards_alone_nothing_goes_back(path: str) -> None:
     ):
         with pytest.raises(sqlite3.IntegrityError):
             edited(path, statement)
-
-
-def test_a_file_that_may_not_be_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpcli.predict import sqlite_queries as sqlite
-
-    budget = open_queries(path, IDENTITY, 5)
-    monkeypatch.setattr(
-        sqlite, "connect", lambda path, seconds: sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
-    )
-    with pytest.raises(LedgerError, match="read-only"):
-        budget.take()
 
 
 def test_a_network_file_system_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
 
 from dpcli.numerics.logspace import log_ndtr_array
 from dpcli.predict.pate import vote_account
-from dpcli.predict.pate.vote_account import Release, released_cost
 from dpcli.predict.vote_bounds import AnswerSensitivity, log_q_gaussian
 from tests.command import Result, dpcli
 from tests.predict.samples import CONFIDENT, GNMAX, LNMAX, saved, written
@@ -146,19 +143,6 @@ def test_what_does_not_hold_is_refused(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()  # before anything was charged
 
 
-def test_a_copy_of_a_session_releases_no_second_number(tmp_path: Path) -> None:
-    path = file(tmp_path, CONFIDENT + PAYS, SANITISE)
-    assert dpcli("pate", "label", str(path), folder=tmp_path).code == 0
-    first = shown(path)["sanitised"]
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    path.write_text(path.read_text().replace(f'"{tmp_path}/run"', f'"{tmp_path}/copy"'))
-    assert shown(path)["sanitised"] == first  # what was released may be read anywhere
-    transcript = tmp_path / "copy" / "transcript.jsonl"
-    transcript.write_text("".join(transcript.read_text().splitlines(keepends=True)[:-1]))
-    refused = dpcli("pate", "label", str(path), folder=tmp_path)
-    assert refused.code == 4 and "a copy of" in refused.err
-
-
 def test_what_is_released_has_few_digits_and_is_rounded_up() -> None:
     for value in (0.123456789, -0.123456789, 1e-9 / 3, 7.0, 123456.789, 0.0, 1e-300 / 7):
         answer = vote_account.round_up(value)
@@ -187,15 +171,3 @@ def test_what_is_released_is_about_both_directions() -> None:
             assert (reverse <= (cost + local) * (1.0 + 1e-9)).all(), (moved, sigma, order)
             exceeded = max(exceeded, float((reverse / cost)[cost > 1e-3].max(initial=0.0)))
     assert exceeded > 1.2  # so that the cost alone is no bound
-
-
-@pytest.mark.parametrize(
-    ("order", "beta", "sigma", "failure"), [(20.0, 0.015, 6.0, 0.01), (8.0, 0.03, 3.0, 0.2), (4.0, 0.1, 1.0, 0.5)]
-)
-def test_what_is_released_is_below_both_costs_as_rarely_as_it_says(order: float, beta: float, sigma: float, failure: float) -> None:
-    """The cost, and that of any neighbouring votes: the noise at which the release is below D + S is that of probability `failure`."""
-    release = Release(order, beta, sigma, failure)
-    z = -float(ndtri(failure))
-    for cost, smooth in ((0.3, 0.02), (1.0, 0.5), (0.0, 1e-6)):
-        assert released_cost(cost, smooth, release, -z) >= (cost + smooth) * (1.0 - 1e-9)
-        assert released_cost(cost, smooth, release, -z - 0.01) < cost + smooth + 1e-9

@@ -425,26 +425,6 @@ def test_a_session_that_crashed_goes_on_in_its_books(tmp_path: Path, monkeypatch
     assert after is not None and after.labels == kept.labels and after.lost  # it answers nothing, whatever folder it is in
 
 
-def test_what_the_ledger_denies_is_not_begun(tmp_path: Path) -> None:
-    place, plan = opened(tmp_path, 0.01), planned(tmp_path)
-    assert dpcli("pate", "label", plan.path, "--ledger", place, folder=tmp_path).code == 1
-    assert not Path(path_of(plan)).exists()
-
-
-@pytest.mark.long
-def test_kill_at_any_moment_gives_no_answer_that_was_not_charged(tmp_path: Path) -> None:
-    """Killed again and again until it has ended: what stands there at each moment is checked."""
-    killed_until_it_ends(tmp_path, 2)
-
-
-@pytest.mark.nightly
-def test_kill_at_many_moments(tmp_path: Path) -> None:
-    for turn in range(2):
-        folder = tmp_path / str(turn)
-        folder.mkdir()
-        killed_until_it_ends(folder, 8)
-
-
 SLOW = """
 import sys, time
 from dpcli.predict.pate import transcript
@@ -459,8 +439,10 @@ run(sys.argv[1:])
 """
 
 
-def killed_until_it_ends(folder: Path, kills: int) -> None:
-    plan, random = planned(folder), np.random.default_rng()
+@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.nightly)])
+def test_kill_at_any_moment_gives_no_answer_that_was_not_charged(kills: int, tmp_path: Path) -> None:
+    """Killed again and again until it has ended: what stands there at each moment is checked."""
+    plan, random = planned(tmp_path), np.random.default_rng()
     seen: dict[int, int] = {}
     charged: set[int] = set()
     for turn in range(kills + 1):
@@ -493,24 +475,6 @@ def test_the_file_is_for_one_process_at_a_time(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     with exclusive(plan.folder), pytest.raises(InputError, match="no other process"):
         holding(plan)
-
-
-def test_the_distribution_of_what_is_answered() -> None:
-    """Shares of winners and of answers against the probabilities that they are accounted by; a chance of 1e-6 to fail."""
-    from scipy.special import ndtr
-
-    from dpcli.predict.aggregators import ConfidentGnMax, LnMax
-    from dpcli.random.streams import SystemStream
-
-    many, stream = 40_000, SystemStream()
-    votes = np.tile(np.array([[120, 80, 50]]), (many, 1))
-    confident = ConfidentGnMax(40.0, 150.0, 60.0)
-    share = np.mean(confident.reached(votes.max(axis=1).astype(float), stream))
-    assert abs(share - ndtr((120 - 150.0) / 60.0)) < 5.0 * 0.5 / many**0.5
-    two = np.tile(np.array([[60, 40]]), (many, 1))
-    assert abs(np.mean(np.array(confident.winners(two, stream)) == 1) - ndtr(-20.0 / (40.0 * 2**0.5))) < 5.0 * 0.5 / many**0.5
-    gap = 20.0 / 15.0
-    assert abs(np.mean(np.array(LnMax(15.0).winners(two, stream)) == 1) - (2.0 + gap) / 4.0 * np.exp(-gap)) < 5.0 * 0.5 / many**0.5
 
 
 def test_a_copy_of_a_session_answers_nothing_wherever_it_was_made(tmp_path: Path) -> None:

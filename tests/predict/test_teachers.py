@@ -53,29 +53,6 @@ def members(answer: list[Records]) -> list[set[bytes]]:
     return [{row.tobytes() for row in one.inputs} for one in answer]
 
 
-@of_each("keys", [{}, {"units": "owner"}, {"units": "owner", "salt": "another"}])
-def test_a_record_that_goes_changes_one_shard(keys: dict[str, Any], tmp_path: Path) -> None:
-    """Under add-remove: whoever goes, all others stay with their teachers."""
-    complete = arrays()
-    before = members(shards(pate(**keys), ADD, stored(tmp_path, complete)))
-    random = np.random.default_rng()
-    for gone in random.integers(0, 100, 5):
-        left = complete["owner"] != gone if keys else np.arange(300) != gone
-        after = members(shards(pate(**keys), ADD, stored(tmp_path, {name: one[left] for name, one in complete.items()})))
-        assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
-
-
-@of_each("keys", [{}, {"units": "owner"}, {"units": "owner", "shards": "home"}])
-def test_a_record_that_changes_changes_one_shard(keys: dict[str, Any], tmp_path: Path) -> None:
-    complete = arrays()
-    before = members(shards(pate(**keys), REPLACE, stored(tmp_path, complete)))
-    for place in np.random.default_rng().integers(0, 300, 5):
-        other = {name: one.copy() for name, one in complete.items()}
-        other["inputs"][place] = 99.0
-        after = members(shards(pate(**keys), REPLACE, stored(tmp_path, other)))
-        assert sum(one != two for one, two in zip(before, after, strict=True)) == 1
-
-
 def changed(adjacency: Adjacency, units: bool, complete: dict[str, Any], place: int) -> dict[str, Any]:
     """A neighbour: a record, or all of a unit's, goes, is blanked, or is another one, of another name and shard."""
     start = complete["owner"] == complete["owner"][place] if units else np.arange(300) == place
@@ -383,25 +360,6 @@ def test_processes_in_folders_of_their_own_leave_no_votes(seed: int, refusal: st
     first, second = on_ranks(*folders, arguments=("pate", "fit", "votes.toml"))
     assert (first[0], second[0]) == (2, 2) and refusal in second[2]
     assert not any((folder / "runs" / "votes" / "votes.npy").exists() for folder in folders)
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("command", ["fit", "label", "account"])
-def test_a_unit_with_several_records_must_be_known(command: str, tmp_path: Path) -> None:
-    """Otherwise its records would be with several teachers, and more than one vote would move."""
-    path = whole_file(tmp_path, "own:nearest")
-    path.write_text(
-        path.read_text()
-        .replace('unit = "example"', 'unit = "user"\nmax_contributions = 3')
-        .replace("epsilon = 8.0", "epsilon = 30")
-    )
-    refused = dpcli("pate", command, str(path), folder=tmp_path)
-    assert (
-        refused.code == 2
-        and "pate.units: set it to the column that names each record's owner, as max_contributions = 3" in refused.err
-    )
-    path.write_text(path.read_text() + 'units = "owner"\n')
-    assert dpcli("pate", command, str(path), folder=tmp_path).code == (2 if command == "label" else 0)  # no votes yet
 
 
 def test_teachers_of_other_data_are_fitted_anew(tmp_path: Path) -> None:

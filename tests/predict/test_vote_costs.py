@@ -46,12 +46,6 @@ def test_gnmax(case: dict[str, Any]) -> None:
     assert case["order"] / case["sigma"] ** 2 == pytest.approx(case["rdp_data_independent"], rel=CLOSE)
 
 
-def test_gnmax_by_log_q() -> None:
-    for case in REFERENCE["gnmax_logq"]:
-        result = rdp_gaussian(np.array([float(case["logq"])]), case["sigma"], np.array([float(case["order"])]))[0, 0]
-        assert result == pytest.approx(case["rdp"], rel=CLOSE), case
-
-
 def test_threshold() -> None:
     for case in REFERENCE["threshold"]:
         aggregator, largest = ConfidentGnMax(1.0, case["T"], case["sigma1"]), np.array([float(max(case["votes"]))])
@@ -140,25 +134,6 @@ def test_the_bound_is_never_below_its_formula(size: float, noise: float, above: 
     independent = order / sigma**2
     # A condition that holds by less than rounding may fail here, on the private side.
     assert result >= exact and (result <= float(exact) * (1.0 + 1e-11) + 1e-300 or result == pytest.approx(independent, rel=1e-12))
-
-
-VOTED = st.lists(st.integers(0, 300), min_size=2, max_size=6).filter(lambda counts: sum(counts) > 0)
-
-
-@pytest.mark.long
-@given(st.lists(VOTED.map(lambda counts: (counts * 6)[:6]), min_size=1, max_size=8), st.floats(1.0, 200.0), st.randoms())
-def test_laws_of_the_sum(rows: list[list[int]], sigma: float, random: Any) -> None:
-    """Order of queries and labels is irrelevant; n equal queries are n times one; more noise costs less; a query more costs more."""
-    counts, orders = np.array(rows), np.array([1.5, 2.0, 8.0, 64.0])
-
-    def total(chosen: np.ndarray, noise: float = sigma) -> np.ndarray:
-        return GnMax(noise).expected(chosen, chosen.max(axis=1)).rdp(orders)
-
-    mixed = counts[np.array(random.sample(range(len(rows)), len(rows)))][:, np.array(random.sample(range(6), 6))]
-    assert total(mixed) == pytest.approx(total(counts), rel=1e-12, abs=0.0)
-    assert total(np.repeat(counts, 3, axis=0)) == pytest.approx(3.0 * total(counts), rel=1e-12)
-    assert np.all(total(counts) <= len(rows) * orders / sigma**2 * (1.0 + 1e-12))
-    assert np.all(total(counts[:-1] if len(rows) > 1 else counts) <= total(counts) * (1.0 + 1e-12))
 
 
 def test_an_order_close_to_1_costs_no_less_than_the_next() -> None:

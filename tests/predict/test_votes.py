@@ -65,12 +65,10 @@ WRONG: dict[str, tuple[Callable[[], Table], str]] = {
     "negative": (lambda: changed(-1.0), "expected counts >= 0, found a negative one in some row"),
     "fraction": (lambda: changed(0.5), "expected whole counts, found a fraction in some row"),
     "another sum": (lambda: changed(77.0), "expected counts that add up to 250 teachers, found another sum in some row"),
-    "too large a count": (lambda: changed(1e300), "expected counts that add up to 250 teachers, found another sum in some row"),
     "one teacher less": (
         lambda: counts() - (np.arange(CLASSES) == 0) * (np.arange(60) == 0)[:, None],
         "found another sum in some row",
     ),
-    "shares": (lambda: counts() / TEACHERS, "expected whole counts, found a fraction in some row"),
     "labels of all teachers": (labels, 'found labels: say vote_rows = "labels"'),
     "one column of labels": (
         lambda: np.arange(60.0)[:, None] % CLASSES,
@@ -78,7 +76,6 @@ WRONG: dict[str, tuple[Callable[[], Table], str]] = {
     ),
     "one class": (lambda: np.full((60, 1), TEACHERS), "expected 10 columns, one for each label, found one"),
     "a column too many": (lambda: np.hstack([np.zeros((60, 1)), counts()]), "expected 10 columns, one for each label, found 11"),
-    "transposed": (lambda: counts().T, "expected 10 columns, one for each label, found 60"),
 }
 
 
@@ -131,20 +128,14 @@ ODD: dict[str, bytes | Callable[[Path], None]] = {
     "text.csv": b"a,b\nsecret,words\n",
     "ragged.csv": b"1,2\n3,4,5\n",
     "another-encoding.csv": "1,2\n\xe9,4\n".encode("latin-1"),
-    "nul.csv": b"1,2\n\0,3\n",
     "not-one.npy": b"\x93NUMPY\x01\x00v\x00 nothing",
     "not-one.parquet": b"PAR1 secret",
     "folder.npy": lambda path: path.mkdir(),
-    "folder.csv": lambda path: path.mkdir(),
     "pipe.npy": lambda path: os.mkfifo(path),
-    "pipe.csv": lambda path: os.mkfifo(path),
     "device.csv": lambda path: path.symlink_to("/dev/zero"),
     "missing.npy": lambda path: None,
     "objects.npy": lambda path: np.save(path, np.array([[1, "secret"]], dtype=object), allow_pickle=True),
     "texts.npy": lambda path: np.save(path, np.array([["1", "secret"]])),
-    "truth.npy": lambda path: np.save(path, np.ones((60, CLASSES), dtype=bool)),
-    "complex.npy": lambda path: np.save(path, np.ones((60, CLASSES), dtype=complex)),
-    "one-number.npy": lambda path: np.save(path, np.array(3.0)),
     "a-line.npy": lambda path: np.save(path, np.arange(60)),
     "a-cube.npy": lambda path: np.save(path, np.ones((2, 3, 4))),
     "nothing.npy": lambda path: np.save(path, np.ones((0, CLASSES))),
@@ -213,19 +204,15 @@ def test_a_square_of_labels_is_refused_too() -> None:
 
 
 @pytest.mark.needs("pyarrow")
-@of_each("kind", ["bool_", "string", "binary", "decimal128", "list_", "null", "date32", "duration"])
+@of_each("kind", ["bool_", "string", "decimal128", "null"])
 def test_columns_that_only_can_be_turned_into_numbers_are_none(kind: str, tmp_path: Path) -> None:
     import pyarrow as pa
 
     made = {
         "bool_": pa.array([True, False]),
         "string": pa.array(["250", "0"]),
-        "binary": pa.array([b"250", b"0"]),
         "decimal128": pa.array([250, 0]).cast(pa.decimal128(20, 0)),
-        "list_": pa.array([[250], [0]]),
         "null": pa.array([None, None]),
-        "date32": pa.array([250, 0], pa.int32()).cast(pa.date32()),
-        "duration": pa.array([250, 0]).cast(pa.duration("s")),
     }[kind]
     path = tmp_path / "votes.parquet"
     pa.parquet.write_table(pa.table({"a": made, "b": pa.array([0, 250])}), path)
@@ -374,21 +361,3 @@ def test_what_is_said_of_a_record_tells_neither_where_it_stands_nor_what_it_is(n
             reader(tmp_path / f"private{ending}")
         refusals.append(str(refused.value))
     assert len({*refusals}) == 1, (seed, refusals)
-
-
-@pytest.mark.parametrize("ending", [".npy", ".npz"])
-def test_the_same_of_arrays(ending: str, tmp_path: Path) -> None:
-    refusals = []
-    for place, count, value in ((1, 9, np.nan), (7, 30, np.nan)):
-        table = np.zeros((count, 3))
-        table[:, 0] = 5.0
-        table[place, 1] = value
-        path = tmp_path / f"private{ending}"
-        if ending == ".npy":
-            np.save(path, table)
-        else:
-            np.savez(path, inputs=table, labels=np.zeros(count, dtype=int))
-        with pytest.raises(InputError) as refused:
-            (of_counts if ending == ".npy" else of_pate)(path)
-        refusals.append(str(refused.value))
-    assert refusals[0] == refusals[1]

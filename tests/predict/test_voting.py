@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcli.base.errors import Denied, InputError
+from dpcli.base.errors import Denied
 from dpcli.base.lazy import load
 from dpcli.base.registry import MECHANISMS
 from dpcli.file.pipeline.canonical import TOP
-from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.numerics.arrays import Array
 from dpcli.predict.aggregators import Aggregator, ConfidentGnMax, GnMax, LnMax, laplace_noise, normal_noise
 from dpcli.predict.plugin import AGGREGATORS
 from dpcli.predict.prediction_session import open_queries
 from dpcli.predict.prompt.prompt_session import Released, VoteTranscript, VotingSession
-from dpcli.predict.shards import refuse_replaced_units, shards_of, spread_names
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import SystemStream, insecure_seed
 
@@ -138,28 +136,3 @@ def test_a_charge_without_a_transcript_is_lost(tmp_path: Path) -> None:
     again = session(tmp_path, GnMax(1.0), 3)
     assert again.ask("a", lambda: VOTES).number == 2
     assert session(tmp_path, GnMax(1.0), 3).ask("a", lambda: VOTES).number == 2
-
-
-def test_a_transcript_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "t.jsonl").write_text("[1]\n")
-    with pytest.raises(InputError, match="transcript"):
-        VoteTranscript(str(tmp_path / "t.jsonl"), 3)
-
-
-@pytest.mark.parametrize("adjacency", Adjacency, ids=lambda one: one.value)
-def test_one_change_moves_one_shard_or_is_refused(adjacency: Adjacency) -> None:
-    """Records without units: one goes, or another takes its place. Units are refused where one may take another's place."""
-    names = ["ann", "bob", "cy", "dee", "eve"] * 4
-    apart = [f"{name} {k}" for k, name in enumerate(names)]
-    other = [*apart[:7], *(["somebody else"] if adjacency is Adjacency.REPLACE_ONE else []), *apart[8:]]  # a blank text is none
-    homes = []
-    for texts in (apart, other):
-        shards = shards_of(spread_names(texts, False, adjacency), 5)
-        homes.append([sorted(texts[place] for place in shard) for shard in shards])
-    assert sum(before != after for before, after in zip(*homes, strict=True)) == 1
-    if adjacency is Adjacency.REPLACE_ONE:
-        with pytest.raises(InputError, match="the shards of both change"):
-            refuse_replaced_units("prompt.units", adjacency, "it.toml")
-    else:
-        refuse_replaced_units("prompt.units", adjacency, "it.toml")
-        assert spread_names(names, True, adjacency) == names

@@ -189,14 +189,14 @@ def test_each_run_is_charged_before_it_starts(tmp_path: Path, pool: type[InOnePr
     assert [charged.status for charged in books.state().runs.values()] == ["committed"] * 4
     swept(plan, ledger=books)
     assert len(books.state().runs) == 4  # what is kept was paid for
-    with pytest.raises(InputError, match="its runs were charged to a ledger: name it with --ledger"):
+    with pytest.raises(InputError, match="expected the --ledger that was charged for this sweep, found none"):
         swept(plan)
 
 
 def test_runs_that_were_never_charged_do_not_count_as_charged(tmp_path: Path, pool: type[InOneProcess]) -> None:
     plan = planned(tmp_path, PUBLIC)
     swept(plan)
-    with pytest.raises(InputError, match="its runs were made without a ledger: leave out --ledger"):
+    with pytest.raises(InputError, match="expected no --ledger, as at its start, found one"):
         swept(plan, ledger=ledger(tmp_path, 100.0))
 
 

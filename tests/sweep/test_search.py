@@ -11,8 +11,6 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dpcli.analysis.account import account
 from dpcli.base.errors import Denied, InputError
@@ -95,12 +93,6 @@ def test_numbers_and_settings_are_drawn_from_their_laws() -> None:
     assert sum((settings[i] - total / 4) ** 2 / (total / 4) for i in range(4)) < 45.0
     pairs = Counter((search[0], search[1]) for search in drawn if len(search) > 1)
     assert sum((pairs[i, j] - e) ** 2 / e for i in range(4) for j in range(4) for e in [sum(pairs.values()) / 16]) < 85.0
-
-
-@given(st.floats(0.0, 3.0), st.floats(0.05, 0.9))
-def test_there_is_always_a_trial_but_for_poisson(eta: float, gamma: float) -> None:
-    assert draw_count(NegativeBinomial(eta, gamma), Decimal(0)) == 1
-    assert draw_count(PoissonTrials(1.0), Decimal(0)) == 0
 
 
 def planned(folder: Path, text: str = PRIVATE) -> SweepPlan:

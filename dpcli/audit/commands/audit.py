@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from dpcli.audit.commands.trials import hint_after_interrupt, progress
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import show
+from dpcli.cli.printing import progress
 
 
 @click.command(short_help="Put a program to the test: what an attack proves against its claim.")
@@ -62,13 +64,28 @@ def command(
     from dpcli.audit.documents.audit import chart, document
     from dpcli.cli.outputs import require_free
 
-    with progress() as report:
+    with progress("runs") as report:
         requested = audit_request(file, flags, epsilon, delta, correct, jobs, report)
         if requested.settings.function is not None and requested.settings.scores is not None:  # where trials are added
             require_free(requested.settings.scores)
-        with hint_after_interrupt(requested.settings.scores):
+        with _hint_after_interrupt(requested.settings.scores):
             result = audit(requested)
     drawn = [chart(result)] if result.measured is not None or pictures else []
     if pictures:
         show(drawn[0], None, pictures)
     return emit(document(result, requested.diagnostics, drawn), format_, outputs)
+
+
+@contextmanager
+def _hint_after_interrupt(path: str | None) -> Iterator[None]:
+    """Say after Ctrl-C where the trials so far are kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = (
+            f"the trials so far are in {path}; the same command goes on from there"
+            if path
+            else "--scores PATH would have kept them"
+        )
+        click.echo(f"dpcli: {words}", err=True)
+        raise

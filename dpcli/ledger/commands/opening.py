@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dpcli.cli.options import emit, output_options
-from dpcli.cli.picture import progress
+from dpcli.cli.printing import progress
 from dpcli.ledger.commands.budget import answer_options, dataset_option, ledger_argument, opened, reason_option, subcommand
 from dpcli.ledger.plugin import BLOCKS, FILTERS
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dpcli.cli.options import PICTURES, emit, output_options, working
-from dpcli.cli.picture import progress
+from dpcli.cli.printing import progress
 from dpcli.ledger.commands.budget import (
     answer_options,
     dataset_option,

@@ -8,8 +8,8 @@ from dpcli.base.errors import InputError
 from dpcli.base.registry import CHART_FORMATS, PLOTS
 from dpcli.cli.completion import complete_kind
 from dpcli.cli.options import accounting_options
-from dpcli.cli.picture import destination, progress, show
-from dpcli.cli.printing import complain, standard_error
+from dpcli.cli.picture import destination, show
+from dpcli.cli.printing import complain, progress, standard_error
 
 
 @click.command(short_help="Draw epsilon, delta or an attacker's errors, in a terminal or to a file.")

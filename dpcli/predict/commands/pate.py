@@ -10,6 +10,7 @@ import click
 from dpcli.base.errors import InputError
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options, working
+from dpcli.cli.printing import progress
 from dpcli.sessions.commands.predicting import charged_ledger
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ def fit(file: str, jobs: int | None, format_: str, outputs: tuple[str, ...]) -> 
     """
     import os
 
-    from dpcli.cli.picture import progress
     from dpcli.predict.documents.pate import fitted
     from dpcli.predict.pate.pate_plan import plan_of
     from dpcli.predict.pate.teachers import fit
@@ -87,7 +87,6 @@ def label(
 
     Exit code 1 where the budget or the ledger says no, 2 where there are no votes, 130 where it was interrupted.
     """
-    from dpcli.cli.picture import progress
     from dpcli.predict.documents.pate import labelled
     from dpcli.predict.pate.learners import predictor
     from dpcli.predict.pate.pate_plan import plan_of

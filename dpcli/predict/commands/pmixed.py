@@ -7,12 +7,11 @@ from contextlib import nullcontext
 
 import click
 
-from dpcli.audit.commands.trials import progress
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.cli.groups import LazyGroup
 from dpcli.cli.options import emit, output_options
-from dpcli.cli.printing import complain
+from dpcli.cli.printing import complain, progress
 from dpcli.sessions.commands.predicting import charged_ledger, charged_to, on_window, opened_or_none
 
 SUBCOMMANDS: dict[str, tuple[str, str]] = {

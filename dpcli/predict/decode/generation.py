@@ -77,7 +77,7 @@ def write_texts(
         Denied: The file's budget or the ledger says no, or no text is left.
         LedgerError: Ledger or count cannot be relied on.
     """
-    from dpcli.predict.documents.prediction_statement import statement
+    from dpcli.predict.documents.statements import statement
 
     plan.require_budget()
     generate, path = plan.generate, plan.path
@@ -106,7 +106,7 @@ def write_texts(
         outcome = GenerationOutcome(
             plan, plan.folder, session.run, session.charged, tuple(text for _, text in written), budget.taken(), spent, cut
         )
-        replaced(os.path.join(plan.folder, STATEMENT), statement(plan, disclosure_answers(outcome)).encode())
+        replaced(os.path.join(plan.folder, STATEMENT), statement(plan, _done(outcome), disclosure_answers(outcome)).encode())
         commit(session, ledger)
     return outcome
 
@@ -162,18 +162,13 @@ class WritingSession:
 
 
 def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
-    """Return answers of the disclosure statement; `done` is its first paragraph."""
+    """Return the answers of the disclosure statement."""
     plan, spec = outcome.plan, outcome.plan.entry.spec
     what = {
         "difference": "the difference of each private context's logits and the public context's",
         "logits": "each private context's logits below their largest",
     }
     return {
-        "done": (
-            f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
-            f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All that may be written is charged for, "
-            f"written or not.{'' if outcome.charged else f' {RESTORED}'}"
-        ),
         "randomness": "tokens are drawn by the operating system's random numbers; no seed exists and nothing is saved",
         "floating_point": (
             "contributions and their sums are whole numbers; a token is drawn exactly in proportion to weights in double precision, whose "
@@ -185,6 +180,18 @@ def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
         ),
         "query_model": "one-release",
     }
+
+
+def _done(outcome: GenerationOutcome) -> str:
+    """Say what was done, and what it costs."""
+    from dpcli.predict.documents.statements import guarantee
+
+    plan = outcome.plan
+    return (
+        f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
+        f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All that may be written is charged for, "
+        f"written or not: {guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
+    )
 
 
 def _private_share(outcome: GenerationOutcome) -> str:

@@ -166,7 +166,7 @@ def context_batches(
     """Return the contexts of each batch, which may be of any number.
 
     Args:
-        privacy: Privacy of its units, the first max_contributions texts are used.
+        privacy: Privacy of the file: of each unit the first max_contributions texts are used.
         words: How many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
         rows: Rows of a table that may be read; all if None.
 

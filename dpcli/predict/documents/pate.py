@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli.analysis.documents import account as account_report
 from dpcli.base.rounding import up
 from dpcli.document.document import Document, Table
-from dpcli.predict.documents.prediction_statement import BOTH, counts, sanitised_data, setting
+from dpcli.predict.documents.statements import BOTH, counts, sanitised_data, setting
 from dpcli.predict.pate.learners import STUDENT
 from dpcli.predict.pate.pate_session import LABELS
 from dpcli.predict.pate.transcript import TRANSCRIPT

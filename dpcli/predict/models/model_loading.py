@@ -26,8 +26,8 @@ def language_model(
     Args:
         name: A folder, a name that transformers knows, or module:function of the user's own: it returns a LanguageModel, a torch module
             that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
-        tokenizer: Bytes, a folder, a name, or module:function; None: the model's own.
-        path, table: Path and table of the file, and of its table with the keys `model` and `tokenizer`.
+        tokenizer: "bytes", a folder, a name, or module:function; None: the model's own.
+        path, table: Path of the file, and its table with the keys `model` and `tokenizer`.
         tuning: How a torch module is fine-tuned, if it is to be.
 
     Raises:
@@ -194,7 +194,7 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
 
     Args:
-        path, table: Path and table of the file, and of its table whose key `tokenizer` this is.
+        path, table: Path of the file, and its table whose key `tokenizer` this is.
 
     Raises:
         InputError: If it cannot be loaded.

@@ -100,8 +100,8 @@ class Transformer:
         """Return log-probabilities after one context by several models that `tuned` returned, (models, vocabulary), in as few passes as
         memory allows; None if they have to be asked one at a time.
 
-        Each row is as if its model were asked alone, up to CLOSE: which is tried once, with made-up adapters. That of one model does not
-        depend on what others have learnt.
+        Each row is as if its model were asked alone, up to SAME_ANSWER: which is tried once, with made-up adapters. That of one model
+        does not depend on what others have learnt.
         """
         adapters = [model.weights for model in models if isinstance(model, Adapted) and model.public is self]
         if len(adapters) != len(models) or len(models) < 2:
@@ -213,7 +213,7 @@ class NotJoint(Exception):
 def last_scores(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int], vocabulary: int) -> Tensor:
     """Return logits after the tokens by the model with each of the adapters, (adapters, vocabulary).
 
-    Raises NotTogether where an adapted layer is no matrix, or does not see one copy of the context for each adapter.
+    Raises NotJoint where an adapted layer is no matrix, or does not see one copy of the context for each adapter.
     """
     most = at_once(adapters[0], len(tokens), vocabulary)
     parts = [adapters[start : start + most] for start in range(0, len(adapters), most)]

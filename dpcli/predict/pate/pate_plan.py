@@ -236,11 +236,12 @@ TEACHING = frozenset(
 class VotingPlan(PredictionPlan, PricedSession):
     """The plan of one session, as it is accounted and as it is held.
 
-    pipeline: with as many answers as the budget allows. entry: the one that answers, in it.
-
     Attributes:
+        pipeline: The file's, with as many answers as the budget allows.
+        account: Account of that pipeline, whatever the votes are.
+        entry: The mechanism that answers.
         queries, answers: At most so many of each.
-        stated: The answers that the file asks for. account: of the pipeline, whatever the votes are.
+        stated: The answers that the file asks for.
         as_filed: Account of the file as it stands.
     """
 

@@ -206,7 +206,7 @@ class QueryRounds:
 
 def _write_outputs(plan: VotingPlan, content: Transcript) -> None:
     """Write the labels and the statement."""
-    from dpcli.predict.documents.prediction_statement import pate_statement
+    from dpcli.predict.documents.statements import pate_statement
 
     rows = [(query, label, "teachers") for query, label in content.labels.items()]
     rows += [(query, label, "student") for query, label in content.reinforced.items()]

@@ -266,7 +266,7 @@ class VoteEpsilon:
 
 @dataclass(frozen=True, slots=True)
 class VoteAccount:
-    """plan.account is the guarantee.
+    """The costs of a session given its votes; the guarantee is plan.account.
 
     Attributes:
         expected: Mean cost over the noise of a session.

@@ -132,10 +132,6 @@ def perplexity(per_record: Sequence[Array], stream: Stream) -> Perplexity:
     return Perplexity(math.exp(min(sums.sum() / counts.sum(), 700.0)), low, high)
 
 
-AXES = ("epsilon", "steps", "shards", "rate")
-DEFAULT_TOKENS = 2_000
-
-
 class Measured(NamedTuple):
     """The perplexity of a model.
 
@@ -221,7 +217,7 @@ def evaluate(
     models: Ensemble | None = None,
     axis: str | None = None,
     values: Sequence[float] = (),
-    tokens: int = DEFAULT_TOKENS,
+    tokens: int = 2_000,
     stream: Stream | None = None,
     report: Report = lambda done, total: None,
 ) -> Evaluation:
@@ -229,20 +225,18 @@ def evaluate(
 
     Args:
         models: Models that were fitted; made anew if None.
-        axis, values: An ablation: one of AXES, and what it takes.
+        axis, values: An ablation: epsilon, steps, shards or rate, and its values.
         tokens: Tokens of the test text at most.
 
     Raises:
-        InputError: No test text, the published protocol, an unknown axis.
+        InputError: No test text, the published protocol, values that the axis does not take.
         CannotCertify: No radius meets the file's epsilon.
     """
     plan = as_fitted(plan)
-    if plan.account is None or plan.pmixed.test is None:
-        if plan.account is None:
-            raise InputError(f'{plan.path}: pmixed: expected mode = "sound", which is compared with "paper", found paper')
+    if plan.account is None:
+        raise InputError(f'{plan.path}: pmixed: expected mode = "sound", which is compared with "paper", found paper')
+    if plan.pmixed.test is None:
         raise InputError(f"{plan.path}: pmixed: set test to a text declared public")
-    if axis is not None and axis not in AXES:
-        raise InputError(f"--over: expected one of {', '.join(AXES)}, found {axis!r}")
     epsilon, delta = plan.account.upper, plan.account.delta
     assert delta is not None
     side = public_side(plan.pmixed, plan.path) if models is None else models.side

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from dpcli.analysis.calibrate import calibrate
 from dpcli.base.errors import InputError
-from dpcli.document.document import json_text
 from dpcli.file.pipeline.model import Entry, Pipeline, Privacy
+from dpcli.file.toml.write import toml_text
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, np
@@ -97,7 +97,7 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
     """Return what a transformer has learnt, as `Transformer.tuned` takes it.
 
     Args:
-        count: Count of texts.
+        count: Number of texts.
         per_unit: Most texts of one unit that are used.
 
     Raises:
@@ -118,8 +118,16 @@ def privately_trained(plan: PmixedPlan, count: int, per_unit: int, epsilon: floa
 def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, delta: float, folder: str) -> str:
     """Return a file for dpcli train, over the same texts and adapter."""
     settings, privacy = plan.pmixed, plan.pipeline.privacy
-    assert settings.lora is not None
-    lora = {"rank": settings.lora.rank, "alpha": settings.lora.alpha}
+    lora, size = settings.lora, max(1, count // per_unit)
+    assert lora is not None
+    adapter = {"rank": lora.rank, "alpha": lora.alpha, "targets": None if lora.targets is None else list(lora.targets)}
+    steps = {
+        "name": "steps",
+        "type": "gaussian",
+        "noise_multiplier": "calibrate",
+        "steps": STEPS,
+        "sampling": {"scheme": "poisson", "batch_size": max(1, size // BATCHES)},
+    }
     trained = {
         "task": "causal-lm",
         "data": settings.data,
@@ -135,27 +143,19 @@ def _training_file(plan: PmixedPlan, count: int, per_unit: int, epsilon: float, 
         "records_per_unit": per_unit if settings.units is not None else None,
         "text": settings.text if COLUMNS.reads(settings) else None,
         "record": settings.record if PLAIN_TEXT.reads(settings) else None,
+        "lora": _stated(adapter),
+        "clipping": {"norm": NORM},
     }
-    size = max(1, count // per_unit)
-    protected = {"adjacency": privacy.adjacency.value, "unit": "example", "dataset_size": size, "delta": delta}
-    targets = "" if settings.lora.targets is None else f", targets = {json_text(list(settings.lora.targets))}"
-    return "\n".join(
-        [
-            "format = 1",
-            *_toml_section("privacy", protected),
-            *_toml_section("budget", {"epsilon": epsilon}),
-            "[[mechanism]]",
-            'name = "steps"',
-            'type = "gaussian"',
-            'noise_multiplier = "calibrate"',
-            f"steps = {STEPS}",
-            f'sampling = {{ scheme = "poisson", batch_size = {max(1, size // BATCHES)} }}',
-            *_toml_section("train", {name: value for name, value in trained.items() if value is not None}),
-            f"lora = {{ rank = {lora['rank']}, alpha = {lora['alpha']!r}{targets} }}",
-            f"clipping = {{ norm = {NORM} }}",
-        ]
+    return toml_text(
+        {
+            "format": 1,
+            "privacy": {"adjacency": privacy.adjacency.value, "unit": "example", "dataset_size": size, "delta": delta},
+            "budget": {"epsilon": epsilon},
+            "mechanism": [steps],
+            "train": _stated(trained),
+        }
     )
 
 
-def _toml_section(name: str, keys: Mapping[str, object]) -> list[str]:
-    return [f"[{name}]", *(f"{key} = {json_text(value)}" for key, value in keys.items())]
+def _stated(keys: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in keys.items() if value is not None}

@@ -176,9 +176,9 @@ class WholeBall:
     """Bounds on the multiples of 2^-50 of each token, (vocabulary,) whole numbers in float64.
 
     Attributes:
-        public: Public of the public model; they add up to 2^50.
-        low, high: Low and high of every projected model, e^-radius and e^radius times the public ones, rounded inwards; the public ones lie
-            between.
+        public: Multiples of the public model, which add up to 2^50.
+        low, high: Bounds on the multiples of every projected model: e^-radius and e^radius times the public ones, rounded inwards; the
+            public ones lie between.
     """
 
     public: Array

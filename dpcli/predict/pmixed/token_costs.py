@@ -37,7 +37,12 @@ class ChangeCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """rows: by change and accountant; none for a file under the published protocol. target: epsilon, if something was solved for."""
+    """The costs of a plan.
+
+    Attributes:
+        rows: By change and accountant; none for a file under the published protocol.
+        target: Epsilon to meet, if something was solved for.
+    """
 
     plan: PmixedPlan
     delta: float

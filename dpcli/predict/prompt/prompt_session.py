@@ -50,6 +50,12 @@ if TYPE_CHECKING:
     from dpcli.predict.query_counts import QueryBudget
 
 TRANSCRIPT, LABELS, PROMPT = "transcript.jsonl", "labels.jsonl", "prompt.txt"
+DISCLOSURE_ANSWERS = {
+    "randomness": "noise on the votes is drawn from the operating system; no seed exists and nothing is saved",
+    "floating_point": "noise in double precision on whole votes; only the winner, or that there is none, is released",
+    "clipping": "each unit's records are in one shard, and a shard has one vote",
+    "query_model": "one-release",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,31 +197,21 @@ def _outcome(
 
 def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> None:
     """Write labels, prompt and statement, each in one piece."""
-    from dpcli.predict.documents.prediction_statement import statement
+    from dpcli.predict.documents.statements import guarantee, statement
 
     names = outcome.plan.prompt.labels
     lines = [{"text": text, "label": None if label is None else names[label]} for text, label in released]
     content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     replaced(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
     replaced(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
-    replaced(os.path.join(outcome.folder, STATEMENT), statement(outcome.plan, disclosure_answers(outcome)).encode())
-
-
-def disclosure_answers(outcome: PromptOutcome) -> dict[str, str]:
-    """Return answers of the disclosure statement; `done` is its first paragraph."""
     plan = outcome.plan
-    return {
-        "done": (
-            f"{plan.prompt.teachers:,} teachers, prompts with private demonstrations, voted on {outcome.queries:,} of at most "
-            f"{plan.queries:,} public texts; {outcome.answered:,} of the labels are in {LABELS}, and the prompt in {PROMPT} was chosen "
-            "among them by these labels alone. All that may be asked is charged for, asked or not."
-            f"{'' if outcome.charged else f' {RESTORED}'}"
-        ),
-        "randomness": "noise on the votes is drawn from the operating system; no seed exists and nothing is saved",
-        "floating_point": "noise in double precision on whole votes; only the winner, or that there is none, is released",
-        "clipping": "each unit's records are in one shard, and a shard has one vote",
-        "query_model": "one-release",
-    }
+    done = (
+        f"{plan.prompt.teachers:,} teachers, prompts with private demonstrations, voted on {outcome.queries:,} of at most "
+        f"{plan.queries:,} public texts; {outcome.answered:,} of the labels are in {LABELS}, and the prompt in {PROMPT} was chosen "
+        "among them by these labels alone. All that may be asked is charged for, asked or not: "
+        f"{guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
+    )
+    replaced(os.path.join(outcome.folder, STATEMENT), statement(plan, done, DISCLOSURE_ANSWERS).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +260,8 @@ class VotingSession:
     """Votes on one query at a time.
 
     Attributes:
-        budget: Budget of queries.
-        answers: Answers of those that are answered, if the entry bounds them.
+        budget: The count of queries.
+        answers: The count of answers, if the entry bounds them.
     """
 
     aggregator: Aggregator

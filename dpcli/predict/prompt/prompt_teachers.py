@@ -139,7 +139,7 @@ Demonstration = tuple[str, int]  # a text, and the number of its label
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """texts, labels (numbers among the declared ones) and units: n of each."""
+    """Texts, with as many labels (numbers among the declared ones) and owners."""
 
     texts: tuple[str, ...]
     labels: tuple[int, ...]

@@ -73,7 +73,7 @@ def command(
             if books is not None or plan.pipeline.privacy.window is None:
                 plan = plan.reading(books)
         return emit(quoted(planned(plan), ledger, dataset, plan.pipeline, charged_before(plan)), format_, outputs)
-    from dpcli.cli.picture import progress
+    from dpcli.cli.printing import progress
     from dpcli.release.documents.release import parquet_of, sheet_of
     from dpcli.release.release_run import release
     from dpcli.sessions.commands.predicting import noted

@@ -1,4 +1,4 @@
-"""The ledger of a private-prediction session on a terminal."""
+"""The ledger of a session on the command line."""
 
 from __future__ import annotations
 

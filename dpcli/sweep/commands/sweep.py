@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpcli.audit.commands.trials import progress
 from dpcli.base.errors import InputError
 from dpcli.base.extras import require
 from dpcli.cli.options import emit, output_options
 from dpcli.cli.picture import show
+from dpcli.cli.printing import progress
 from dpcli.ledger.commands.budget import opened
 from dpcli.sessions.commands.predicting import charged_ledger
 
@@ -90,7 +90,7 @@ def swept(
                 raise InputError("--picture: expected a sweep with public tuning, found a private search: it releases one point")
             _say("a private search: how many trials it makes is a secret, and so is how long it takes")
             return selected(search(plan, processes, books))
-        with progress() as report:
+        with progress("runs") as report:
             result = measure(plan, processes, books, report)
     drawn = [chart(result)] if result.best else []
     if drawn and pictures:

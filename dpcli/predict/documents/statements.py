@@ -1,4 +1,4 @@
-"""Statements that sessions leave for those who use their answers: the disclosure of the file, with what was really done."""
+"""Statements that sessions leave for users of their answers, and what all documents of PATE state."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ from dpcli.predict.prediction_session import RESTORED
 from dpcli.sessions.documents.dry_run import rows_words
 
 if TYPE_CHECKING:
+    from dpcli.analysis.account import Account
     from dpcli.predict.pate.pate_plan import VotingPlan
     from dpcli.predict.pate.transcript import Transcript
     from dpcli.predict.pate.vote_account import Sanitised
     from dpcli.sessions.priced import PricedSession
 
-
-def statement(priced: PricedSession, disclosed: Mapping[str, str]) -> str:
-    """Return Markdown: what was done, then the disclosure statement of the file.
-
-    Args:
-        disclosed: `done`, the first paragraph, and answers of [disclosure] that are given if the file has none.
-    """
-    account = priced.account
-    answers = {name: text for name, text in disclosed.items() if name != "done"}
-    return f"{disclosed['done']} epsilon <= {up(account.upper)} at delta = {account.delta!r}.\n\n{file_statement(priced, answers)}"
+SCHEMA = "dpcli/pate/v1"
+BOTH = "for these votes against any neighbouring ones and the reverse"
+EX_POST = "It was not fixed before the votes were seen; what was fixed, and what composes with other runs, is the first epsilon."
 
 
-def file_statement(priced: PricedSession, answers: Mapping[str, str]) -> str:
-    """Return the disclosure statement of a file as Markdown.
+def guarantee(account: Account) -> str:
+    """Return the guarantee of a session, in words."""
+    return f"epsilon <= {up(account.upper)} at delta = {account.delta!r}"
+
+
+def statement(priced: PricedSession, done: str, answers: Mapping[str, str]) -> str:
+    """Return the statement of a session as Markdown: what was done, then the disclosure of its file.
 
     Args:
-        answers: Answers of [disclosure], given if the file has none.
+        answers: Answers of [disclosure], given where the file has none.
     """
+    return f"{done}\n\n{disclosure_of(priced, answers)}"
+
+
+def disclosure_of(priced: PricedSession, answers: Mapping[str, str]) -> str:
+    """Return the disclosure statement of a file as Markdown, with these answers where the file has none."""
     from dpcli.disclosure.disclosed_facts import gather
     from dpcli.disclosure.documents import disclosure as disclosure_report
     from dpcli.disclosure.statement import disclosure
@@ -47,11 +51,6 @@ def file_statement(priced: PricedSession, answers: Mapping[str, str]) -> str:
     given = replace(stated, **{name: text for name, text in known.items() if getattr(stated, name) is None})  # type: ignore[arg-type]
     facts = gather(replace(priced.pipeline, path=priced.path, disclosure=given), None, ())
     return format_markdown.render(disclosure_report.document(disclosure(replace(facts, rows=rows_words(priced)))))
-
-
-SCHEMA = "dpcli/pate/v1"
-BOTH = "for these votes against any neighbouring ones and the reverse"
-EX_POST = "It was not fixed before the votes were seen; what was fixed, and what composes with other runs, is the first epsilon."
 
 
 def setting(plan: VotingPlan) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, noised: Sanitised |
         "clipping": "none: all records of a unit are in one teacher's shard, so that a unit moves one vote",
     }
     heading = "" if private else "**NOT PRIVATE: the noise was drawn from a seed that somebody knows.**\n\n"
-    text = f"{heading}{_done(plan, transcript)}{_noised(plan, noised)}\n\n{file_statement(plan, answers)}"
+    text = statement(plan, f"{heading}{_done(plan, transcript)}{_noised(plan, noised)}", answers)
     machine = {
         **setting(plan),
         "private": private,
@@ -121,10 +120,9 @@ def pate_statement(plan: VotingPlan, transcript: Transcript, noised: Sanitised |
 
 
 def _done(plan: VotingPlan, transcript: Transcript) -> str:
-    account = plan.account
     lines = [
         f"{len(transcript):,} queries were put to {plan.pate.teachers:,} teachers on disjoint shards ({plan.entry.type}), and "
-        f"{len(transcript.labels):,} answered: epsilon <= {up(account.upper)} at delta = {account.delta!r}, which pays for up to "
+        f"{len(transcript.labels):,} answered: {guarantee(plan.account)}, which pays for up to "
         f"{plan.queries:,} queries and {plan.answers:,} answers and holds whatever the votes were."
     ]
     if transcript.lost:
