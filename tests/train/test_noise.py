@@ -62,6 +62,25 @@ def test_steps_and_parameters_are_independent() -> None:
         assert abs((drawn[lag:] * drawn[:-lag]).sum()) / math.sqrt(drawn[lag:].size) < 4.9
 
 
+@pytest.mark.parametrize("limit", [10**7, 100])
+def test_no_number_comes_twice(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float32 has so many values that 10^5 draws hardly ever share one; a low-precision draw takes a few thousand."""
+    monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", limit)
+    noise = Independent(1.0, SystemStream())
+    drawn = [noise.next({"w": torch.Size([50_000])})["w"] for _ in range(2)]
+    assert not torch.equal(*drawn)
+    assert len(torch.unique(torch.cat(drawn))) > 99_000
+
+
+def test_two_draws_of_a_private_run_differ_wherever_torch_is_seeded() -> None:
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        drawn.append(Independent(1.0, SystemStream()).next(SHAPES)["weight"])
+    assert not torch.any(drawn[0] == drawn[1])
+
+
 def test_noise_without_a_scale_is_refused() -> None:
     def check(std: float) -> None:
         with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):

@@ -26,7 +26,7 @@ from dpcli.mechanisms.noise.correlated import (
     TreeSpec,
 )
 from dpcli.random.streams import SeededStream, SystemStream
-from dpcli.train.noise import Correlated, Noise, noise_of, optimised, prefix_error
+from dpcli.train.noise import Banded, BufferedToeplitz, Correlated, Noise, Tree, noise_of, optimised, prefix_error
 from tests.cases import require_each
 from tests.command import ROOT
 from tests.train.draws import flat
@@ -181,6 +181,45 @@ def test_an_optimised_matrix_costs_one_for_a_column_and_is_no_worse_than_a_squar
     assert found <= other * (1.0 - (0.02 if 1 < bands < steps else 0.0)) * (1.0 + 1e-9)
 
 
+def test_nothing_near_an_optimised_matrix_is_better() -> None:
+    """Columns moved at random and made as long again: to second order none has less error, one by one or together."""
+    columns, rng = torch.tensor(optimised(16, 4)), np.random.default_rng()
+    least = float(prefix_error(columns))
+    for _ in range(200):
+        moved = columns + 1e-2 * torch.tensor(rng.standard_normal((16, 4))) * (columns != 0.0)
+        assert float(prefix_error(moved / moved.norm(dim=1, keepdim=True))) >= least * (1.0 - 1e-6)
+
+
+def test_contributions_to_a_matrix_may_point_anywhere() -> None:
+    """Vectors of norm 1 in steps as far apart as the bands are wide: the encoded stream is sqrt(3) long, whatever they are."""
+    spec, rng = BandedSpec(**run(12, 3, 4), bands=4), np.random.default_rng()
+    matrix = encoder(spec)
+    for _ in range(100):
+        first, gaps = int(rng.integers(0, 2)), rng.integers(4, 6, size=2)
+        vectors = np.zeros((12, 3))
+        for step in np.cumsum([first, *gaps]):
+            vectors[step] = (direction := rng.standard_normal(3)) / np.linalg.norm(direction)
+        assert np.linalg.norm(matrix @ vectors) == pytest.approx(3.0**0.5, rel=1e-12)
+        assert np.linalg.norm(matrix @ vectors) <= spec.encoded_norm()
+
+
+def test_a_whole_tree_has_the_variance_of_estimates_from_below() -> None:
+    """1 / (2 - 2^-level), against 1 for the root alone (Kairouz et al. 2021)."""
+    prefixes = np.cumsum(decoder(TreeSpec(**run(16)), 31), axis=0)
+    for level in range(5):
+        assert np.square(prefixes[2**level - 1]).sum() == pytest.approx(1.0 / (2.0 - 2.0**-level), rel=1e-12)
+
+
+@pytest.mark.long
+def test_buffers_are_few() -> None:
+    tree, banded = Tree(1.0, SeededStream(1), 4_095), Banded(np.ones((4_095, 5)), 1.0, SeededStream(1))
+    buffered = BufferedToeplitz(np.array([0.9, 0.5]), np.array([0.2, 0.1]), 1.0, SeededStream(1), 4_095)
+    for noise in (tree, banded, buffered):
+        for _ in range(4_095):
+            noise.next({"w": torch.Size([3])})
+    assert len(tree._nodes) == 12 and len(banded._past) == 4 and len(buffered._buffers) == 2
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_new_run_has_nothing_to_do_with_the_one_before(name: str) -> None:
     stream, shapes = SeededStream(2), {"w": torch.Size([40_000])}
@@ -210,6 +249,14 @@ def test_parameters_may_not_change_within_a_run() -> None:
     noise.next({"w": torch.Size([3])})
     with pytest.raises(InternalError, match="expected parameters of 3 numbers as in the step before, found 4"):
         noise.next({"w": torch.Size([4])})
+
+
+def test_correlated_noise_needs_a_scale() -> None:
+    def refused(spec: CorrelatedSpec) -> None:
+        with pytest.raises(InternalError, match="expected noise of a positive finite standard deviation"):
+            noise_of(spec, 0.0, SystemStream())
+
+    require_each(specs(5).values(), refused)
 
 
 FORKED = """

@@ -18,6 +18,7 @@ from tests.train.engine.models import (
     LARGE,
     SMALL,
     Configuration,
+    Idle,
     classification,
     cnn,
     dropout_mlp,
@@ -105,12 +106,34 @@ def test_influence(opacus: None) -> None:
     assert min(found) > 0.9 and max(found) <= 1.0 + 1e-6
 
 
+@pytest.mark.long
+def test_an_example_that_is_not_finite_adds_zero(opacus: None) -> None:
+    engine = OpacusGradients(plain(mlp()), classification, Flat(0.05))
+    data, targets = vectors(5)
+    engine((data, targets))
+    poisoned = data.clone()
+    poisoned[1] = float("nan")
+    sums = engine((poisoned, targets))
+    assert sums.finite.tolist() == [True, False, True, True, True]
+    assert distance(sums.gradients, engine(without((data, targets), 1, 5)).gradients) <= 1e-12
+
+
 def test_an_empty_batch_does_not_run_the_model(opacus: None) -> None:
     def never(model: nn.Module, batch: object) -> torch.Tensor:
         raise AssertionError("the model ran")
 
     sums = OpacusGradients(mlp(), never, Flat(1.0))((torch.zeros(0, 11), torch.zeros(0, dtype=torch.long)))
     assert sums.count == 0 and length(sums.gradients) == 0.0
+
+
+@pytest.mark.long
+def test_one_example_is_enough_to_begin_with(opacus: None) -> None:
+    """What is compared is made up."""
+    engine = OpacusGradients(plain(mlp()), classification, Flat(0.5))
+    assert engine.method.name == "loop" and engine.describe().endswith("not compared yet: one example at a time")
+    data, targets = vectors(1)
+    engine((data.expand(3, -1), targets.expand(3)))
+    assert engine.method.name == "opacus"
 
 
 @pytest.mark.long
@@ -126,6 +149,18 @@ def test_the_model_is_left_as_it_was(opacus: None) -> None:
         assert not module._forward_hooks and not module._backward_hooks and not hasattr(module, "activations")
     for parameter in model.parameters():
         assert not hasattr(parameter, "grad_sample") and not hasattr(parameter, "_forward_counter")
+
+
+@pytest.mark.long
+def test_what_a_layer_left_is_gone_before_the_next_batch(opacus: None) -> None:
+    """The layer runs without being part of the loss: its inputs would stay."""
+    model = Idle().double()
+    engine = OpacusGradients(model, classification, Flat(0.5))
+    for _ in range(3):
+        batch = vectors(4)
+        sums = engine(batch)
+        assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+        assert not hasattr(model.idle, "activations")
 
 
 @pytest.mark.long
@@ -165,6 +200,14 @@ def test_refused_where_its_gradients_are_others(opacus: None, name: str) -> None
     )
 
 
+@pytest.mark.long
+def test_padding_that_opacus_takes_for_zeros(opacus: None) -> None:
+    configuration = CONFIGURATIONS["cnn"]
+    engine = OpacusGradients(plain(configuration.model()), configuration.loss, Flat(1.0))
+    with pytest.raises(InputError, match=r"found otherwise: its norms differ from those of one example at a time; use engine"):
+        engine(configuration.draw(4))
+
+
 def test_a_later_batch_that_does_not_fit_is_refused(opacus: None) -> None:
     class Later(nn.Module):
         def __init__(self) -> None:
@@ -182,3 +225,16 @@ def test_a_later_batch_that_does_not_fit_is_refused(opacus: None) -> None:
         InputError, match=r"found otherwise: it leaves a shape of \(1, 5, 11\) for the 4 gradients of head.weight; use"
     ):
         engine(vectors(4))
+
+
+def test_modules_that_mix_are_refused_before_opacus_sees_them(opacus: None) -> None:
+    with pytest.raises(InputError, match="found BatchNorm1d"):
+        OpacusGradients(nn.Sequential(nn.Linear(11, 4), nn.BatchNorm1d(4)), classification, Flat(1.0))
+
+
+def test_a_mean_is_refused(opacus: None) -> None:
+    def mean(model: nn.Module, batch: Any) -> torch.Tensor:
+        return classification(model, batch).mean()
+
+    with pytest.raises(InputError, match="expected one loss per example"):
+        OpacusGradients(plain(mlp()), mean, Flat(1.0))(vectors(4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -10,10 +11,36 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpcli.ledger.stores.places import init
+from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
+from dpcli.train.plan.plan import plan_of
 from tests.train.processes import together
 from tests.train.samples import FILE
+
+RARE = (
+    FILE.replace("steps = 30", "steps = 100")
+    .replace("batch_size = 64", "rate = 0.0001")
+    .replace("checkpoint_every = 10", "checkpoint_every = 50")
+)
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_two_processes_and_batches_that_are_mostly_empty(tmp_path: Path) -> None:
+    """Rank-local empty batches hang elsewhere: of 100 steps at rate 1e-4 all but a few have at least one."""
+    (tmp_path / "tiny.toml").write_text(RARE)
+    books = init(
+        str(tmp_path / "l.db"), "digits", LedgerTerms("example", "add-remove", 5.0, 1e-5, filter="rdp", parameters={"order": 4.0})
+    )
+    books.store.close()
+    first, second = together(tmp_path, "tiny.toml", "--ledger", "l.db")
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert second.stdout == ""  # one speaks for both
+    found = json.loads(first.stdout)
+    assert (found["steps"], found["private"], found["repeated"]) == (100, True, 0)
+    assert found["result"]["epsilon_upper"] == pytest.approx(plan_of(str(tmp_path / "tiny.toml")).account.upper, rel=1e-12)
+    (run,) = open_ledger(str(tmp_path / "l.db")).state().runs.values()
+    assert run.status == "committed"
 
 
 @pytest.mark.long
@@ -150,6 +177,23 @@ def test_the_sum_and_the_noise_are_those_of_one_process(tmp_path: Path) -> None:
     for name, value in alone.items():
         assert torch.equal(zero[name], one[name])
         assert torch.allclose(value, zero[name], atol=1e-6)
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_who_is_left_by_the_others_ends_with_a_code_of_ours(tmp_path: Path) -> None:
+    """Threads of a group that never came to its end abort an orderly end of the process, now and then: nothing of it is waited for."""
+    code = (
+        "import atexit, os, sys, torch.distributed as group\n"
+        "from dpcli.cli.main import run\n"
+        "group.init_process_group('gloo', store=group.HashStore(), rank=0, world_size=1)\n"
+        "atexit.register(lambda: os._exit(99))\n"
+        "run(sys.argv[1:])"
+    )
+    for arguments, expected, stream in ((["account", "no.toml"], 2, "err"), (["version"], 0, "out")):
+        left = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert left.returncode == expected, left.stderr
+        assert (left.stdout, left.stderr)[stream == "err"]  # all of it was written before
 
 
 def _free_port() -> str:

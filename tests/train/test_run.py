@@ -94,6 +94,16 @@ def test_a_resumed_run_is_charged_for_what_it_may_repeat(file: Path, tmp_path: P
     assert "counted twice" in (Path(outcome.folder) / "statement.md").read_text()
 
 
+@pytest.mark.long
+def test_a_resumed_run_draws_fresh_noise(file: Path) -> None:
+    plan, models = plan_of(str(file)), []
+    for _ in range(2):
+        stopped(12, plan)
+        outcome = train(plan, resume=True)
+        models.append((Path(outcome.folder) / "model.safetensors").read_bytes())
+    assert models[0] != models[1]
+
+
 def test_another_file_cannot_resume(file: Path) -> None:
     stopped(12, plan_of(str(file)))
     file.write_text(FILE.replace("noise_multiplier = 2.0", "noise_multiplier = 1.0"))
@@ -191,6 +201,20 @@ def test_a_run_that_could_not_be_committed_at_its_end_is_not_resumed(file: Path,
     assert (books.state().spent, steps) == (before, [])
 
 
+def test_the_number_of_labels_is_declared(file: Path, tmp_path: Path) -> None:
+    import numpy as np
+
+    np.savez(tmp_path / "d.npz", inputs=np.zeros((20, 3)), labels=np.arange(20) % 3)
+    text = FILE.replace('data = "digits"', 'data = "d.npz"')
+    for more, words in (
+        ("", "train.classes: expected the number"),
+        ("classes = 2\n", "train.classes: expected labels from 0 to 1"),
+    ):
+        file.write_text(text.replace("[train]\n", "[train]\n" + more))
+        with pytest.raises(InputError, match=words):
+            train(plan_of(str(file)))
+
+
 ADAPTIVE = FILE.replace("norm = 1.0 }", 'norm = 0.01, style = "adaptive", quantile_noise = 10.0 }')
 
 
@@ -212,6 +236,12 @@ def test_adaptive_clipping_moves_the_bound_and_costs_no_more(file: Path) -> None
 def test_a_count_with_too_little_noise_is_refused(file: Path) -> None:
     file.write_text(ADAPTIVE.replace("quantile_noise = 10.0", "quantile_noise = 0.9"))
     with pytest.raises(InputError, match="quantile_noise"):
+        train(plan_of(str(file)))
+
+
+def test_canaries_count_as_records(file: Path) -> None:
+    file.write_text(FILE + '\n[audit]\nkind = "one-run"\ncanaries = 100\n')
+    with pytest.raises(InputError, match="private records and 100 canaries"):
         train(plan_of(str(file)))
 
 
@@ -289,6 +319,15 @@ def test_an_average_of_the_weights_is_what_is_left(file: Path) -> None:
     assert torch.allclose(left["1.weight"], expected, atol=1e-6)
 
 
+def test_a_dry_run_says_how_long_it_would_take(file: Path) -> None:
+    result = dpcli("train", str(file), "--dry-run", "-f", "json", folder=file.parent)
+    estimate = json.loads(result.out)["estimate"]
+    assert estimate["parameters"] == 650
+    assert estimate["method"].startswith("book-keeping")
+    assert estimate["seconds"] > 0
+    assert estimate["bytes"] > 10**7
+
+
 def test_a_copy_of_the_state_cannot_go_on_after_the_end(file: Path, tmp_path: Path) -> None:
     plan, books = plan_of(str(file)), ledger(tmp_path)
     stopped(12, plan, books)
@@ -359,6 +398,15 @@ def test_canaries_that_are_gone_are_not_replaced(file: Path) -> None:
     (file.parent / "runs" / "tiny" / "canaries.pt").unlink()
     with pytest.raises(InputError, match="the canaries of the run cannot be read"):
         train(plan_of(str(file)), resume=True)
+
+
+def test_a_denied_run_leaves_what_was_there(file: Path, tmp_path: Path) -> None:
+    train(plan_of(str(file)))
+    metrics = (file.parent / "runs" / "tiny" / "metrics.jsonl").read_text()
+    poor = poor_ledger(tmp_path)
+    with pytest.raises(Denied):
+        train(plan_of(str(file)), poor)
+    assert (file.parent / "runs" / "tiny" / "metrics.jsonl").read_text() == metrics
 
 
 def test_steps_that_are_counted_twice_stay_within_the_budget_too(file: Path) -> None:
@@ -432,9 +480,3 @@ def test_a_run_does_not_go_on_with_other_code(tmp_path: Path, changed: str, name
     with pytest.raises(InputError, match=f"found {', '.join(named)} changed"):
         restored(state, after)
     assert restored(state, before).step == 3
-
-
-def test_canaries_count_as_records(file: Path) -> None:
-    file.write_text(FILE + '\n[audit]\nkind = "one-run"\ncanaries = 100\n')
-    with pytest.raises(InputError, match="private records and 100 canaries"):
-        train(plan_of(str(file)))

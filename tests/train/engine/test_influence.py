@@ -15,7 +15,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer
 from dpcli.train.engine.per_example import ClippedGradients
 from tests.cases import require_each
-from tests.train.engine.models import LARGE, SMALL, Configuration, classification, mlp, vectors
+from tests.train.engine.models import LARGE, SMALL, Configuration, classification, mlp, texts, vectors
 from tests.train.engine.oracle import distance, influence, length, without
 
 SLACK = 1.0 + 1e-6
@@ -118,6 +118,28 @@ def test_a_record_that_is_not_finite_adds_zero_and_spoils_nothing(configuration:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("followed_once")
+@pytest.mark.sampled(0, 1)
+@pytest.mark.parametrize(
+    "configuration", [parameter for parameter in EVERY if parameter.id in ("mlp", "cnn", "bag", "sequence", "tied")]
+)
+def test_one_example_alone_in_single_precision(configuration: Configuration) -> None:
+    """Without other examples, whose rounding would move too, the bound holds to the last digits of single precision."""
+
+    def bounded(scale: float) -> None:
+        def loss(model: nn.Module, batch: Any) -> Tensor:
+            return configuration.loss(model, batch) * scale
+
+        engine = ClippedGradients(configuration.model().float(), loss, Flat(0.05))
+        for _ in range(10):
+            batch = tree_map(lambda leaf: leaf.float() if leaf.is_floating_point() else leaf, configuration.draw(2))
+            engine(batch)
+            assert length(engine(without(batch, 0, 2)).gradients) <= 0.05
+
+    require_each([1e-3, 1.0, 1e3, 1e8], bounded)
+
+
+@pytest.mark.long
 def test_a_wide_layer_in_single_precision() -> None:
     """Norms are taken a little longer than computed: without that every second example here is longer than C."""
     engine = ClippedGradients(nn.Linear(784, 256), classification, Flat(1.0))
@@ -187,6 +209,15 @@ def test_a_scalar_loss_is_refused() -> None:
         "loss: expected one loss per example, shape (B,) for B of them, found shape (); "
         'a mean over the batch hides who contributed what: use reduction="none"'
     )
+
+
+@pytest.mark.long
+def test_the_models_own_mean_loss_is_refused() -> None:
+    configuration = LARGE[0]
+    with pytest.raises(InputError, match=r"expected one loss per example, shape \(B,\) for B of them, found shape \(\)"):
+        ClippedGradients(configuration.model(), lambda model, batch: model(**batch, labels=batch["input_ids"]).loss, Flat(1.0))(
+            texts(4)
+        )
 
 
 def test_a_mean_in_disguise_is_refused_with_adaptive_clipping() -> None:

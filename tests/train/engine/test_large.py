@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.train.engine.book_keeping import COMPOUNDS, BookKeeping
 from dpcli.train.engine.clip import LARGEST, SMALLEST, Automatic, Clip, Flat, PerLayer
@@ -217,6 +218,7 @@ WEIGHTS: dict[str, Callable[[float], float]] = {
     "the inverse": lambda size: 1.0 / size,
     "the same": lambda size: size,
 }
+PAIRS = [(size, weight) for size in SIZES for weight in WEIGHTS]
 
 
 def require_no_longer(name: str, pairs: Sequence[tuple[float, str]]) -> None:
@@ -244,6 +246,20 @@ def test_nobody_is_longer_than_the_least_and_the_largest_norm() -> None:
         require_no_longer(name, [(size, [*WEIGHTS][(turn + at) % len(WEIGHTS)]) for at, size in enumerate(SIZES)])
 
     require_each(LAYERS, some)
+
+
+@pytest.mark.nightly
+def test_nobody_is_longer_at_any_size_with_any_weight() -> None:
+    require_each(LAYERS, lambda name: require_no_longer(name, PAIRS))
+
+
+def test_other_norms_are_refused() -> None:
+    def other(case: tuple[str, float]) -> None:
+        with pytest.raises(InputError, match=r"^clipping: .*expected a number from 1e-08 to 1e\+12, found"):
+            at(*case)
+
+    norms = (1e-46, 1e-43, 1e-9, SMALLEST * (1 - 1e-15), LARGEST * (1 + 1e-15), 1e38, 1e300)
+    require_each([(style, norm) for style in STYLES for norm in norms], other)
 
 
 @pytest.mark.parametrize(("kind", "huge"), [(torch.float32, 1e30), (torch.float64, 1e300)])

@@ -10,10 +10,27 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.train.engine.clip import Clip, Flat, PerLayer
+from dpcli.train.engine.pieces import Outer
 from dpcli.train.engine.sums import clipped
 from dpcli.train.engine.vectorised import Looped, one_example
 from dpcli.train.isolation.rehearsal import length
 from tests.cases import require_each
+
+
+def test_a_weighted_product_does_not_depend_on_how_its_sides_lie() -> None:
+    def check(case: tuple[tuple[bool, bool], tuple[int, int]]) -> None:
+        first, (p, d) = case
+        left, right, factors = torch.randn(4, 5, p).double(), torch.randn(4, 5, d).double(), torch.rand(4).double()
+        one, other = (laid(side, turn) for side, turn in zip((left, right), first, strict=True))
+        found = Outer(one, other, torch.Size((p, d))).weighted(factors)
+        torch.testing.assert_close(found, torch.einsum("b,btp,btd->pd", factors, left, right))
+
+    require_each(itertools.product([(False, False), (True, False), (False, True), (True, True)], [(2, 7), (7, 2), (3, 3)]), check)
+
+
+def laid(side: Tensor, positions_first: bool) -> Tensor:
+    """The same numbers, in memory by examples or by positions."""
+    return side.transpose(0, 1).contiguous().transpose(0, 1) if positions_first else side
 
 
 def test_an_example_alone_has_the_length_that_clipping_finds() -> None:

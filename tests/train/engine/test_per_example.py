@@ -22,6 +22,7 @@ from tests.train.engine.models import (
     classification,
     dropout_mlp,
     mlp,
+    sequences,
     vectors,
     words,
 )
@@ -117,6 +118,15 @@ def test_only_trainable_parameters_count() -> None:
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
 
 
+@pytest.mark.long
+def test_bias_alone() -> None:
+    model = mlp().double()
+    model[0].weight.requires_grad_(False)
+    batch = vectors(4)
+    sums = ClippedGradients(model, classification, Flat(0.5))(batch)
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+
+
 def test_parameters_modes_and_random_numbers_are_left_alone() -> None:
     model = dropout_mlp().double()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -131,6 +141,22 @@ def test_parameters_modes_and_random_numbers_are_left_alone() -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
+def test_dropout_is_bounded_in_training_mode() -> None:
+    engine = ClippedGradients(dropout_mlp().double(), classification, Flat(0.01))
+    engine(vectors(4))
+    sums = engine(vectors(1))
+    assert 0.0 < length(sums.gradients) <= 0.01
+
+
+def test_copies_of_one_example_hide_nothing() -> None:
+    """What is rehearsed on is made up."""
+    engine = ClippedGradients(mlp().double(), classification, Flat(0.5))
+    batch = vectors(1)
+    copies = (batch[0].repeat(3, 1), batch[1].repeat(3))
+    assert length(engine(copies).gradients) == pytest.approx(3.0 * length(engine(batch).gradients))
+    assert engine.describe() == "book-keeping"
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("positions", "first"), [(7, 3), (7, 7), (3, 7), (3, 3)])
 def test_as_many_examples_as_positions(positions: int, first: int) -> None:
@@ -141,6 +167,35 @@ def test_as_many_examples_as_positions(positions: int, first: int) -> None:
     engine((batch[0][:first], targets[:first]))
     assert distance(engine(batch).gradients, clipped_sum(gradients(model, classification, batch, 7), Flat(0.05))) <= 1e-9
     assert engine.method.name == "book-keeping"
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_positions_before_examples() -> None:
+    """A layer on (T, B, d) has its examples along the second dimension, where they must stay."""
+
+    class Turned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.turned = nn.Linear(11, 5), True
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = self.body(x.transpose(0, 1)).transpose(0, 1) if self.turned else self.body(x)
+            return torch.tanh(hidden).square().mean(1)
+
+    model, batch = Turned().double(), sequences(4)
+    engine = ClippedGradients(model, classification, Flat(0.05))
+    engine(batch)
+    assert engine.describe() == "book-keeping"
+    assert distance(engine(batch).gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.05))) <= 1e-9
+    model.turned = False
+    engine = ClippedGradients(model, classification, Flat(0.05))
+    engine(batch)
+    assert engine.describe() == "book-keeping"
+    model.turned = True
+    sums = engine(batch)
+    assert engine.describe() == "book-keeping"
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.05))) <= 1e-9
 
 
 def test_losses_that_depend_on_nothing() -> None:
@@ -192,6 +247,17 @@ def test_a_weight_that_is_later_used_by_hand_is_no_longer_book_kept() -> None:
     model.by_hand = True
     sums = engine(batch)
     assert engine.method.name == "loop" and engine.describe() == "book-keeping"  # as it was chosen before any record was read
+    assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
+
+
+@pytest.mark.long
+def test_a_parameter_that_is_unfrozen_later_counts() -> None:
+    model, batch = mlp().double(), vectors(4)
+    model[0].requires_grad_(False)
+    engine = ClippedGradients(model, classification, Flat(0.5))
+    engine(batch)
+    model.requires_grad_(True)
+    sums = engine(batch)
     assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, 4), Flat(0.5))) <= 1e-9
 
 

@@ -15,7 +15,7 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.per_example import ClippedGradients
 from tests.cases import require_each
-from tests.train.engine.models import LABELS, classification, mlp, vectors
+from tests.train.engine.models import LABELS, classification, images, mlp, vectors
 
 REFUSED = {
     "BatchNorm1d": nn.BatchNorm1d(4),
@@ -36,6 +36,22 @@ def test_refused_by_name_before_anything_runs() -> None:
             ClippedGradients(nn.Sequential(nn.Linear(4, 4), REFUSED[name]), classification, Flat(1.0))
 
     require_each(REFUSED, check)
+
+
+def test_the_message_says_what_to_use_instead() -> None:
+    with pytest.raises(InputError) as problem:
+        ClippedGradients(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)), classification, Flat(1.0))
+    assert str(problem.value) == (
+        "model: 1: expected modules that keep examples apart, "
+        "found BatchNorm2d, whose output for one example depends on the others; use GroupNorm, or freeze it: .eval()"
+    )
+
+
+@pytest.mark.long
+def test_instance_norm_without_statistics_is_welcome() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(4 * 7 * 6, LABELS))
+    engine = ClippedGradients(model.double(), classification, Flat(1.0))
+    assert engine(images(4)).count == 4
 
 
 def test_lazy_parameters() -> None:
@@ -96,6 +112,15 @@ def test_examples_that_meet_in_a_module() -> None:
     require_each(itertools.product([Centred, Secret, Previous, Sized, Ranked], [True, False]), check)
 
 
+def test_examples_that_meet_before_a_layer_that_starts_at_zero() -> None:
+    """The losses do not show it until the last layer has moved."""
+    model = nn.Sequential(nn.Linear(11, 8), Secret(), nn.Linear(8, LABELS)).double()
+    nn.init.zeros_(model[2].weight)
+    with pytest.raises(InputError, match=r"^model: 1 \(Secret\): expected an output for each example"):
+        ClippedGradients(model, classification, Flat(1.0))(vectors(5))
+    assert not model[2].weight.any()
+
+
 def test_examples_that_meet_in_training_alone() -> None:
     class Sometimes(Secret):
         def forward(self, x: Tensor) -> Tensor:
@@ -107,6 +132,27 @@ def test_examples_that_meet_in_training_alone() -> None:
     model.train()
     with pytest.raises(InputError, match=r"^model: 1 \(Sometimes\): expected an output for each example"):
         engine(vectors(5))
+
+
+def test_examples_that_meet_behind_dropout() -> None:
+    model = nn.Sequential(nn.Linear(11, 8), nn.Dropout(0.3), Secret(), nn.Linear(8, LABELS)).double()
+    with pytest.raises(InputError, match=r"^model: 2 \(Secret\): expected an output for each example"):
+        ClippedGradients(model, classification, Flat(1.0))(vectors(5))
+
+
+def test_examples_that_meet_in_a_model_without_a_rule() -> None:
+    """vmap would isolate the examples, but the model would then compute something else than it says."""
+
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.centre, self.head = nn.Parameter(torch.ones(11)), Centred(), nn.Linear(11, LABELS)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.centre(x * self.scale))
+
+    with pytest.raises(InputError, match=r"^model: centre \(Centred\): expected an output"):
+        ClippedGradients(Odd().double(), classification, Flat(1.0))(vectors(5))
 
 
 def test_examples_that_meet_in_the_loss() -> None:
@@ -152,6 +198,23 @@ def test_batches_that_cannot_be_taken_apart(batch: Any, message: str) -> None:
     with pytest.raises(InputError) as problem:
         ClippedGradients(mlp(), classification, Flat(1.0))(batch)
     assert str(problem.value) == message
+
+
+class MixesManyOnly(nn.Module):
+    """Keeps a few examples apart, and many not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(11, LABELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x - x.max(0).values if len(x) >= 8 else x)
+
+
+def test_examples_that_meet_in_larger_batches_alone_are_refused() -> None:
+    engine = ClippedGradients(MixesManyOnly().double(), classification, Flat(1.0))
+    with pytest.raises(InputError, match="depends on"):
+        engine(vectors(6))
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dpcli.train.engine.clip import Flat
 from dpcli.train.engine.per_example import ClippedGradients
-from tests.train.engine.models import LABELS, WORDS, classification, images, vectors, words
+from tests.train.engine.models import LABELS, WORDS, Recurrent, classification, images, sequences, vectors, words
 from tests.train.engine.oracle import clipped_sum, distance, gradients
 
 CLIP = Flat(0.05)
@@ -88,3 +88,16 @@ def test_against_one_example_at_a_time(name: str) -> None:
         sums = engine.checked(batch, 0)
         assert distance(sums.gradients, clipped_sum(gradients(model, loss, batch, size), CLIP)) <= 1e-9 * CLIP.bound
     assert engine.method.name == method, engine.describe()
+
+
+@pytest.mark.sampled(0, 1)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU], ids=lambda kind: kind.__name__)
+def test_recurrent_layers_in_single_precision_are_followed(kind: Any) -> None:
+    """There torch has operators of its own for them, with a memory that only they read."""
+    model, (x, targets) = Recurrent(kind), sequences(4)
+    engine = ClippedGradients(model, classification, CLIP)
+    sums = engine.checked((x.float(), targets), 2)
+    assert engine.describe() == "book-keeping"
+    expected = clipped_sum(gradients(model, classification, (x.float(), targets), 4), CLIP)
+    assert distance(sums.gradients, expected) <= 1e-4 * CLIP.bound

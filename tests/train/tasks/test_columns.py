@@ -7,6 +7,7 @@ import datetime as dt
 import io
 import itertools
 import json
+import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -117,6 +118,14 @@ def test_a_parquet_file_of_numbers_is_read_like_text(folder: Path) -> None:
     np.testing.assert_array_equal(found.inputs, np.array([inputs for _, inputs in ROWS[:4]], np.float32))
 
 
+def test_a_number_may_be_a_category(folder: Path) -> None:
+    """A column of whole numbers with one missing comes out of a parquet file as 1.0."""
+    chosen = train(FILE.replace('["CA", "NY"]', '["1", "2"]'))
+    table = {"age": [30.0] * 4, "hours": [1] * 4, "state": [1.0, np.int64(2), "1", float("nan")]}
+    expected = [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
+    assert encoded(table, chosen, "here")[:, 3:].tolist() == expected
+
+
 class Absent:
     """As a data frame has it."""
 
@@ -206,6 +215,16 @@ def test_a_record_is_encoded_by_itself_and_within_bounds(rows: list[tuple[Any, A
     together = of(rows)
     assert np.isfinite(together).all() and np.abs(together).max() <= 1.0
     np.testing.assert_array_equal(together, np.concatenate([of([row]) for row in rows]))
+
+
+def test_the_order_of_columns_means_nothing(folder: Path) -> None:
+    lines = FILE.splitlines()
+    other = "\n".join([*lines[:-3], *reversed(lines[-3:])])
+    written(folder, people())
+    written(folder, [dict(reversed(row.items())) for row in people()], "turned.csv")
+    assert train(other) == train()
+    turned = arrays(train(other, data='"turned.csv"'), "people.toml").inputs
+    np.testing.assert_array_equal(turned, arrays(train(), "people.toml").inputs)
 
 
 def test_columns_that_are_read_by_their_places_are_the_same_in_public_records(folder: Path) -> None:
@@ -354,3 +373,13 @@ def test_a_runs_folder_answers_about_raw_columns(folder: Path) -> None:
             in dpcli(command, "runs/people", "raw.npz", folder=folder).err
         )
         assert "dpcli: gone.csv: no such file" in dpcli(command, "runs/people", "gone.csv", folder=folder).err
+
+
+def test_the_shipped_table_is_within_its_declared_size() -> None:
+    """And what a sweep of it is measured by is declared."""
+    path = Path(__file__).parents[3] / "examples" / "breast-cancer.toml"
+    found = read_train(path.read_bytes(), str(path))
+    assert isinstance(found, Classification)
+    data = arrays(found, str(path))
+    assert len(data.labels) == tomllib.loads(path.read_text())["privacy"]["dataset_size"]
+    assert data.public_labels is not None and data.inputs.shape[1] == len(found.columns or {})
