@@ -1,4 +1,4 @@
-"""epsilon-steps and epsilon-sigma: epsilon over one parameter of one mechanism, the file's own value marked and its budget drawn."""
+"""epsilon over one parameter of one mechanism, with the file's own value marked and its budget drawn."""
 
 from __future__ import annotations
 
@@ -10,43 +10,14 @@ from dpcli.analysis.calibrate import substitute
 from dpcli.base.errors import InputError
 from dpcli.document.chart import Axis, Chart, Line, Marker, Tone, log_span
 from dpcli.file.pipeline.model import Entry
-from dpcli.numerics.arrays import np
 from dpcli.plots.drawing import epsilon_at_most, few, name_of, not_a_bound, setting
-from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves, varied
+from dpcli.plots.epsilons import EpsilonCurve, Question, certificates, curves
 
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline
-NOISE_POINTS, NOISE_REACH = 49, (0.4, 6.0)  # times the file's own noise
-STEP_POINTS, STEP_REACH = 41, (1e-2, 10.0)  # times the file's own number of steps
-MOST_STEPS = 10**18  # that a file may state
 
 
-def over_noise(question: Question) -> Chart:
-    """Return epsilon around the file's own noise multiplier, sigma or scale. Raises InputError, CannotCertify."""
-    entry, key = varied(question, "noise")
-    own = float(getattr(entry.spec, key))
-    values = sorted({*(own * np.geomspace(*NOISE_REACH, NOISE_POINTS)).tolist(), own})
-    words = key.replace("_", " ")
-    return _chart("epsilon-sigma", f"epsilon by {words}", words, question, entry, key, own, values)
-
-
-def over_steps(question: Question) -> Chart:
-    """Return epsilon from a hundredth of the file's steps (at least 1) to ten times as many. Raises InputError, CannotCertify."""
-    entry, key = varied(question, "steps")
-    own = _steps(entry, question.pipeline.privacy.dataset_size)
-    low, high = max(1.0, STEP_REACH[0] * own), min(max(STEP_REACH[1] * own, 10.0), MOST_STEPS)
-    steps = sorted({round(value) for value in np.geomspace(low, high, STEP_POINTS)} | {own})
-    values = [float(count) for count in steps]
-    return _chart("epsilon-steps", "epsilon by number of steps", "steps", question, entry, key, float(own), values)
-
-
-def _steps(entry: Entry, dataset_size: int | None) -> int:
-    """Return the number of steps in the file, from its epochs where it states those."""
-    rate = getattr(entry.sampling, "lower_rate", lambda _: None)(dataset_size)
-    return entry.runs(dataset_size).steps_at(rate)
-
-
-def _chart(
+def chart(
     kind: str, title: str, label: str, question: Question, entry: Entry, key: str, own: float, values: Sequence[float]
 ) -> Chart:
     """Return epsilon at `values` of entry's key, which is `own` in the file; on log axes, where composition is a straight line."""

@@ -1,0 +1,20 @@
+"""epsilon-sigma: epsilon against the noise."""
+
+from __future__ import annotations
+
+from dpcli.document.chart import Chart
+from dpcli.numerics.arrays import np
+from dpcli.plots import epsilon_over
+from dpcli.plots.epsilons import Question, varied
+
+POINTS = 49
+REACH = (0.4, 6.0)  # times the file's own noise
+
+
+def chart(question: Question) -> Chart:
+    """Return epsilon around the file's own noise multiplier, sigma or scale. Raises InputError, CannotCertify."""
+    entry, key = varied(question, "noise")
+    own = float(getattr(entry.spec, key))
+    values = sorted({*(own * np.geomspace(*REACH, POINTS)).tolist(), own})
+    words = key.replace("_", " ")
+    return epsilon_over.chart("epsilon-sigma", f"epsilon by {words}", words, question, entry, key, own, values)
