@@ -102,9 +102,7 @@ def accountant(name: str, seed: str) -> Iterator[ExamLine]:
     questions = [question for kind in MECHANISMS for question in one_of_each(kind, seed)]
     if examined.sound:
         replies = ((question.label, list(answers(examined, [question]))) for question in questions)
-        yield exam_line(
-            "no answer is false", ((label, [str(reply) for reply in answers if reply.false]) for label, answers in replies)
-        )
+        yield exam_line("no answer is false", ((label, [str(reply) for reply in given if reply.false]) for label, given in replies))
         is_silent = next(answers(examined, questions), None) is None
         yield exam_line("it has an answer", [(name, ["none to any question"] if is_silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}

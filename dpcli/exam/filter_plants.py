@@ -104,7 +104,7 @@ class ToldLess(PlantedFilter):
 
 
 FILTER_PLANTS: dict[str, Callable[[Filter], Any]] = {
-    "epsilon divided by ten": FirstCheap,
+    "first amount divided by ten": FirstCheap,
     "first amount only": OthersForgotten,
     "count ignored": CountIgnored,
     "first entry only": FirstEntry,

@@ -20,7 +20,7 @@ Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "warn": 0, "waived": 0, "fail": 1, "unknown": 3, "invalid": 2, "error": 4}
 PRECEDENCE: tuple[Verdict, ...] = ("error", "invalid", "unknown", "fail", "waived", "pass")
 
-# By the name of a condition: its title, and what it demands.
+# By the name of a condition: its title, and what it demands or, of a change that is listed, what was found.
 CONDITIONS: dict[str, tuple[str, str]] = {
     "budget": ("cap on epsilon", "Epsilon, an upper bound, is at most the cap of flag, policy or file at the budget's delta."),
     "rho": ("cap on rho", "Rho of zero-concentrated differential privacy is at most its cap, which holds with that on epsilon."),
@@ -42,7 +42,10 @@ CONDITIONS: dict[str, tuple[str, str]] = {
     "ledger": ("room in the ledger", "The runs of all files would still fit into what is left of the dataset's budget."),
     "policy": ("policy", "The file keeps to what the policy requires and forbids; its rules and waivers match something."),
     "policy-change": ("changed policy", "The policy changed. The base's version applies; a new policy applies as written."),
-    "waiver": ("waiver", "A waiver lets a condition fail until a day. One that ends soon, is not needed or void is listed."),
+    "waiver": (
+        "waiver",
+        "A waiver lets a condition fail until a day. A waiver that ends soon, is not needed or is void is listed.",
+    ),
     "link": ("link out of the repository", "A file lies in the repository itself, where the change that is reviewed holds it."),
     "file": ("unreadable file", "A file can be read, and has a number and a cap to judge it by."),
     "files": ("nothing to judge", "There is something to judge."),

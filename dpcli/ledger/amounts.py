@@ -57,7 +57,7 @@ def float_below(amount: Decimal) -> float:
 
 
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
-    """Return the amounts of an entry. Raises LedgerError for what `written` cannot have written."""
+    """Return the amounts of an entry. Raises LedgerError for what no ledger has written."""
     result = {}
     for name, text in amounts.items():
         try:

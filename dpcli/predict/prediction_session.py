@@ -25,8 +25,8 @@ Report = Callable[[int, int], None]  # done, of how many
 COUNT_FILE, STATEMENT = "queries.db", "statement.md"  # in a session's folder
 # What a statement says where no ledger counts.
 RESTORED = (
-    "No ledger was charged: whether the session's folder was put back as a whole to an earlier state, and answered again, nothing can "
-    "tell; keep it as one keeps a ledger."
+    "No ledger was charged. dpcli therefore cannot detect that the session's folder was restored to an earlier state and used to answer "
+    "again. Protect the folder as you would protect a ledger."
 )
 
 

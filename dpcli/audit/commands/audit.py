@@ -52,8 +52,8 @@ def command(
     One run: canaries, each in the run or not by a fair coin; from their scores it is guessed which were in. Two runs: a program is run many
     times with and without one record. Replay: it is run with the same randomness on both, and its sums before noise are compared.
 
-    [audit] in FILE states the same as the flags, which come before it. Trials go on where an interrupted audit stopped, where --scores
-    says where they are kept.
+    The [audit] table of FILE may set the same values; a flag overrides it. If --scores names a place for the trials, an interrupted audit
+    continues from the trials kept there.
 
     A pass says that no violation was found at this confidence. It does not say that the program is private: no audit can.
 

@@ -19,7 +19,14 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.conversion import zcdp_epsilon
-from dpcli.numerics.closed.integer_vectors import TooManyShifts, alike, largest_shifts, lattice_cells, log_masses, reach_of
+from dpcli.numerics.closed.integer_vectors import (
+    TooManyShifts,
+    is_discrete_gaussian,
+    largest_shifts,
+    lattice_cells,
+    log_masses,
+    reach_of,
+)
 from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails, atom_tails
@@ -266,7 +273,7 @@ def vector_of(sigma: float, norms: Norms) -> Mechanism:
     different = {_distribution(sigma, shift): shift for shift in shifts}
     if len(different) == 1 and _norm_of(shifts[0])[1] * sigma * sigma <= MAX_SUM**2:
         divisor, norm = _norm_of(shifts[0])
-        if alike(sigma, norm, len(shifts[0])):
+        if is_discrete_gaussian(sigma, norm, len(shifts[0])):
             return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
     if len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
         return bare
@@ -287,7 +294,7 @@ def _norm_of(shift: Shift) -> tuple[int, int]:
 def _distribution(sigma: float, shift: Shift) -> Shift:
     """Return a key that is equal for shifts with the same distribution."""
     divisor, norm = _norm_of(shift)
-    return (divisor, norm) if alike(sigma, norm, len(shift)) else (0, *shift)
+    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)
 
 
 def _cells(sigma: float, shift: Shift) -> float:

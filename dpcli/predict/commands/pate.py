@@ -81,9 +81,9 @@ def label(
 ) -> int:
     """Put the queries of FILE to the teachers, or to a file of their votes, and leave the labels that come out of the noise.
 
-    Every query is charged before noise is drawn for it, answered or not, and none is put twice: a session that was interrupted goes on with
-    the next one, a copy of its folder with none, and one that has ended gives the labels that it gave. It stops at the answers that the
-    entry allows, or at as many as the budget does; both are fixed before a vote is seen.
+    Every query is charged before its noise is drawn, whether or not it is then answered. No query is put twice: an interrupted session
+    continues with the next query, a copied folder is refused, and a session that has ended returns the labels it already released. It
+    stops at the number of answers that the entry allows, or that the budget allows; both are fixed before a vote is seen.
 
     Exit code 1 where the budget or the ledger says no, 2 where there are no votes, 130 where it was interrupted.
     """

@@ -27,7 +27,8 @@ def language_model(
         name: A folder, a name that transformers knows, or module:function of the user's own: it returns a LanguageModel, a torch module
             that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
         tokenizer: "bytes", a folder, a name, or module:function; None: the model's own.
-        path, table: Path of the file, and its table with the keys `model` and `tokenizer`.
+        path: Path of the file.
+        table: Name of its table that has the keys `model` and `tokenizer`.
         tuning: How a torch module is fine-tuned, if it is to be.
 
     Raises:
@@ -96,7 +97,7 @@ def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: s
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: {table}.model: expected a language model or a torch module, found {type(model).__name__}")
     config = getattr(model, "config", None)
-    longest = getattr(config, "max_position_embeddings", None) or 10**9
+    longest = getattr(config, "max_position_embeddings", None) or UNLIMITED
     model = model.to(device).eval().requires_grad_(False)
     return Transformer(model, _width(model, path, table), longest, path, tuning, getattr(config, "bos_token_id", None))
 
@@ -194,7 +195,8 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
 
     Args:
-        path, table: Path of the file, and its table whose key `tokenizer` this is.
+        path: Path of the file.
+        table: Name of its table that has the key `tokenizer`.
 
     Raises:
         InputError: If it cannot be loaded.

@@ -295,7 +295,7 @@ def _planned_data(priced: PricedQuery) -> dict[str, Any]:
 
 def _unit_note(plan: ReleasePlan) -> tuple[str, ...]:
     if plan.source.unit is None:
-        return ("each row is a unit of its own: nobody is protected who has several rows",)
+        return ("each row is a unit of its own: a person with several rows is protected row by row, not as a whole",)
     if plan.pipeline.privacy.window is not None and plan.window is None:
         return (
             f'rows of one "{plan.source.unit}" are protected together, but those in one block alone where the ledger has max_blocks = 1: '
@@ -326,12 +326,13 @@ def _window_note(plan: ReleasePlan) -> tuple[str, ...]:
 
 
 def _weights_note(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return a note on why weights do not use the whole budget; "" if they do."""
+    """Return a note on why weights may not use the whole budget; empty if no query has a weight."""
     if all(priced.query.weight is None for priced in plan.queries):
         return ()
     return (
-        "weights share the budget in rho, and a query with a delta has none: beside one, Gaussian noise on what a unit may move in several "
-        'keys or rows is added up by basic composition (dpcli account FILE says which); noise = "laplace" there, or another file, is not',
+        "Weights share the budget in rho. A query with a delta has no rho. In a file with such a query, Gaussian noise on several keys or "
+        "rows of a unit is added up by basic composition, which costs more; dpcli account FILE shows where. To avoid that, set "
+        'noise = "laplace" on the Gaussian queries, or move them to another file.',
     )
 
 

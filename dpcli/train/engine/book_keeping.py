@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from dpcli.train.engine.batches import Batch, size, take
-from dpcli.train.engine.capture import Call, Recorder, Role, Use, edges, gradients, hooks_refused, recording
+from dpcli.train.engine.capture import Call, ExampleDim, Recorder, Use, edges, gradients, hooks_refused, recording
 from dpcli.train.engine.compound import Compound, Forward, attention, written
 from dpcli.train.engine.layers import Layer, rule_of, trainable
 from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses
@@ -99,7 +99,7 @@ class BookKeeping:
     """Book-keeping on one model; sound only where row i of each layer belongs to example i, which a probe establishes beforehand.
 
     Attributes:
-        roles: For every known call, the dimension of its input that counts the examples, or None if the input is one for all of them
+        example_dims: For every known call, the dimension of its input that counts the examples, or None if the input is one for all of them
             (position ids). A call that the probe did not see is refused, as a dimension that happens to equal the batch size proves
             nothing.
     """
@@ -108,14 +108,14 @@ class BookKeeping:
     loss: Loss
     division: Division
     leaves: Leaves
-    roles: dict[Call, Role] = field(default_factory=dict)
-    spread: bool = False
+    example_dims: dict[Call, ExampleDim] = field(default_factory=dict)
+    keeps_shared: bool = False
     name: str = "book-keeping"
     isolates: ClassVar[bool] = False
 
     @classmethod
     def learnt(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:
-        """Return the method, with the role of every call learnt from how shapes follow the batch size (one, then all of the batch).
+        """Return the method, with the example dimension of every call, learnt from a forward of one example and one of all of the batch.
 
         Raises:
             Unsuitable: A parameter has no rule, or a layer runs on something in which examples have no dimension of their own.
@@ -125,9 +125,9 @@ class BookKeeping:
         try:
             return method.learn(batch)
         except (RuntimeError, Unsuitable):
-            if None not in method.roles.values():
+            if None not in method.example_dims.values():
                 raise
-        method.spread = True  # the model repeats a shared output itself, and cannot take one that is repeated already
+        method.keeps_shared = True  # the model repeats a shared output itself, and cannot take one that is repeated already
         return method.learn(batch)
 
     def on(self, model: nn.Module) -> BookKeeping:
@@ -135,19 +135,19 @@ class BookKeeping:
         return replace(self, model=model, division=division, leaves=Leaves(division.operands, self.leaves.learnt))
 
     def learn(self, batch: Batch) -> BookKeeping:
-        """Learn the roles from a forward of the first example and one of all examples."""
+        """Learn the example dimensions from a forward of the first example and one of all examples."""
         alone: dict[Call, torch.Size] = {}
 
-        def note(call: Call, inputs: Tensor) -> Role:
+        def note(call: Call, inputs: Tensor) -> ExampleDim:
             alone[call] = inputs.shape
             return next((dim for dim, length in enumerate(inputs.shape) if length == 1), None)
 
-        def compare(call: Call, inputs: Tensor) -> Role:
-            self.roles[call] = role(call, alone.get(call), inputs.shape, size(batch))
-            return self.roles[call]
+        def compare(call: Call, inputs: Tensor) -> ExampleDim:
+            self.example_dims[call] = example_dim(call, alone.get(call), inputs.shape, size(batch))
+            return self.example_dims[call]
 
         one = self.forward(take(batch, [0]), Recorder(note, 1))
-        recorder = Recorder(compare, size(batch), spread=self.spread, insides=[])
+        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, insides=[])
         with hooks_refused():
             several = self.forward(batch, recorder)
         recorder.require_inside(several[0])
@@ -155,9 +155,9 @@ class BookKeeping:
         return self
 
     def parts(self, batch: Batch) -> Iterator[Part]:
-        recorder = Recorder(self.role, size(batch), spread=self.spread)
+        recorder = Recorder(self.example_dim, size(batch), keeps_shared=self.keeps_shared)
         losses, leaves = self.forward(batch, recorder)
-        uses = [*recorder.uses, *(repeats(losses, recorder.once) if recorder.once else ())]
+        uses = [*recorder.uses, *(repeats(losses, recorder.shared_uses) if recorder.shared_uses else ())]
         meetings = self.leaves.meetings(losses, leaves, recorder.size) if leaves else []
         gradients = self.gradients(losses, [*(use.edge for use in uses), *(meeting.edge for meeting in meetings)])
         with full_precision(losses.device):
@@ -167,11 +167,11 @@ class BookKeeping:
             every = {name: merged(several) for name, several in by_name.items()}
         yield every, recorder.size
 
-    def role(self, call: Call, inputs: Tensor) -> Role:
-        """Return the role that was learnt of this call."""
-        if call not in self.roles:
+    def example_dim(self, call: Call, inputs: Tensor) -> ExampleDim:
+        """Return the example dimension that was learnt of this call."""
+        if call not in self.example_dims:
             raise Unsuitable(f"{call[0]} runs more often than when the model was probed")
-        return self.roles[call]
+        return self.example_dims[call]
 
     def forward(self, batch: Batch, recorder: Recorder) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses of a recorded forward, and the leaves that stood for parameters in it."""
@@ -197,7 +197,7 @@ class BookKeeping:
         return list(gradients_at[: len(edges)])
 
 
-def role(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> Role:
+def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> ExampleDim:
     """Return the dimension of an input that follows the number of examples, None if none does.
 
     Raises:

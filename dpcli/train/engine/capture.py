@@ -34,7 +34,8 @@ def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
 def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Tensor | None, ...]:
     """Return gradients as `torch.autograd.grad` with allow_unused does, but by torch's engine itself.
 
-    That function removes modes meanwhile, so that what user code does in the backward pass would go unseen.
+    `torch.autograd.grad` switches torch's dispatch modes off while it runs, so that they would not see what user code does in the
+    backward pass.
     """
     engine: Any = torch.autograd.Variable._execution_engine
     result: tuple[Tensor | None, ...] = engine.run_backward(
@@ -43,13 +44,13 @@ def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Ten
     return result
 
 
-def accumulated(loss: Tensor) -> None:
+def accumulate_gradients(loss: Tensor) -> None:
     """Accumulate gradients as `torch.autograd.backward` does, by torch's engine itself, as in `gradients`."""
     engine: Any = torch.autograd.Variable._execution_engine
     engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
 
 
-def below(top: Node | None, stop: Node | None) -> set[Node]:
+def ancestors(top: Node | None, stop: Node | None) -> set[Node]:
     """Return a node and all nodes that it was made by, without `stop` and the nodes that made it."""
     nodes: set[Node] = set()
     stack = [top]
@@ -62,7 +63,7 @@ def below(top: Node | None, stop: Node | None) -> set[Node]:
 
 
 Call = tuple[str, int]
-Role = int | None  # the dimension of a call's input that counts the examples; None if the input is one for all of them
+ExampleDim = int | None  # the dimension of a call's input that counts the examples; None if the input is one for all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +87,30 @@ class Use:
 class Recorder:
     """A record of every layer's calls in their order, written by the hooks.
 
-    With `spread`, a layer that runs once for all examples does so, and its call is in `once`: where its output is then repeated
-    for each example there is a gradient per example. Without, its ids are repeated before it runs. `insides`: of each call, the nodes
-    that its parameters are used in, if they are asked for.
+    A layer may get one input for all examples, such as position ids. If `keeps_shared` is set, the layer runs on that one input, the call
+    is recorded in `shared_uses`, and gradients per example are taken where its output is repeated for each example. Otherwise the input
+    is repeated before the layer runs, and the call is recorded in `uses`. `insides` holds, for each call, the nodes that use its
+    parameters, if they are asked for.
     """
 
-    roles: Callable[[Call, Tensor], Role]
+    example_dims: Callable[[Call, Tensor], ExampleDim]
     size: int
     uses: list[Use] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     pending: dict[str, tuple[Tensor, int, int, Node | None] | None] = field(default_factory=dict)
-    spread: bool = False
-    once: list[Use] = field(default_factory=list)
+    keeps_shared: bool = False
+    shared_uses: list[Use] = field(default_factory=list)
     insides: list[tuple[str, set[Node], set[Node]]] | None = None
 
-    def role(self, layer: Layer, inputs: Tensor) -> Role:
-        """Return the role of the next call of a layer.
+    def example_dim(self, layer: Layer, inputs: Tensor) -> ExampleDim:
+        """Return the example dimension of the next call of a layer.
 
         Raises:
             Unsuitable: Its examples are elsewhere than when the model was probed, or where its rule does not take them.
         """
         call = (layer.name, self.counts.get(layer.name, 0))
         self.counts[layer.name] = call[1] + 1
-        dim = self.roles(call, inputs)
+        dim = self.example_dims(call, inputs)
         if dim is not None and (inputs.dim() <= dim or inputs.shape[dim] != self.size):
             raise Unsuitable(f"{layer.name}: expected {self.size} examples along dimension {dim}, found {tuple(inputs.shape)}")
         if dim and not layer.rule.anywhere:
@@ -122,17 +124,17 @@ class Recorder:
         a gradient reaches them, which is refused.
         """
         (inputs,) = (*args, *kwargs.values())
-        dim = self.role(layer, inputs)
+        dim = self.example_dim(layer, inputs)
         if dim is None and inputs.is_floating_point():
             self.pending[layer.name] = None
             return (inputs,), {}
-        below_it = get_gradient_edge(inputs).node if inputs.requires_grad else None
+        input_node = get_gradient_edge(inputs).node if inputs.requires_grad else None
         if dim is None:
             repeated = per_example(layer.name, inputs, self.size)
-            inputs = inputs if self.spread and inputs.dim() > 1 else repeated
-            self.pending[layer.name] = repeated, inputs.shape[0], 0, below_it
+            inputs = inputs if self.keeps_shared and inputs.dim() > 1 else repeated
+            self.pending[layer.name] = repeated, inputs.shape[0], 0, input_node
         else:
-            self.pending[layer.name] = inputs.detach(), self.size, dim, below_it
+            self.pending[layer.name] = inputs.detach(), self.size, dim, input_node
         detach_parameters(layer)
         return (inputs,), {}
 
@@ -141,14 +143,14 @@ class Recorder:
         entered = self.pending.pop(layer.name)
         if entered is None:
             return
-        inputs, rows, dim, below_it = entered
+        inputs, rows, dim, input_node = entered
         if not torch.is_tensor(output) or not output.requires_grad or output.shape[dim : dim + 1] != (rows,):
             raise Unsuitable(f"{layer.name}: expected an output with one row per example that gradients reach")
         shape = torch.Size((*output.shape[:dim], self.size, *output.shape[dim + 1 :]))
-        uses = self.uses if rows == self.size else self.once
-        uses.append(Use(layer, inputs, edge := get_gradient_edge(complete(output)), shape, dim, inputs._version))
+        uses = self.uses if rows == self.size else self.shared_uses
+        uses.append(Use(layer, inputs, edge := get_gradient_edge(whole_tensor(output)), shape, dim, inputs._version))
         if self.insides is not None and output.grad_fn is not None:
-            self.insides.append((layer.name, below(output.grad_fn, below_it), {output.grad_fn, edge.node}))
+            self.insides.append((layer.name, ancestors(output.grad_fn, input_node), {output.grad_fn, edge.node}))
 
     def note(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
         """Note a part of a compound, which runs as a layer does but without hooks.
@@ -156,7 +158,7 @@ class Recorder:
         Raises:
             Unsuitable: There is nothing in its input of one example alone.
         """
-        dim = self.role(layer, inputs)
+        dim = self.example_dim(layer, inputs)
         if dim is None or not output.requires_grad or output.shape[: inputs.dim() - 1] != inputs.shape[:-1]:
             raise Unsuitable(f"{layer.name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
         self.uses.append(Use(layer, inputs.detach(), get_gradient_edge(output), output.shape, dim, inputs._version))
@@ -178,7 +180,7 @@ def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
     return rows.expand(size, *rows.shape[1:])
 
 
-def complete(output: Tensor) -> Tensor:
+def whole_tensor(output: Tensor) -> Tensor:
     """Return the tensor of which the output is only another shape: an operation in place would replace the view's own node."""
     base = output._base
     if base is None or base.numel() != output.numel():

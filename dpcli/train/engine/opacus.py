@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, laid_out, size
-from dpcli.train.engine.capture import accumulated
+from dpcli.train.engine.capture import accumulate_gradients
 from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shifted, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import trainable
@@ -133,7 +133,7 @@ class Hooked:
             with nothing_caught():
                 losses = per_example_losses(self.model, self.loss, batch, count)
                 if losses.requires_grad:
-                    accumulated(losses.sum())
+                    accumulate_gradients(losses.sum())
             named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
             by_name = {name: examples_of(name, p, count) for name, p in named.items() if p.grad is not None}
         yield {name: PlainRows(wide(values)) for name, values in by_name.items()}, count

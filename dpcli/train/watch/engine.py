@@ -75,7 +75,10 @@ class MeasuredNoise:
 
     @torch.no_grad()
     def see(self, optimizer: torch.optim.Optimizer) -> str:
-        """Measure one more step, and return in words what is wrong: noise too small, as in one right run of 10^9, or not fresh; else ""."""
+        """Measure one more step. Return what is wrong, in words, or "".
+
+        The noise is smaller than declared (a right run is accused of that once in 10^9), or repeats the noise of an earlier step.
+        """
         engine, scale = self.engine, 1.0
         words = contradiction(engine, self.noise_multiplier, self.norm)
         if words:

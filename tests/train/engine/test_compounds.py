@@ -27,7 +27,7 @@ def agrees(model: nn.Module) -> None:
     method = BookKeeping.learnt(model, classification, sequences(3))
     for size in (1, 5):
         batch = sequences(size)
-        losses, _ = method.forward(batch, Recorder(method.role, size))
+        losses, _ = method.forward(batch, Recorder(method.example_dim, size))
         torch.testing.assert_close(losses, classification(model, batch), rtol=1e-12, atol=1e-12)
         sums = clipped(method.parts(batch), CLIP, {name: p for name, p in model.named_parameters() if p.requires_grad})
         assert distance(sums.gradients, clipped_sum(gradients(model, classification, batch, size), CLIP)) <= 1e-9 * CLIP.bound
