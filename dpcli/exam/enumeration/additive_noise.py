@@ -79,12 +79,14 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float,
     return release
 
 
-def responses(epsilon: float, categories: int, zero: int, other: int) -> Release:
-    """Return the release of every record of the sample by k-ary randomised response."""
+def responses(epsilon: float, categories: int, zero: int | None, other: int) -> Release:
+    """Return the release of every record of the sample by k-ary randomised response; a blank is uniform if `zero` is None."""
     answers = {"x": 0, "y": 1, "z": zero, "o": other}
     total = math.exp(epsilon) + categories - 1.0
 
-    def distribution(category: int) -> Array:
+    def distribution(category: int | None) -> Array:
+        if category is None:
+            return np.full(categories, 1.0 / categories)
         return np.array([math.exp(epsilon) if c == category else 1.0 for c in range(categories)]) / total
 
     def release(records: Records) -> Array:

@@ -127,10 +127,12 @@ def stated_zcdp(rho: float) -> Callable[[Situation], Iterator[Release]]:
     return lambda situation: iter([noise.additive(noise.normal(sigma), _record_sum(situation), REACH * sigma, situation.cells)])
 
 
-def responses(epsilon: float, categories: int) -> Callable[[Situation], Iterator[Release]]:
+def responses(epsilon: float, categories: int, blank: int | None = 1) -> Callable[[Situation], Iterator[Release]]:
+    """Return releases of every record by randomised response. blank: category of a blanked record; None: its response is uniform."""
+
     def releases(situation: Situation) -> Iterator[Release]:
         for other in range(categories):
-            yield noise.responses(epsilon, categories, 1, other)
+            yield noise.responses(epsilon, categories, blank, other)
 
     return releases
 
@@ -213,6 +215,7 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("discrete-laplace", {"scale": 1.0, "sensitivity": 2}, on_vectors(lambda x: -np.abs(x), 9), loss=1.0),
     Reference("discrete-laplace", {"scale": 1.5, "sensitivity": 2}, on_integers(lambda x: -np.abs(x) / 1.5, 2, 60)),
     Reference("randomized-response", {"epsilon": 1.0, "categories": 3}, responses(1.0, 3), stated=True),
+    Reference("randomized-response", {"epsilon": 1.0, "categories": 3, "blank": "uniform"}, responses(1.0, 3, None), stated=True),
     Reference("exponential", {"epsilon": 1.0}, chosen(lambda score: choices.exponential(1.0, score)), stated=True),
     *(
         Reference(
