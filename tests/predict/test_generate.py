@@ -81,7 +81,8 @@ def test_texts_are_written_like_the_private_ones_and_without_the_secret(folder: 
     assert (len(data["written"]), data["taken"], data["texts"]) == (6, 6, 6)
     assert [(line["number"], line["batch"]) for line in lines(folder)] == [(1, 0), (2, 1), (3, 0), (4, 1), (5, 0), (6, 1)]
     assert all(len(str(line["text"])) <= 8 for line in lines(folder))
-    assert not set("".join(data["written"])) & set("SECRT")
+    pairs = {"SECRETS"[place : place + 2] for place in range(6)}  # a letter alone is drawn by chance, as every token may be
+    assert not any(pair in text for text in data["written"] for pair in pairs)
 
 
 @pytest.mark.long
