@@ -16,7 +16,7 @@ from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Adjacency, Neighbours
 from dpcli.mechanisms.noise.discrete_gaussian import DiscreteGaussianSpec, DiscreteGaussianVector, Norms, vector_of
 from dpcli.mechanisms.stated.renyi import Zcdp
-from dpcli.numerics.closed.integer_vectors import alike, largest_shifts, log_masses
+from dpcli.numerics.closed.integer_vectors import is_discrete_gaussian, largest_shifts, log_masses
 from tests.oracles import Array
 
 ALONE = Neighbours(Adjacency.ADD_REMOVE)
@@ -133,7 +133,7 @@ def _under(shift: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def test_sums_are_distributed_as_convolutions_are(direction: tuple[int, ...]) -> None:
     random = Random(f"{SEED}/{direction}")
     norm = sum(u * u for u in direction)
-    least = next(s / 20.0 for s in range(1, 2000) if alike(s / 20.0, norm, len(direction)))
+    least = next(s / 20.0 for s in range(1, 2000) if is_discrete_gaussian(s / 20.0, norm, len(direction)))
     for sigma in (random.uniform(0.3, 2.0), least * 0.99, least * 1.01):
         x = np.arange(-math.ceil(9.0 * sigma), math.ceil(9.0 * sigma) + 1)
         one = np.exp(-(x**2) / (2.0 * sigma**2))
