@@ -13,11 +13,12 @@ from dpcli.numerics.closed.conversion import zcdp_epsilon
 
 @dataclass(frozen=True, slots=True)
 class ZcdpProfile(PrivacyProfile):
-    """Total rho, converted at the best real order."""
+    """The privacy profile from the total rho, converted at the best real order."""
 
     steps: Steps
 
     def rho(self) -> float:
+        """Return the total rho. Raises as `views` does."""
         return rho_of(self.steps)
 
     def epsilon(self, delta: float) -> Bound:

@@ -13,7 +13,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
 
 OCTAVE = 4**7  # lattice points between z and 2 z; at a smooth minimum the best of them is 1e-9 above the least value
-FEW = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, the best order of pure mechanisms
+FEW = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, where a pure mechanism's search ends
 FIRST_LOOK = tuple(sorted({*FEW, *(k * OCTAVE // 3 for k in range(16))}))  # denser at z from 4 to 128, where theorems' bounds cross
 # Denser at z from 1/16 to 256. This is for delta at a given epsilon, where the valleys are narrow.
 FINE = tuple(sorted({*FIRST_LOOK, *(k * OCTAVE // 8 for k in range(-48, 49))}))
@@ -44,7 +44,7 @@ def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[
     search = _Search(f, grain)
     search.first_pass(first)
     while search.at_left_end():
-        left = min(search.values)
+        left = min(search.f_at)
         search.evaluate(tuple(range(left - OCTAVE, max(left - 8 * OCTAVE, LOWEST) - 1, -OCTAVE)))
     valleys = search.valleys()
     while fresh := {i for valley in valleys for i in search.around(valley)}:
@@ -54,17 +54,17 @@ def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[
 
 
 class _Search:
-    """The values of f computed so far, by place on the lattice."""
+    """State of a search: the values of f computed so far (`f_at`), by place on the lattice."""
 
     def __init__(self, f: Callable[[Array], Array], grain: int) -> None:
         self.f = f
         self.grain = grain
-        self.values: dict[int, float] = {}
+        self.f_at: dict[int, float] = {}
 
     def first_pass(self, places: tuple[int, ...]) -> None:
         """Evaluate f at `places` in increasing order, and stop once larger orders, which cost more work, cannot be better."""
         for end in STOPS:
-            fresh = tuple(i for i in places if i <= end * OCTAVE and i not in self.values)
+            fresh = tuple(i for i in places if i <= end * OCTAVE and i not in self.f_at)
             if fresh:
                 self.evaluate(fresh)
             if self._is_past_minimum():
@@ -76,13 +76,13 @@ class _Search:
         The bound at order z + 1 is at least D or z (D - epsilon), where the divergence D does not decrease with the order. If the last
         value is positive and more than twice the best value, which lies to its left, then D alone exceeds the best value.
         """
-        last = max(self.values)
-        best = min(self.values, key=lambda i: (self.values[i], i))
-        return last > best and self.values[last] > max(2.0 * self.values[best], 0.0) and math.isfinite(self.values[last])
+        last = max(self.f_at)
+        best = min(self.f_at, key=lambda i: (self.f_at[i], i))
+        return last > best and self.f_at[last] > max(2.0 * self.f_at[best], 0.0) and math.isfinite(self.f_at[last])
 
     def evaluate(self, places: tuple[int, ...]) -> None:
         """Compute and store the values of f at `places`."""
-        self.values.update(zip(places, self._values_at([_abscissa(i) for i in places]), strict=True))
+        self.f_at.update(zip(places, self._values_at([_abscissa(i) for i in places]), strict=True))
 
     def _values_at(self, points: list[float]) -> list[float]:
         """Return f at each z of `points`, with inf in place of NaN."""
@@ -92,16 +92,16 @@ class _Search:
 
     def at_left_end(self) -> bool:
         """Return whether smaller orders must be tried: no value is finite yet, or the smallest order has the least value."""
-        left, second = sorted(self.values)[:2]
-        best = min(self.values.values())
-        return left > LOWEST and (math.isinf(best) or self.values[left] == best < self.values[second])
+        left, second = sorted(self.f_at)[:2]
+        best = min(self.f_at.values())
+        return left > LOWEST and (math.isinf(best) or self.f_at[left] == best < self.f_at[second])
 
     def valleys(self) -> list[int]:
         """Return the places of at most VALLEYS local minima, the smallest value first."""
-        line = [math.inf, *(self.values[i] for i in sorted(self.values)), math.inf]
+        line = [math.inf, *(self.f_at[i] for i in sorted(self.f_at)), math.inf]
         steps = [after - before if before < math.inf or after < math.inf else 0.0 for before, after in pairwise(line)]
-        bottoms = [i for i, down, up in zip(sorted(self.values), steps[:-1], steps[1:], strict=True) if down < 0.0 <= up]
-        return sorted(bottoms, key=lambda i: (self.values[i], i))[:VALLEYS]
+        bottoms = [i for i, down, up in zip(sorted(self.f_at), steps[:-1], steps[1:], strict=True) if down < 0.0 <= up]
+        return sorted(bottoms, key=lambda i: (self.f_at[i], i))[:VALLEYS]
 
     def around(self, place: int) -> set[int]:
         """Return three new places on either side, between `place` and its neighbour there; none towards a neighbour within the grain."""
@@ -111,13 +111,13 @@ class _Search:
 
     def neighbours(self, place: int) -> tuple[int, int]:
         """Return the nearest evaluated places below and above `place`; `place` itself if there is none."""
-        return max((i for i in self.values if i < place), default=place), min((i for i in self.values if i > place), default=place)
+        return max((i for i in self.f_at if i < place), default=place), min((i for i in self.f_at if i > place), default=place)
 
     def downhill(self, place: int) -> int:
         """Return the local minimum among the evaluated places that is reached from `place` by descending."""
         low, high = self.neighbours(place)
-        best = min((low, place, high), key=lambda i: (self.values[i], i))
-        return place if self.values[best] >= self.values[place] else self.downhill(best)
+        best = min((low, place, high), key=lambda i: (self.f_at[i], i))
+        return place if self.f_at[best] >= self.f_at[place] else self.downhill(best)
 
     def least(self, valleys: list[int]) -> tuple[float, float]:
         """Return (z, f(z)) of the best point among the valleys' bottoms and the integers next to them.
@@ -128,14 +128,13 @@ class _Search:
         others = {max(float(end(z)), 1.0) for z in places for end in (math.floor, math.ceil)}
         others |= {_abscissa(vertex) for i in valleys if self.grain > 1 for vertex in self.vertex(i)}
         extra = sorted(others)
-        values = [*(self.values[i] for i in valleys), *(self._values_at(extra) if extra else ())]
+        values = [*(self.f_at[i] for i in valleys), *(self._values_at(extra) if extra else ())]
         return min(zip([*places, *extra], values, strict=True), key=lambda pair: pair[1], default=(4.0, math.inf))
 
     def vertex(self, place: int) -> tuple[float, ...]:
         """Return the place where the parabola through `place` and its neighbours is least; nothing if it has no minimum."""
         low, high = self.neighbours(place)
-        middle = self.values[place]
-        down, up = (middle - self.values[low]) * (high - place), (self.values[high] - middle) * (place - low)
+        down, up = (self.f_at[place] - self.f_at[low]) * (high - place), (self.f_at[high] - self.f_at[place]) * (place - low)
         if not 0.0 < up - down < math.inf:
             return ()
         return (place + 0.5 * ((low - place) * up - (high - place) * down) / (up - down),)
