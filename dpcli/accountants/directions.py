@@ -25,8 +25,10 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     """Return the composition's losses in each direction, "remove" first, or in one direction if both have the same losses.
 
     Steps that cost nothing are left out. Steps with a Renyi curve but without a dominating pair become one loss, that of the best pair for
-    the sum of their curves. Raises NotRepresentable if no step has a pair, if a step has neither a pair nor a curve, or if a step that attains
-    its pair has no computable losses.
+    the sum of their curves.
+
+    Raises NotRepresentable if no step has a pair, if a step has neither a pair nor a curve, or if a step that attains its pair has no
+    computable losses.
     """
     parts = merged(tuple(part for mechanism, count in steps for part in parts_of(mechanism, count)))
     parts = tuple(part for part in parts if part[0] != Free()) or parts[:1]

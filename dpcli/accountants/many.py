@@ -57,11 +57,11 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
         chernoff = _chernoff(losses, epsilons)
 
         def build(i: int) -> Sequence[Interval]:
-            return _until_narrow(losses, min(float(chernoff[i]) - 2.0, MAX_LOG_DELTA), float(epsilons[i]))
+            return _build_until_narrow(losses, min(float(chernoff[i]) - 2.0, MAX_LOG_DELTA), float(epsilons[i]))
 
         return _bounds(build, epsilons, chernoff, log_floor)
 
-    return _worst(profile.steps, side)
+    return _larger_bounds(profile.steps, side)
 
 
 def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Array, Array]:
@@ -85,12 +85,12 @@ def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Ar
             while at + 2 < len(grids) and high[i] < grids[at + 1][0]:
                 at += 1
                 low[i], high[i] = _ends([grid for _, grid in grids[at : at + 2]], epsilon)
-        return _outward(low, high)
+        return _round_outward(low, high)
 
-    return _worst(profile.steps, side)
+    return _larger_bounds(profile.steps, side)
 
 
-def _worst(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
+def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return the larger bounds of the two directions. side: returns the bounds of one direction from its losses."""
     sides = directions(merged(tuple(steps)))  # type: ignore[arg-type]
     if any(len(losses) > MAX_PARTS for losses in sides):
@@ -125,10 +125,10 @@ def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upp
             ends = _ends(present, epsilon)
             last_built = min(float(high[i]), ends[1])
         low[i], high[i] = ends[0], min(ends[1], float(high[i]))
-    return _outward(low, high)
+    return _round_outward(low, high)
 
 
-def _outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
+def _round_outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
     """Return e^log_low, rounded down, and e^log_high, rounded up, by the errors of logarithm and exponential. The latter is never 0."""
     high = np.minimum(log_high, 0.0)
     upper = np.exp(high + 4e-16 * (4.0 + np.abs(high)))
@@ -136,7 +136,7 @@ def _outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
     return np.exp(finite - 4e-16 * (4.0 + np.abs(finite))), np.maximum(upper, math.ulp(0.0))
 
 
-def _until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[Interval]:
+def _build_until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[Interval]:
     """Build contours for log_delta one after the other, until they bound it narrowly at `epsilon`. Returns all of them."""
     built: tuple[Interval, ...] = ()
     with np.errstate(all="ignore"), suppress(NotRepresentable):  # an overflow gives a trivial bound

@@ -87,7 +87,7 @@ class PldProfile(PrivacyProfile):
         def grid(losses: Losses, width: float, effort: Effort) -> tuple[GridCurve, float]:
             return curve_at_delta(losses, log_delta, width, effort)
 
-        lower, upper, spacing = self._narrowed(grid, lambda curve: curve.epsilon(log_delta), lambda end: (end, log_delta))
+        lower, upper, spacing = self._refine(grid, lambda curve: curve.epsilon(log_delta), lambda end: (end, log_delta))
         if not math.isfinite(upper):
             return Bound(math.inf)
         width = (upper - lower) / upper if upper > 0.0 else 0.0
@@ -101,10 +101,10 @@ class PldProfile(PrivacyProfile):
         def point(end: float) -> tuple[float, float]:
             return epsilon, math.log(max(end, math.ulp(0.0)))
 
-        lower, upper, _ = self._narrowed(grid, lambda curve: curve.delta(epsilon), point)
+        lower, upper, _ = self._refine(grid, lambda curve: curve.delta(epsilon), point)
         return Bound(min(max(upper, math.ulp(0.0)), 1.0), min(lower, 1.0))
 
-    def _narrowed(
+    def _refine(
         self,
         grid: Callable[[Losses, float, Effort], tuple[GridCurve, float]],
         ends: Callable[[GridCurve], tuple[float, float]],
@@ -116,8 +116,8 @@ class PldProfile(PrivacyProfile):
         grid already gives an answer, however coarse it had to be.
 
         grid: makes a curve, for the losses of one direction, a relative width and an effort, and returns it with the points that it took.
-        ends: the bounds on the quantity in question that a curve gives.
-        point: (epsilon, log delta) on the privacy curve, if the quantity in question has the given value.
+        ends: returns the bounds of a curve on the quantity in question.
+        point: returns (epsilon, log delta) of the point of the privacy curve at which the quantity in question has a given value.
         """
         points = self.effort.points
         sides = [
@@ -126,9 +126,9 @@ class PldProfile(PrivacyProfile):
         ]
         for attempt in range(REFINEMENTS):
             lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
-            wanted = [side for side in sides if side.wanted(lower, upper, self.tolerance)]
-            for k, side in enumerate(wanted):
-                share = points * (1.0 / (len(wanted) - k) if attempt else FIRST_SHARE)
+            useful = [side for side in sides if side.may_improve(lower, upper, self.tolerance)]
+            for k, side in enumerate(useful):
+                share = points * (1.0 / (len(useful) - k) if attempt else FIRST_SHARE)
                 effort = self.effort._replace(points=share, log_negligible=side.log_negligible)
                 try:
                     with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
@@ -193,7 +193,7 @@ class _Side:
         self.lower, self.upper, self.spacing = 0.0, math.inf, math.nan
         self.last = False
 
-    def wanted(self, lower: float, upper: float, tolerance: float) -> bool:
+    def may_improve(self, lower: float, upper: float, tolerance: float) -> bool:
         """Return whether a finer grid may improve the answer. lower, upper: the larger bounds of the two directions so far."""
         return not self.last and self.upper > lower and (self.upper - lower > tolerance * upper or not upper < math.inf)
 

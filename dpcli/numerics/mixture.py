@@ -38,7 +38,7 @@ def log_excess(at: Array, log_rest: float) -> Array:
     return log_expm1_array(np.maximum(at - log_rest, 0.0)) + log_rest if log_rest > -math.inf else at
 
 
-def unmixed(at: Array, log_rest: float, weight: float) -> Array:
+def unmix(at: Array, log_rest: float, weight: float) -> Array:
     """Return u with log(w_0 + w e^u) = at, where w = `weight` > 0 and w_0 = e^log_rest = 1 - w. It is -inf at and below log_rest."""
     with np.errstate(all="ignore"):
         change = np.expm1(np.clip(at, -FAR, FAR)) / weight
@@ -52,13 +52,13 @@ class Mixture:
 
     log_rest: the logarithm of the weight w_0 of shift 0; -inf if that weight is 0.
     log_weights, shifts: the logarithms of the other weights, and the other shifts, which are positive and increasing.
-    stated: the other weights themselves, if they are known. A small weight has digits that its logarithm lacks.
+    weights: the other weights themselves, if they are known. A small weight has digits that its logarithm lacks.
     """
 
     log_rest: float
     log_weights: tuple[float, ...]
     shifts: tuple[float, ...]
-    stated: tuple[float, ...] | None = None
+    weights: tuple[float, ...] | None = None
 
     @property
     def reach(self) -> float:
@@ -83,7 +83,7 @@ class Mixture:
         if not self.single:
             hold(2.0 * len(self.shifts) * len(x))
         u = self._exponents(x)
-        weights = np.exp(self.log_weights) if self.stated is None else np.array(self.stated)
+        weights = np.exp(self.log_weights) if self.weights is None else np.array(self.weights)
         far = u.real.max(axis=0) > FAR
         change = product(weights, np.expm1(np.where(far, 0.0, u) if far.any() else u))
         logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, -0.5))
@@ -117,20 +117,20 @@ class Mixture:
     def outcome(self, at: Array) -> Array:
         """Return x with log m(x) = at. It increases with `at`, and is -inf at and below log_rest, the infimum of log m."""
         if self.single:
-            weight = math.exp(self.log_weights[0]) if self.stated is None else self.stated[0]
-            return unmixed(at, self.log_rest, weight) / self.reach + 0.5 * self.reach
+            weight = math.exp(self.log_weights[0]) if self.weights is None else self.weights[0]
+            return unmix(at, self.log_rest, weight) / self.reach + 0.5 * self.reach
         target = log_excess(at, self.log_rest)
         inside = target > -np.inf
         target = np.where(inside, target, 0.0)
-        return np.where(inside, increasing_root(self.risen, target, *self.around(target)), -np.inf)
+        return np.where(inside, increasing_root(self.log_sum_and_slope, target, *self.bracket(target)), -np.inf)
 
-    def around(self, log_sum: Array) -> tuple[Array, Array]:
+    def bracket(self, log_sum: Array) -> tuple[Array, Array]:
         """Return a lower and an upper bound on the x at which the positive shifts' sum, sum_{j>0} w_j e^{s_j x - s_j^2/2}, is e^log_sum."""
         shifts, weights = np.array(self.shifts)[:, None], np.array(self.log_weights)[:, None]
         low = ((log_sum - np.logaddexp.reduce(weights)) / shifts + 0.5 * shifts).min(axis=0)  # some term is at least the mean
         return low, ((log_sum - weights) / shifts + 0.5 * shifts).min(axis=0)  # no term exceeds the sum
 
-    def risen(self, x: Array) -> tuple[Array, Array]:
+    def log_sum_and_slope(self, x: Array) -> tuple[Array, Array]:
         """Return the logarithm of the positive shifts' sum at x, and its derivative."""
         spend(0.2 * len(self.shifts) * len(x))
         terms = np.array(self.log_weights)[:, None] + self._exponents(x)
@@ -204,9 +204,9 @@ def _sampled_counts(records: int, rate: float) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shifted:
-    """A table of pairs (P, Q) of mixtures with one shift each.
+    """A table of pairs (P, Q) in which one distribution is a mixture with one shift, and the other is N(0, 1).
 
-    shifts: s_i > 0, shape (rows,). weights: q_i in (0, 1), shape (rows,). Subclasses say which densities are Q and the ratio r = P/Q.
+    shifts: s_i > 0, shape (rows,). weights: q_i in (0, 1), shape (rows,). Each subclass defines Q and r = P/Q.
     """
 
     shifts: Array
@@ -236,9 +236,9 @@ class Shifted:
         s, weight = self.shifts[:, None], self.weights[:, None, None]
         u = (s * x - 0.5 * s * s)[:, None, :]
         turn = (s * heights)[:, :, None]
-        grown, cosine, sine = np.expm1(np.minimum(u, FAR)), np.cos(turn), np.sin(turn)
-        real = weight * (grown * cosine - 2.0 * np.sin(0.5 * turn) ** 2)
-        imaginary = weight * (1.0 + grown) * sine
+        growth, cosine, sine = np.expm1(np.minimum(u, FAR)), np.cos(turn), np.sin(turn)
+        real = weight * (growth * cosine - 2.0 * np.sin(0.5 * turn) ** 2)
+        imaginary = weight * (1.0 + growth) * sine
         log_modulus: Array = 0.5 * np.log1p(np.maximum(real * (2.0 + real) + imaginary * imaginary, -0.9))
         angle: Array = np.arctan2(imaginary, 1.0 + real)
         far = np.broadcast_to(u > FAR, real.shape) | (real < -0.5)
@@ -246,9 +246,9 @@ class Shifted:
             row, line, node = np.nonzero(far)
             lead, rest = u[row, 0, node] + np.log(self.weights)[row], np.log1p(-self.weights)[row]
             top = np.maximum(lead, rest)
-            part, alone, turned = np.exp(lead - top), np.exp(rest - top), turn[row, line, 0]
-            across, up = part * np.cos(turned) + alone, part * np.sin(turned)
-            log_modulus[far], angle[far] = top + np.log(np.hypot(across, up)), np.arctan2(up, across)
+            lead, rest, phase = np.exp(lead - top), np.exp(rest - top), turn[row, line, 0]
+            cosine, sine = lead * np.cos(phase) + rest, lead * np.sin(phase)
+            log_modulus[far], angle[far] = top + np.log(np.hypot(cosine, sine)), np.arctan2(sine, cosine)
         return log_modulus, angle
 
     def line(self, x: Array) -> tuple[Array, Array]:
@@ -268,7 +268,7 @@ class Shifted:
         steps: Array = step_size(z + 1.0, self.shifts)
         return steps
 
-    def whole_windows(self, z: Array) -> tuple[Array, Array]:
+    def cgf_windows(self, z: Array) -> tuple[Array, Array]:
         """Return `windows`, widened for the integrand of the CGF, which at small z is Q (r - 1)^2."""
         low, high = self.windows(z)
         return low, np.maximum(high, 2.0 * self.shifts + TAIL)
@@ -278,7 +278,7 @@ class Shifted:
 
         A row that would need more than MAX_NODES nodes gets the convexity bound of `Mixture.moment_bound` instead.
         """
-        low, high = self.whole_windows(z)
+        low, high = self.cgf_windows(z)
         step = self.steps(z)
         result = np.empty(len(z))
         count = (high - low) / step
@@ -287,7 +287,7 @@ class Shifted:
             moment = 0.5 * self.shifts[many] ** 2 * z[many] * (z[many] + 1.0)
             result[many] = np.logaddexp(np.log1p(-self.weights[many]), np.log(self.weights[many]) + moment)
         with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite: an upper bound
-            for rows in alike(np.flatnonzero(~many), count):
+            for rows in row_groups(np.flatnonzero(~many), count):
                 x = nodes_of_rows(low[rows], high[rows], step[rows])
                 spend(float(x.size))
                 result[rows] = moments_on(z[rows], *self.at(rows).line(x), step[rows])
@@ -359,7 +359,7 @@ def single_row(family: type[Shifted], mixture: Mixture, furthest: float) -> Tabl
     """Return the row of a mixture with one shift of at most `furthest` and some weight at 0; None for any other mixture."""
     if not mixture.single or not mixture.log_rest > -math.inf or mixture.reach > furthest:
         return None
-    return TableRow(family, mixture.reach, math.exp(mixture.log_weights[0]) if mixture.stated is None else mixture.stated[0])
+    return TableRow(family, mixture.reach, math.exp(mixture.log_weights[0]) if mixture.weights is None else mixture.weights[0])
 
 
 def row_of(loss: object) -> TableRow | None:
@@ -379,7 +379,7 @@ def table_of(rows: Sequence[TableRow]) -> Shifted:
     return rows[0].family(np.array([row.shift for row in rows]), np.array([row.weight for row in rows]))
 
 
-def alike(rows: IndexArray, count: Array, each: int = 1) -> list[IndexArray]:
+def row_groups(rows: IndexArray, count: Array, each: int = 1) -> list[IndexArray]:
     """Return the rows in groups with similar node counts, each small enough that its arrays hold at most about BLOCK numbers.
 
     count: the node count of every row of the table. each: how many numbers are held for one node of one row.

@@ -13,10 +13,12 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
 
 OCTAVE = 4**7  # lattice points between z and 2 z; at a smooth minimum the best of them is 1e-9 above the least value
-FEW = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))  # z from 1/64 to 1.1e12, where a pure mechanism's search ends
-FIRST_LOOK = tuple(sorted({*FEW, *(k * OCTAVE // 3 for k in range(16))}))  # denser at z from 4 to 128, where theorems' bounds cross
-# Denser at z from 1/16 to 256. This is for delta at a given epsilon, where the valleys are narrow.
-FINE = tuple(sorted({*FIRST_LOOK, *(k * OCTAVE // 8 for k in range(-48, 49))}))
+# Places of z from 1/64 to 1.1e12, where the search for a pure mechanism ends.
+FEW_PLACES = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))
+# These places are denser at z from 4 to 128, where bounds of several theorems cross.
+DEFAULT_PLACES = tuple(sorted({*FEW_PLACES, *(k * OCTAVE // 3 for k in range(16))}))
+# These places are denser at z from 1/16 to 256 too. They are for delta at a given epsilon, whose valleys are narrow.
+FINE_PLACES = tuple(sorted({*DEFAULT_PLACES, *(k * OCTAVE // 8 for k in range(-48, 49))}))
 SHORT = OCTAVE // 4**3  # grain of a shorter search, for callers that search many times
 LOWEST = -41 * OCTAVE  # place of the smallest order that is tried, z = 1.8e-12
 VALLEYS = 4  # most valleys that are searched to the bottom; the others start at larger values
@@ -24,7 +26,7 @@ STOPS = (4, 6, 8, 10, 12, 14, 17, 40)  # octaves above z = 4 at which the first 
 FIRST_ORDER, COARSE, TIGHT, MOST = 1e-3, 1.3, 1e-3, 40  # of `least_rho`: first z, first ratio of z, tolerance, most refinements
 
 
-def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[int, ...] = FIRST_LOOK) -> tuple[float, float]:
+def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[int, ...] = DEFAULT_PLACES) -> tuple[float, float]:
     """Minimise a bound over orders 1 + z: evaluate it along the whole line, then search the best valleys to their bottoms.
 
     All points are integers or lie on one lattice, z = 4 * 2^(i / OCTAVE), where i is the place of the point. The bottom of a valley

@@ -36,7 +36,7 @@ class TooMuchWork(NotRepresentable):
 
 
 def spend(cells: float) -> None:
-    """Count `cells`, which are about to be computed. Raises TooMuchWork if fewer are left."""
+    """Count `cells`, which are about to be computed, and CALL for the call. Raises TooMuchWork if fewer are left."""
     left = _left.get()
     if left is not None:
         left[0] -= cells + CALL
