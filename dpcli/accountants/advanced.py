@@ -94,13 +94,13 @@ def best_split(steps: Steps, delta: float, product: bool, value: Callable[[Delta
 
 
 def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
-    """Minimise `value` by golden sections. make: returns the split whose share has the given logit."""
+    """Return the smallest value found by golden sections, and its split. make: returns the split whose share has the given logit."""
     low, high, ratio = -9.0, 9.0, 0.6180339887498949
-    before = remaining()
+    cells_before = remaining()
     left = make(high - ratio * (high - low))
     f_left = value(left)
-    if math.isfinite(before):
-        foresee((ROUNDS + 1) * (before - remaining()))  # refuse now if the search cannot be completed
+    if math.isfinite(cells_before):
+        foresee((ROUNDS + 1) * (cells_before - remaining()))  # refuse now if the search cannot be completed
     right = make(low + ratio * (high - low))
     f_right = value(right)
     for _ in range(ROUNDS):

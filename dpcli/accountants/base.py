@@ -140,7 +140,7 @@ class Accountant:
 
     name, title, source: the name on the command line, the name in words, and who proved the theorem.
     compose: returns the privacy profile of a composition without disjoint parts.
-    sound: whether its epsilon is an upper bound. One that is not never passes a gate, spends budget or becomes the headline.
+    sound: whether its epsilon is an upper bound. An unsound accountant never passes a gate, spends budget or becomes the headline.
     adaptive: whether it stays valid if later mechanisms are chosen from earlier outputs (a privacy filter).
     heavy: whether its work grows with the difficulty of the question. If it is refused, other accountants answer.
     fallback: whether a question to it may always cost QUESTION cells, whatever was spent before. So a file of thousands of different steps

@@ -23,7 +23,7 @@ SHORT = OCTAVE // 4**3  # grain of a shorter search, for callers that search man
 LOWEST = -41 * OCTAVE  # place of the smallest order that is tried, z = 1.8e-12
 VALLEYS = 4  # most valleys that are searched to the bottom; the others start at larger values
 STOPS = (4, 6, 8, 10, 12, 14, 17, 40)  # octaves above z = 4 at which the first pass checks whether larger orders can be better
-FIRST_ORDER, COARSE, TIGHT, MOST = 1e-3, 1.3, 1e-3, 40  # of `least_rho`: first z, first ratio of z, tolerance, most refinements
+FIRST_ORDER, COARSE, TIGHT, MOST = 1e-3, 1.3, 1e-3, 40  # for `least_rho`: first z, first ratio of z, tolerance, most refinements
 
 
 def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[int, ...] = DEFAULT_PLACES) -> tuple[float, float]:

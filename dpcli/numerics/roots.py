@@ -38,20 +38,20 @@ def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: flo
             break
         new = (middle, f(middle))
         if new[1] > 0.0:
-            before, at_low = at_low, new
-            share = _between(new, at_high, before)
+            previous, at_low = at_low, new
+            share = _share_of_root(new, at_high, previous)
         else:
-            before, at_high = at_high, new
-            share = 1.0 - _between(new, at_low, before)
+            previous, at_high = at_high, new
+            share = 1.0 - _share_of_root(new, at_low, previous)
     return at_low[0], at_high[0]
 
 
-def _between(new: tuple[float, float], opposite: tuple[float, float], before: tuple[float, float]) -> float:
+def _share_of_root(new: tuple[float, float], opposite: tuple[float, float], previous: tuple[float, float]) -> float:
     """Return the share of the way from `new` to `opposite` at which the inverse parabola through the three points is 0.
 
     The points are pairs (x, f(x)). The share is 0.5 if the parabola is not monotone.
     """
-    (a, fa), (b, fb), (c, fc) = new, opposite, before
+    (a, fa), (b, fb), (c, fc) = new, opposite, previous
     if not all(map(math.isfinite, (fa, fb, fc))) or len({fa, fb, fc}) < 3:
         return 0.5
     x, y = (a - b) / (c - b), (fa - fb) / (fc - fb)
