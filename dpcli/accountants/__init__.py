@@ -1,1 +1,1 @@
-"""Accountants, one composition theorem in each file: from [(mechanism, count)] to a privacy profile."""
+"""Accountants, with one composition theorem in each file. Each turns a composition, [(mechanism, count)], into a privacy profile."""

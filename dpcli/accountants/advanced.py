@@ -16,9 +16,9 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.combined.composed import Composed, split_delta
 from dpcli.numerics.work import foresee, remaining, shared, spend
 
-ROUNDS = 11  # to 0.1 on the logit scale, where the optimum is flat
-STEP = 400.0  # cells of a closed form for one step's epsilon; what takes more says so itself
-MANY = 64  # from here on only the split by step is tried
+ROUNDS = 11  # golden sections of the share; they locate it to 0.1 on the logit scale, and the optimum is flat there
+STEP = 400.0  # cells of a closed form for one step's epsilon; a mechanism that takes more spends the cells itself
+MANY = 64  # most different steps for which both ways to share delta among them are tried; for more only an equal share per run is
 _TOO_LARGE = "one step's epsilon is above 700: advanced composition overflows there, and basic is smaller"
 
 Groups = tuple[tuple[float, float, int], ...]  # (epsilon, delta, count)
@@ -26,7 +26,12 @@ Groups = tuple[tuple[float, float, int], ...]  # (epsilon, delta, count)
 
 @dataclass(frozen=True, slots=True)
 class DeltaSplit:
-    """The steps as (epsilon, delta) pairs, and the slack delta' that is left for the composition theorem."""
+    """A split of delta between the steps and the composition theorem.
+
+    groups: the steps as (epsilon, delta, count). slack: the delta' that is left for the theorem.
+    by_step: whether every run of a mechanism gets an equal share, or all runs of each mechanism together do.
+    share: the theorem's share of what the steps' smallest deltas leave.
+    """
 
     groups: Groups
     slack: float
@@ -35,12 +40,13 @@ class DeltaSplit:
 
 
 def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool) -> DeltaSplit:
-    """Give `share` of what the floors leave to the composition and the rest to the steps.
+    """Return a split of delta in which the composition theorem gets `share` of what the steps' smallest deltas leave.
 
-    product: the theorem's total is 1 - (1 - delta') prod (1 - delta_i) rather than a sum, which leaves a little more slack.
-    Raises NotRepresentable where delta cannot cover the steps' own.
+    by_step: whether every run of a mechanism gets an equal share of the rest, or all runs of each mechanism together do.
+    product: whether the theorem's total is 1 - (1 - delta') prod (1 - delta_i), which leaves a little more slack than a sum.
+    Raises NotRepresentable if delta does not cover the steps' own deltas.
     """
-    views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # says which ones have no (epsilon, delta)
+    views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # raises if a step has no (epsilon, delta)
     floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
     if any(mechanism.delta_floor() >= 1.0 for mechanism, _ in steps):
         raise NotRepresentable("a step's own delta is 1: it promises nothing")
@@ -61,18 +67,20 @@ def split(steps: Steps, delta: float, share: float, by_step: bool, product: bool
 
 
 def _needs_delta(steps: Steps) -> bool:
+    """Return whether some step has no finite epsilon at its smallest delta."""
     return any(math.isinf(mechanism.approx_dp(mechanism.delta_floor())) for mechanism, _ in steps)
 
 
 def _total(floors: float, steps: Steps, product: bool) -> float:
+    """Return the total of the steps' smallest deltas, whose sum is `floors`, as the theorem counts it."""
     return min(floors, -math.expm1(math.fsum(n * math.log1p(-m.delta_floor()) for m, n in steps))) if product else floors
 
 
 def best_split(steps: Steps, delta: float, product: bool, value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
-    """The split with the smallest value. Any split is sound; this only looks for a good one.
+    """Return the smallest value found over splits of delta, and the split that has it. Every split gives a sound value.
 
-    Where no step needs delta there is nothing to choose. Otherwise the share is searched by golden section on a logit scale, and
-    the better of two ways to share among the steps is taken.
+    If no step needs delta, there is nothing to choose. Otherwise the theorem's share is searched by golden sections on a logit scale, for
+    both ways to share the rest among the steps.
     """
     if not _needs_delta(steps):
         only = split(steps, delta, 1.0, True, product)
@@ -86,12 +94,13 @@ def best_split(steps: Steps, delta: float, product: bool, value: Callable[[Delta
 
 
 def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], float]) -> tuple[float, DeltaSplit]:
+    """Return the smallest value found by golden sections, and its split. make: returns the split whose share has the given logit."""
     low, high, ratio = -9.0, 9.0, 0.6180339887498949
-    before = remaining()
+    cells_before = remaining()
     left = make(high - ratio * (high - low))
     f_left = value(left)
-    if math.isfinite(before):
-        foresee((ROUNDS + 1) * (before - remaining()))  # or the first would be in vain
+    if math.isfinite(cells_before):
+        foresee((ROUNDS + 1) * (cells_before - remaining()))  # refuse now if the search cannot be completed
     right = make(low + ratio * (high - low))
     f_right = value(right)
     for _ in range(ROUNDS):
@@ -109,41 +118,46 @@ def _golden(make: Callable[[float], DeltaSplit], value: Callable[[DeltaSplit], f
 
 
 def _expm1(epsilon: float) -> float:
+    """Return e^epsilon - 1. Raises NotRepresentable if it would overflow."""
     if epsilon > 700.0:
         raise NotRepresentable(_TOO_LARGE)
     return math.expm1(epsilon)
 
 
 def classical_mean(epsilon: float) -> float:
-    """eps (e^eps - 1): the bound on the mean loss used in 2010."""
+    """Return eps (e^eps - 1), the bound on the mean privacy loss of an eps-DP mechanism that was used in 2010."""
     return epsilon * _expm1(epsilon)
 
 
 def sharp_mean(epsilon: float) -> float:
-    """eps (e^eps - 1)/(e^eps + 1): the largest mean loss of an eps-DP mechanism."""
+    """Return eps (e^eps - 1)/(e^eps + 1), the largest mean privacy loss of an eps-DP mechanism."""
     return epsilon * math.tanh(0.5 * epsilon)
 
 
 def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float]) -> float:
-    """sum of mean losses + sqrt(2 log(1/delta') sum eps^2), by Azuma-Hoeffding; never more than the plain sum."""
+    """Return the sum of the mean losses + sqrt(2 log(1/delta') sum eps^2), by the Azuma-Hoeffding inequality; delta' is `slack`."""
     largest = max((e for e, _, _ in groups), default=0.0) or 1.0
     if math.isinf(largest):
         return math.inf
     drift = math.fsum(n * mean(e) for e, _, n in groups)
-    squares = math.fsum(n * (e / largest) ** 2 for e, _, n in groups)  # of what is above underflow, in units of the largest
+    squares = math.fsum(n * (e / largest) ** 2 for e, _, n in groups)  # relative to the largest, which prevents underflow
     total = drift + largest * math.sqrt(2.0 * squares * -math.log(slack)) if slack < 1.0 else drift
     return total * (1.0 + 1e-14)
 
 
 @shared(16)
 def advanced_split(steps: Steps, delta: float, product: bool, mean: Callable[[float], float]) -> tuple[float, DeltaSplit]:
-    """The split of delta that is best for `advanced_epsilon`, remembered: optimal composition uses it too."""
+    """Return the smallest `advanced_epsilon` found and its split of delta. It is cached, because optimal composition uses it too."""
     return best_split(steps, delta, product, lambda s: advanced_epsilon(s.groups, s.slack, mean))
 
 
 @dataclass(frozen=True, slots=True)
 class AdvancedProfile(PrivacyProfile):
-    """`product`: deltas combine as 1 - prod(1 - delta) rather than as a sum."""
+    """The privacy profile by advanced composition.
+
+    mean: returns a bound on the mean privacy loss of an eps-DP mechanism.
+    product: whether deltas combine as 1 - prod(1 - delta), and not as a sum.
+    """
 
     steps: Steps
     mean: Callable[[float], float]

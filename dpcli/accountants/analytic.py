@@ -15,11 +15,12 @@ from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon, gauss
 
 
 def together(steps: Steps, view: Callable[[Mechanism], float]) -> float:
-    """mu of the composition, from that of each mechanism. Raises as `views` does."""
+    """Return mu of the composition, from the mu that `view` returns for each mechanism. Raises as `views` does."""
     return gaussian_sum([(count, mu) for (_, count), mu in zip(steps, views(steps, view), strict=True)])
 
 
 def mu_shares(steps: Steps, view: Callable[[Mechanism], float]) -> tuple[float, ...]:
+    """Return each step's share of the sum of squares of mu. Raises as `views` does."""
     mus = views(steps, view)
     largest = max(mus, default=0.0) or 1.0
     return normalised([count * (mu / largest) ** 2 for (_, count), mu in zip(steps, mus, strict=True)])
@@ -27,7 +28,10 @@ def mu_shares(steps: Steps, view: Callable[[Mechanism], float]) -> tuple[float, 
 
 @dataclass(frozen=True, slots=True)
 class AnalyticProfile(PrivacyProfile):
-    """mu = sqrt(sum of count mu^2): both bounds, a rounding error apart (where every part is a plain Gaussian)."""
+    """The privacy profile of a composition of unsampled Gaussians, which is that of one Gaussian with mu = sqrt(sum of count mu^2).
+
+    The lower and the upper bound differ by a rounding error.
+    """
 
     steps: Steps
 

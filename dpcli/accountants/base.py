@@ -1,4 +1,4 @@
-"""Accountants: each is a function from a composition to its privacy profile, and a few facts about it."""
+"""Accountants and privacy profiles. An accountant is a function from a composition to its privacy profile, with a few facts about it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root, minimise_unimodal
-from dpcli.numerics.work import KEPT, QUESTION, allowance, shared
+from dpcli.numerics.work import QUESTION, RESERVED, allowance, shared
 
 Steps = tuple[tuple[Mechanism, int], ...]
 
 T = TypeVar("T")
-LOG_TINY = -708.0  # smallest log delta that is searched
-LADDER = (*(LOG_TINY / 2.0**k for k in range(14)), -1e-3, -1e-9)
+LOG_TINY = -708.0  # smallest log delta that is searched; e^-708 is about the smallest normal floating-point number
+LOG_DELTAS = (*(LOG_TINY / 2.0**k for k in range(14)), -1e-3, -1e-9)  # trial values for the inversion of epsilon(delta), increasing
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An upper bound, the lower bound where one is certified, and how it came about (shown as detail: the order, the split, ...)."""
+    """An upper bound, with a lower bound if one is certified.
+
+    detail: numbers that say how the bound was obtained, such as the order or the split of delta. They are shown to users.
+    """
 
     upper: float
     lower: float | None = None
@@ -34,53 +37,58 @@ class Bound:
 
 
 class PrivacyProfile:
-    """epsilon(delta) and delta(epsilon) of one composition; every value is an upper bound."""
+    """The functions epsilon(delta) and delta(epsilon) of one composition. Every value is an upper bound."""
 
     __slots__ = ()
 
     def epsilon(self, delta: float) -> Bound:
-        """Epsilon in nats at `delta` in [0, 1). Raises NotRepresentable where this accountant says nothing at that delta."""
+        """Return epsilon in nats at `delta` in [0, 1). Raises NotRepresentable if this accountant has no bound at that delta."""
         raise InternalError(f"{type(self).__name__} has no epsilon")
 
     def delta(self, epsilon: float) -> Bound:
-        """The smallest delta found at which epsilon(delta) <= `epsilon`: from below until one serves, then by bisection; 1 for none.
+        """Return a small delta at which epsilon(delta) <= `epsilon`, or 1 if none is found.
 
-        Any delta that serves is an answer: epsilon(delta), as computed, need not fall all the way.
+        The trial values are raised until one of them satisfies this, and a root search then finds the smallest between it and the one
+        before. Any such delta is sound, even if the computed epsilon(delta) is not monotone.
         """
 
         def excess(log_delta: float) -> float:
-            return _at(self, math.exp(log_delta)) - epsilon
+            return _epsilon_or_inf(self, math.exp(log_delta)) - epsilon
 
-        fails = LOG_TINY
-        for log_delta in LADDER:
+        low = LOG_TINY
+        for log_delta in LOG_DELTAS:
             if excess(log_delta) <= 0.0:
-                return Bound(math.exp(bracket_root(excess, fails, log_delta, rtol=1e-12)[1] if fails < log_delta else log_delta))
-            fails = log_delta
+                return Bound(math.exp(bracket_root(excess, low, log_delta, rtol=1e-12)[1] if low < log_delta else log_delta))
+            low = log_delta
         return Bound(1.0)
 
     def cases(self) -> tuple[PrivacyProfile, ...]:
-        """Return the profiles of which this one is the largest."""
+        """Return the profiles whose maximum this profile is; by default only itself."""
         return (self,)
 
     def tuned(self, tolerance: float | None, seconds: float) -> PrivacyProfile:
-        """Return this profile with another relative tolerance, and about so much time for one answer, where it takes any."""
+        """Return this profile with another relative tolerance, and with about `seconds` for one answer. By default neither matters.
+
+        tolerance: None keeps the present one.
+        """
         return self
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        """Each step's share of the total in this accountant's own currency; they add up to 1 (all 0 where nothing is spent)."""
+        """Return each step's share of the quantity that this accountant adds up, at `delta`. The shares add up to 1, or are all 0."""
         raise InternalError(f"{type(self).__name__} has no shares")
 
 
 @dataclass(frozen=True, slots=True)
 class WorstCase(PrivacyProfile):
-    """The largest of several profiles, of compositions of which any two neighbours differ in one.
+    """The largest of several profiles of compositions, if any two neighbours differ in only one of the compositions.
 
-    Neighbours that differ in one record differ in the part that holds it and in no other. The outputs of the other parts then have one
-    law under both, whatever was seen before, and add nothing to the loss: the pair of the whole is the pair of the steps outside of parts
-    composed with that one part (McSherry 2009, Theorem 4; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10). delta(epsilon) is the
-    largest over the parts, or, where attributes divide the data in several ways, over the choices of one part of each.
+    Such compositions arise when a step divides the data into disjoint parts. Neighbours that differ in one record differ only in the part
+    that holds it. The outputs of the other parts then have the same distribution for both neighbours, given all earlier outputs, and add
+    nothing to the loss. The privacy loss is therefore that of the steps outside of parts, composed with this one part (McSherry 2009,
+    Theorem 4; Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10). delta(epsilon) is the largest over the parts. If attributes divide the
+    data in several ways, it is the largest over all choices of one part from each division.
 
-    sizes: for each profile, how many of its steps stand for each step that was given.
+    sizes: for each profile, how many of its steps stand for each of the steps that the accountant was given.
     """
 
     profiles: tuple[PrivacyProfile, ...]
@@ -100,22 +108,22 @@ class WorstCase(PrivacyProfile):
         return WorstCase(tuple(profile.tuned(tolerance, each) for profile in self.profiles), self.sizes)
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        """Return the shares in the part that costs most; a step that is a partition has those of that part's steps together."""
+        """Return the shares in the composition with the largest epsilon. A partition's share is the sum of those of its part's steps."""
         costs = [profile.epsilon(delta).upper for profile in self.profiles]
         worst = costs.index(max(costs))
-        single = iter(self.profiles[worst].shares(delta))
-        return tuple(sum(itertools.islice(single, size)) for size in self.sizes[worst])
+        remaining = iter(self.profiles[worst].shares(delta))
+        return tuple(sum(itertools.islice(remaining, size)) for size in self.sizes[worst])
 
 
 def _largest(bounds: Iterable[Bound]) -> Bound:
-    """Return the bound on the largest of what they bound: each lower end is one on the largest, too."""
-    known = tuple(bounds)
-    worst = max(known, key=lambda bound: bound.upper)
-    return Bound(worst.upper, max((bound.lower for bound in known if bound.lower is not None), default=None), worst.detail)
+    """Return bounds on the largest of the bounded values. Every lower bound is also a lower bound on the largest value."""
+    candidates = tuple(bounds)
+    worst = max(candidates, key=lambda bound: bound.upper)
+    return Bound(worst.upper, max((bound.lower for bound in candidates if bound.lower is not None), default=None), worst.detail)
 
 
 def compositions(steps: Steps) -> tuple[tuple[Steps, tuple[int, ...]], ...]:
-    """Return each composition that neighbours may differ in, with how many of its steps stand for each of `steps`."""
+    """Return each composition in which neighbours may differ, and how many of its steps stand for each of `steps`."""
     choices = itertools.product(*(mechanism.cases() for mechanism, _ in steps))
     return tuple(
         (
@@ -128,16 +136,18 @@ def compositions(steps: Steps) -> tuple[tuple[Steps, tuple[int, ...]], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Accountant:
-    """A row of the table of accountants.
+    """A composition theorem with the facts that decide when it is used.
 
-    sound: its number is an upper bound; others may never pass a gate, spend budget or win the headline.
-    adaptive: it stays valid where later mechanisms are chosen from earlier outputs (a privacy filter).
-    heavy: its work grows with the difficulty of the question, and others answer where it is refused.
-    fallback: it is asked with all that a question may cost, whatever was spent before: so that a file of thousands of different steps has
-        a number, and one of hard steps a sharp one.
-    stepwise: it asks every step for its epsilon again and again; where work is short, those that read one curve come first.
-    cells: about what one question about so many different mechanisms takes it, in cells (numerics/work.py), by which the others are
-        asked in turn where the headline is settled; measured once, and stated so that every machine asks the same ones.
+    name, title, source: the name on the command line, the name in words, and who proved the theorem.
+    compose: returns the privacy profile of a composition without disjoint parts.
+    sound: whether its epsilon is an upper bound. An unsound accountant never passes a gate, spends budget or becomes the headline.
+    adaptive: whether it stays valid if later mechanisms are chosen from earlier outputs (a privacy filter).
+    heavy: whether its work grows with the difficulty of the question. If it is refused, other accountants answer.
+    fallback: whether a question to it may always cost QUESTION cells, whatever was spent before. So a file of thousands of different steps
+        still gets a number, and a file of hard steps gets a tight one.
+    stepwise: whether it asks every step for its epsilon many times. If little work is left, accountants that read one curve come first.
+    cells: estimates the cells (numerics/work.py) of one question about that many different mechanisms. Once the headline is settled,
+        only accountants that are cheap by this estimate are asked. It was measured once and is fixed, so that machines agree.
     """
 
     name: str
@@ -152,7 +162,7 @@ class Accountant:
     cells: Callable[[int], float] = field(default=lambda parts: 0.0, repr=False)
 
     def profile(self, steps: Steps) -> PrivacyProfile:
-        """Return the profile of a composition; of one with disjoint parts, the largest over the parts."""
+        """Return the profile of a composition. If it has disjoint parts, this is the largest profile over the parts."""
         if all(type(mechanism).cases is Mechanism.cases for mechanism, _ in steps):
             return self.compose(steps)
         cases = compositions(steps)
@@ -160,27 +170,30 @@ class Accountant:
 
     @contextmanager
     def within_allowance(self, least: float = 0.0, share: float = 1.0) -> Iterator[None]:
-        """The work that one question to it may cost: heavy ones leave some to the others, which have at most that share of what is
-        left, and at least `least`."""
-        kept = 0.0
+        """Limit the work inside the context to what one question to this accountant may cost.
+
+        A heavy accountant leaves RESERVED cells to the others. The others may use `share` of the cells left, but at least `least`.
+        """
+        reserved = 0.0
         if self.heavy:
-            least, kept, share = 0.0, KEPT, 1.0
-        with allowance(QUESTION, QUESTION if self.fallback else least, kept, share):
+            least, reserved, share = 0.0, RESERVED, 1.0
+        with allowance(QUESTION, QUESTION if self.fallback else least, reserved, share):
             yield
 
 
 def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
-    """The profile's delta at `epsilon`, or a smaller one that another of its pairs implies there.
+    """Return the profile's delta at `epsilon`, or a smaller delta that another (epsilon, delta) pair of the profile implies there.
 
-    At small epsilons what it says at a smaller delta may say more, or be cheaper to find. Any pair is sound, so that the search only looks
-    for a good one. What is bounded from both sides is left as it is. Raises NotRepresentable where there is neither.
+    At a small epsilon, the profile's epsilon at a smaller delta may imply a tighter bound, or be cheaper to compute. Any pair is sound, so
+    the search only looks for a good one. A delta with a lower bound is returned as it is. Raises NotRepresentable if the profile refuses
+    and no pair implies a delta below 1.
     """
 
-    from dpcli.numerics.closed.trade_off import implied_deltas  # read only where delta is asked for
+    from dpcli.numerics.closed.trade_off import implied_deltas  # imported only if a delta is asked for
 
     def implied(exponents: Array) -> Array:
         deltas = np.exp(-exponents)
-        epsilons = np.array([_at(profile, delta) for delta in deltas.tolist()])
+        epsilons = np.array([_epsilon_or_inf(profile, delta) for delta in deltas.tolist()])
         return implied_deltas(epsilons, deltas, np.array([epsilon]))[:, 0]
 
     own, refused = Bound(1.0), None
@@ -196,8 +209,8 @@ def implied_delta(profile: PrivacyProfile, epsilon: float) -> Bound:
     return own if own.upper <= least else Bound(least)
 
 
-def _at(profile: PrivacyProfile, delta: float) -> float:
-    """Epsilon, inf where the accountant says nothing."""
+def _epsilon_or_inf(profile: PrivacyProfile, delta: float) -> float:
+    """Return the profile's upper bound on epsilon at `delta`; inf if it has none."""
     try:
         return profile.epsilon(delta).upper
     except NotRepresentable:
@@ -205,7 +218,10 @@ def _at(profile: PrivacyProfile, delta: float) -> float:
 
 
 def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
-    """`view` of each mechanism. Raises NotRepresentable with the first one's reason, and names all that lack it for that reason."""
+    """Return `view` of each mechanism.
+
+    If a mechanism has no such view, raises NotRepresentable with the reason of the first one, naming all mechanisms with that reason.
+    """
     values: list[T] = []
     reason: NotRepresentable | None = None
     lacking: list[object] = []
@@ -223,20 +239,20 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
     return values
 
 
-def weighed(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
-    """Count times `view`, for each mechanism. Raises as `views` does."""
+def step_totals(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:
+    """Return the count times `view` of the mechanism, for each step. Raises as `views` does."""
     return [count * value for (_, count), value in zip(steps, views(steps, view), strict=True)]
 
 
 def rho_of(steps: Steps) -> float:
-    """The sum of all rho (zCDP), as stated, rounded up. Raises as `views` does."""
+    """Return the sum of the stated rho (zCDP) of all runs, rounded up. Raises as `views` does."""
     steps = merged(steps)
     rhos = views(steps, lambda mechanism: mechanism.zcdp())
     return total((count, rho) for (_, count), rho in zip(steps, rhos, strict=True))
 
 
 def merged(steps: Steps) -> Steps:
-    """Equal mechanisms joined and their counts added, in an order that does not depend on theirs."""
+    """Return the steps with equal mechanisms joined and their counts added, in an order that does not depend on the order of `steps`."""
     return _merged(tuple(steps))
 
 
@@ -249,12 +265,16 @@ def _merged(steps: Steps) -> Steps:
 
 
 def normalised(parts: list[float]) -> tuple[float, ...]:
+    """Return the parts divided by their sum, or zeros if the sum is 0."""
     total = math.fsum(parts)
     return tuple(part / total if total > 0.0 else 0.0 for part in parts)
 
 
 def checked(bound: Bound) -> Bound:
-    """The bound, or InternalError where it cannot be one (NaN, negative, below its own lower bound); inf where nothing holds."""
+    """Return the bound. Raises InternalError if it cannot be a bound: NaN, negative, or below its own lower bound.
+
+    An upper bound of inf means that nothing is known, and is not an error.
+    """
     values = [bound.upper] if bound.lower is None else [bound.upper, bound.lower, bound.upper - bound.lower]
     if any(math.isnan(value) or value < 0.0 for value in values if not math.isinf(bound.upper)) or math.isnan(bound.upper):
         raise InternalError(f"an accountant returned {bound}: this is a bug in dpcli, and no number")
@@ -262,6 +282,6 @@ def checked(bound: Bound) -> Bound:
 
 
 def require_positive(delta: float, name: str) -> None:
-    """Refuse delta = 0 for accountants that need some."""
+    """Raise NotRepresentable unless delta > 0. name: the accountant or mechanism that needs it, for the message."""
     if delta <= 0.0:
         raise NotRepresentable(f"{name} needs delta > 0")

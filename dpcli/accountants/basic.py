@@ -16,14 +16,14 @@ from dpcli.mechanisms.combined.composed import Composed, split_delta
 
 @dataclass(frozen=True, slots=True)
 class BasicProfile(PrivacyProfile):
-    """Sum of each step's epsilon at its share of delta."""
+    """The privacy profile by basic composition: the sum of each step's epsilon at its share of delta."""
 
     steps: Steps
 
     def epsilon(self, delta: float) -> Bound:
         steps = merged(self.steps)
-        views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # says which ones have no (epsilon, delta)
-        split_delta(steps, delta)  # says why, where delta cannot cover the steps' own
+        views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # raises if a step has no (epsilon, delta)
+        split_delta(steps, delta)  # raises, with the reason, if delta does not cover the steps' own deltas
         return Bound(Composed(steps).approx_dp(delta))  # an exactly rounded sum of upper bounds
 
     def shares(self, delta: float) -> tuple[float, ...]:

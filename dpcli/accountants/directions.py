@@ -1,4 +1,4 @@
-"""A composition as the losses of its parts, once per direction of the neighbouring relation."""
+"""The privacy losses of a composition's parts, in each direction of the neighbouring relation."""
 
 from __future__ import annotations
 
@@ -15,41 +15,44 @@ Losses = tuple[tuple[PrivacyLoss, int], ...]
 
 
 def parts_of(mechanism: Mechanism, count: int) -> Steps:
-    """Composed groups taken apart."""
+    """Return the steps that `count` runs of a mechanism consist of. A composed group is replaced by its parts."""
     if isinstance(mechanism, Composed):
         return tuple(piece for part, n in mechanism.parts for piece in parts_of(part, n * count))
     return ((mechanism, count),)
 
 
 def directions(steps: Steps) -> tuple[Losses, ...]:
-    """The composition's losses, "remove" first; one direction where both are equal. Steps that cost nothing are left out.
+    """Return the composition's losses in each direction, "remove" first, or in one direction if both have the same losses.
 
-    Those that have a Renyi curve and no pair are one loss, by the best pair of the sum of their curves, where others have pairs. Raises
-    NotRepresentable where none has.
+    Steps that cost nothing are left out. Steps with a Renyi curve but without a dominating pair become one loss, that of the best pair for
+    the sum of their curves.
+
+    Raises NotRepresentable if no step has a pair, if a step has neither a pair nor a curve, or if a step that attains its pair has no
+    computable losses.
     """
     parts = merged(tuple(part for mechanism, count in steps for part in parts_of(mechanism, count)))
     parts = tuple(part for part in parts if part[0] != Free()) or parts[:1]
     sides: list[tuple[tuple[PrivacyLoss, ...], int]] = []
-    bare: list[tuple[Mechanism, int]] = []
+    without_pair: list[tuple[Mechanism, int]] = []
     for mechanism, count in parts:
         try:
             sides.extend(mechanism.together(count))
         except NotRepresentable:
-            if mechanism.attained():  # a bound in its place would be taken for what is attained
+            if mechanism.attained():  # a lower bound for a substitute pair would be taken for one on the mechanism
                 raise
-            bare.append((mechanism, count))
-    if bare:
+            without_pair.append((mechanism, count))
+    if without_pair:
         from dpcli.mechanisms.stated.renyi import RenyiPairLoss
 
-        unknown = tuple(bare)
-        views(unknown, (lambda part: part.rdp(np.array([2.0]))) if sides else (lambda part: part.losses()))
-        sides.append(((RenyiPairLoss(unknown),), 1))
+        unpaired = tuple(without_pair)
+        views(unpaired, (lambda part: part.rdp(np.array([2.0]))) if sides else (lambda part: part.losses()))
+        sides.append(((RenyiPairLoss(unpaired),), 1))
     number = max(len(losses) for losses, _ in sides)
     return tuple(tuple((losses[min(side, len(losses) - 1)], n) for losses, n in sides) for side in range(number))
 
 
 def each_way(steps: Steps) -> tuple[Steps, ...]:
-    """Compositions that each dominate this one: itself, but for mechanisms that are dominated in several ways."""
+    """Return compositions that each dominate this one. They differ in the mechanisms that are dominated in several ways."""
     parts = tuple(part for mechanism, count in steps for part in parts_of(mechanism, count))
     number = max((len(mechanism.ways()) for mechanism, _ in parts), default=1)
     if number == 1:
@@ -61,8 +64,11 @@ def each_way(steps: Steps) -> tuple[Steps, ...]:
 
 
 def least(bound_of: Callable[[Steps], Bound], steps: Steps) -> Bound:
-    """The smallest of the bounds by each way, with a lower end that holds for each. Raises NotRepresentable with the first one's reason
-    where none answers."""
+    """Return the smallest of the bounds that `bound_of` gives for the dominating compositions of `each_way`.
+
+    Its lower bound is the smallest of theirs, and None if one of them has none. If all are refused, raises NotRepresentable with the first
+    reason.
+    """
     compositions = each_way(steps)
     if len(compositions) == 1:
         return bound_of(steps)

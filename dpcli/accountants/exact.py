@@ -23,17 +23,17 @@ from dpcli.numerics.roots import minimise_unimodal
 from dpcli.numerics.tails import single_epsilon, single_log_delta, total_variation
 from dpcli.numerics.work import allowance, remembered
 
-MAX_PARTS = 10_000
-MAX_LOG_DELTA = math.log(0.5)
-LOG_LEAST = -740.0  # logarithm of a delta that floating-point numbers still hold
-FEW_PARTS = 16  # whose total variation distances are worth a look first
+MAX_PARTS = 10_000  # most different losses of one direction; more would take too long
+MAX_LOG_DELTA = math.log(0.5)  # logarithm of the largest delta for which a contour is built
+LOG_LEAST = -740.0  # logarithm of about the smallest delta that a floating-point number can hold
+FEW_PARTS = 16  # most losses whose total variation distances are computed first, which is quick and may suffice
 NO_CONTOUR = "no contour certifies an interval closer than 1 %"
-WIDE = 0.01  # relative width of an interval that is not worth calling exact
+WIDE = 0.01  # relative width above which an interval is refused, because it is not exact
 
 
 @dataclass(frozen=True, slots=True)
 class ExactProfile(PrivacyProfile):
-    """Both directions of the composition, each with its own contour; the larger epsilon counts."""
+    """The privacy profile of a composition, with a contour for each direction. The larger epsilon counts."""
 
     steps: Steps
 
@@ -48,13 +48,13 @@ class ExactProfile(PrivacyProfile):
         return Bound(upper, lower, {} if math.isnan(tilt) else {"tilt": tilt})
 
     def _best(self, delta: float) -> tuple[float, float, float]:
-        """(lower, upper, t), of the direction with the larger upper bound; the lower bound is the larger of the two."""
+        """Return (lower, upper, t): the larger lower bound of the two directions, the larger upper bound, and the tilt of the latter."""
         require_positive(delta, "the contour integral")
         if delta > 0.5:
             raise NotRepresentable("it is for delta up to 0.5")
         ends: list[tuple[float, float, float]] = []
         for losses in self._sides():
-            # where the first is 0 the total variation distance shows as much of the other, sooner than a CGF does
+            # If the first epsilon is 0, the total variation distance shows the same for the other direction sooner than a CGF does.
             if not (ends and ends[0][1] > 0.0 and covers(losses, ends[0][1], ends[0][2], math.log(delta))):
                 ends.append(ends_of(losses, math.log(delta)))
         lower, (_, upper, tilt) = max(low for low, _, _ in ends), max(ends, key=lambda end: end[1])
@@ -65,6 +65,7 @@ class ExactProfile(PrivacyProfile):
         return lower, upper, tilt
 
     def _sides(self) -> tuple[Losses, ...]:
+        """Return the losses of each direction. Raises NotRepresentable if there are more than MAX_PARTS."""
         sides = directions(merged(self.steps))
         if len(sides[0]) > MAX_PARTS:
             raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long")
@@ -78,7 +79,7 @@ class ExactProfile(PrivacyProfile):
             try:
                 with allowance(math.inf, share=0.6):
                     low, high = delta_on(losses, epsilon)
-            except NotRepresentable as error:  # far from the worse direction Chernoff's bound says enough
+            except NotRepresentable as error:  # Chernoff's bound suffices if the other direction is much worse
                 refused = error
             lower, upper = max(lower, low), max(upper, high)
         if refused and lower < (1.0 - WIDE) * upper:
@@ -86,14 +87,17 @@ class ExactProfile(PrivacyProfile):
         return Bound(min(upper, 1.0), min(lower, upper, 1.0))
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        """Each step's K at the tilt, which is what its loss adds to the exponent."""
+        """Return each step's share of K at the tilt, the exponent of the bound."""
         tilt = self._best(delta)[2]
         return renyi_shares(self.steps, 2.0 if math.isnan(tilt) else 1.0 + tilt)
 
 
 @remembered(32)
 def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tuple[float, float, float]:
-    """(lower, upper, tilt) of one direction; a single step by its tails. Raises NotRepresentable where nothing certifies."""
+    """Return (lower, upper, tilt): bounds on epsilon in one direction, and the tilt of the contour (NaN if there is none).
+
+    A single step is computed from its tails. Raises NotRepresentable if no contour certifies an interval.
+    """
     if is_single(losses):
         with suppress(NotRepresentable):
             return *single_epsilon(losses[0][0], log_delta), math.nan
@@ -106,23 +110,27 @@ def ends_of(losses: tuple[tuple[PrivacyLoss, int], ...], log_delta: float) -> tu
 
 
 def total_variation_of(losses: tuple[tuple[PrivacyLoss, int], ...]) -> float:
-    """An upper bound on delta(0): the total variation distances of the steps, added up (1 where one is not known)."""
+    """Return an upper bound on delta(0): the sum of the steps' total variation distances, or 1 if one of them is unknown."""
     with suppress(NotRepresentable):
         return min(math.fsum(n * total_variation(loss) for loss, n in losses) * (1.0 + 1e-14), 1.0)
     return 1.0
 
 
 def _log(x: float) -> float:
-    return -math.inf if x <= 0.0 else math.log(x)  # NaN stays NaN, which is no small number
+    return -math.inf if x <= 0.0 else math.log(x)  # NaN stays NaN, and is not taken for a small number
 
 
 def is_single(losses: Losses) -> bool:
+    """Return whether the composition is one run of one mechanism."""
     return len(losses) == 1 and losses[0][1] == 1
 
 
 @remembered(32)
 def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tuple[float, float]:
-    """Bounds on delta(epsilon) in one direction: Chernoff's says where to place the contour, and serves where there is none."""
+    """Return (lower, upper) bounds on delta(epsilon) in one direction.
+
+    Chernoff's bound says where to place the contour. It is the upper bound if there is no contour.
+    """
     if is_single(losses):
         with suppress(NotRepresentable):
             low, high = single_log_delta(losses[0][0], epsilon)
@@ -136,7 +144,7 @@ def delta_on(losses: tuple[tuple[PrivacyLoss, int], ...], epsilon: float) -> tup
 
 
 def log_chernoff(losses: Losses, epsilon: float) -> float:
-    """Chernoff's bound of log delta(epsilon)."""
+    """Return Chernoff's upper bound on log delta(epsilon)."""
     return min(minimise_unimodal(lambda z: total_cgf(losses, z) - z * epsilon + log_hockey(z), rounds=2)[1], 0.0)
 
 

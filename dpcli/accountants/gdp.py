@@ -19,9 +19,9 @@ from dpcli.numerics.closed.normal import gaussian_delta, gaussian_epsilon
 
 
 def mu_of(mechanism: Mechanism) -> float:
-    """mu of a Gaussian, exactly; of anything else sqrt(chi^2), chi^2 = e^{K(1)} - 1, its limit as the steps grow many and weak.
+    """Return mu of a mechanism: exact for a Gaussian, and sqrt(chi^2) with chi^2 = e^{K(1)} - 1 for any other.
 
-    A chi^2 that underflows is taken for the least there is.
+    The latter is the limit for many steps that each lose little. A chi^2 that underflows is replaced by the smallest positive number.
     """
     if mechanism == Free():
         return 0.0
@@ -34,11 +34,15 @@ def mu_of(mechanism: Mechanism) -> float:
 
 @dataclass(frozen=True, slots=True)
 class GdpProfile(PrivacyProfile):
-    """mu = sqrt(sum of count mu_i^2); exact for Gaussians alone, else an approximation that can be TOO SMALL."""
+    """The privacy profile of one Gaussian with mu = sqrt(sum of count mu_i^2).
+
+    It is exact if all mechanisms are unsampled Gaussians. Otherwise it is an approximation, whose epsilon can be TOO SMALL.
+    """
 
     steps: Steps
 
     def mu(self) -> float:
+        """Return mu of the composition. Raises NotRepresentable if it is infinite."""
         mu = together(merged(self.steps), mu_of)
         if not math.isfinite(mu):
             raise NotRepresentable("its central limit has no finite variance")

@@ -1,4 +1,8 @@
-"""delta at many epsilons at once: contours, and grids, each of which serves its neighbours for as long as its interval is narrow."""
+"""Bounds on delta at many epsilons at once, from contours and from grids.
+
+A contour or a grid bounds delta at every epsilon, and its bounds are close near the epsilon that it was built for. Each one is therefore
+used at neighbouring epsilons too, as long as its interval is narrow there.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +23,14 @@ from dpcli.numerics.contour.integral import log_hockey, total_cgf
 if TYPE_CHECKING:
     from dpcli.numerics.grid.grid_curve import GridCurve
 
-MAX_PARTS = 200
-NARROW = 1e-7  # width of an interval on log delta that needs no better contour
-GRIDS = (math.log(0.1), -60.0, -5.0)  # logarithms of the deltas that grids are made for: first, last, step
-NEAR = 1.0  # how far above the first of them another grid serves in its place
+MAX_PARTS = 200  # most different losses in one direction; more would take too long for a whole curve
+NARROW = 1e-7  # width of an interval on log delta at which no better contour is built
+GRIDS = (math.log(0.1), -60.0, -5.0)  # log delta of the grids: the first, the end, and the step
+NEAR = 1.0  # the grid of the least epsilon replaces the first of these if its log delta is at most this far above
 
 
 class _Grid:
-    """A grid curve, narrow near one delta, or near one epsilon."""
+    """An `Interval` whose bounds are those of a grid curve."""
 
     def __init__(self, curve: GridCurve) -> None:
         self.curve = curve
@@ -37,13 +41,13 @@ class _Grid:
 
 
 def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tuple[Array, Array]:
-    """(lower, upper) bounds on delta at increasing `epsilons`, as the exact accountant finds them.
+    """Return (lower, upper) bounds on delta at increasing `epsilons`, computed as by the exact accountant.
 
     Args:
-        log_floor: logarithm of the delta below which any upper bound will do.
+        log_floor: the logarithm of the delta below which the upper bounds need not be tight.
 
     Raises:
-        NotRepresentable: as the accountant does.
+        NotRepresentable: as the exact accountant does, and if there are more than MAX_PARTS different losses.
     """
 
     def side(losses: Losses) -> tuple[Array, Array]:
@@ -53,23 +57,26 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
         chernoff = _chernoff(losses, epsilons)
 
         def build(i: int) -> Sequence[Interval]:
-            return _until_narrow(losses, min(float(chernoff[i]) - 2.0, MAX_LOG_DELTA), float(epsilons[i]))
+            return _build_until_narrow(losses, min(float(chernoff[i]) - 2.0, MAX_LOG_DELTA), float(epsilons[i]))
 
-        return _shared(build, epsilons, chernoff, log_floor)
+        return _bounds(build, epsilons, chernoff, log_floor)
 
-    return _worst(profile.steps, side)
+    return _larger_bounds(profile.steps, side)
 
 
 def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Array, Array]:
-    """(lower, upper) bounds on delta at increasing `epsilons`, as the grid accountant finds them. Raises NotRepresentable as it does."""
+    """Return (lower, upper) bounds on delta at increasing `epsilons`, computed as by the grid accountant.
+
+    Raises NotRepresentable as the grid accountant does, and if there are more than MAX_PARTS different losses.
+    """
     targets = np.arange(GRIDS[0], max(log_floor, GRIDS[1]), GRIDS[2]).tolist()
 
     def side(losses: Losses) -> tuple[Array, Array]:
         grids: list[tuple[float, Interval]] = []
-        with suppress(NotRepresentable):  # the least epsilon, whose delta may be far above the first of those
+        with suppress(NotRepresentable):  # a grid for the least epsilon, whose delta may be far above that of the first grid
             grids.append((0.0, _Grid(curve_at_epsilon(losses, float(epsilons[0]), AIM * profile.tolerance, profile.effort)[0])))
-        served = bool(grids) and grids[0][1].log_delta(float(epsilons[0]))[1] < GRIDS[0] + NEAR
-        for log_delta in targets[served:]:
+        covers_first = bool(grids) and grids[0][1].log_delta(float(epsilons[0]))[1] < GRIDS[0] + NEAR
+        for log_delta in targets[covers_first:]:
             with suppress(NotRepresentable):
                 grids.append((log_delta, _Grid(curve_at_delta(losses, log_delta, AIM * profile.tolerance, profile.effort)[0])))
         low, high, at = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons), 0
@@ -78,13 +85,13 @@ def on_grids(profile: PldProfile, epsilons: Array, log_floor: float) -> tuple[Ar
             while at + 2 < len(grids) and high[i] < grids[at + 1][0]:
                 at += 1
                 low[i], high[i] = _ends([grid for _, grid in grids[at : at + 2]], epsilon)
-        return _outward(low, high)
+        return _round_outward(low, high)
 
-    return _worst(profile.steps, side)
+    return _larger_bounds(profile.steps, side)
 
 
-def _worst(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
-    """The larger of both directions' bounds."""
+def _larger_bounds(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return the larger bounds of the two directions. side: returns the bounds of one direction from its losses."""
     sides = directions(merged(tuple(steps)))  # type: ignore[arg-type]
     if any(len(losses) > MAX_PARTS for losses in sides):
         raise NotRepresentable(f"more than {MAX_PARTS} different parts would take it too long for a whole curve")
@@ -93,41 +100,46 @@ def _worst(steps: Sequence[tuple[object, int]], side: Callable[[Losses], tuple[A
 
 
 def _chernoff(losses: Losses, epsilons: Array) -> Array:
-    """Upper bounds on log delta at each epsilon, at most 0; 0 where the CGF says nothing."""
+    """Return Chernoff's upper bound on log delta at each epsilon; it is at most 0, and 0 if the CGF is nowhere finite."""
     z = np.geomspace(1e-3, 1e6, 181)[:, None]
     with np.errstate(all="ignore"):
         exponents = total_cgf(losses, z[:, 0])[:, None] - z * epsilons + log_hockey(z)
         return np.asarray(np.where(np.isnan(exponents), 0.0, exponents).min(axis=0).clip(max=0.0))
 
 
-def _shared(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upper: Array, log_floor: float) -> tuple[Array, Array]:
-    """(lower, upper) bounds on delta. New intervals are built where those at hand leave a gap and delta has moved on by a factor e."""
+def _bounds(build: Callable[[int], Sequence[Interval]], epsilons: Array, log_upper: Array, log_floor: float) -> tuple[Array, Array]:
+    """Return (lower, upper) bounds on delta at increasing epsilons, from intervals that neighbouring epsilons share.
+
+    New intervals are built if the present ones leave a gap and delta has changed by a factor of e since the last ones were built.
+
+    build: returns intervals that are narrow at the epsilon with a given index. log_upper: known upper bounds on log delta.
+    """
     low, high = np.full_like(epsilons, -math.inf), log_upper.copy()
-    at_hand: Sequence[Interval] = ()
-    built = math.inf
+    present: Sequence[Interval] = ()
+    last_built = math.inf
     for i, epsilon in enumerate(epsilons.tolist()):
-        ends = _ends(at_hand, epsilon)
-        reached = min(float(high[i]), ends[1])
-        if not ends[1] - ends[0] <= NARROW and abs(reached - built) >= 1.0 and reached > log_floor:
-            at_hand = (*at_hand[-1:], *build(i))
-            ends = _ends(at_hand, epsilon)
-            built = min(float(high[i]), ends[1])
+        ends = _ends(present, epsilon)
+        upper = min(float(high[i]), ends[1])
+        if not ends[1] - ends[0] <= NARROW and abs(upper - last_built) >= 1.0 and upper > log_floor:
+            present = (*present[-1:], *build(i))
+            ends = _ends(present, epsilon)
+            last_built = min(float(high[i]), ends[1])
         low[i], high[i] = ends[0], min(ends[1], float(high[i]))
-    return _outward(low, high)
+    return _round_outward(low, high)
 
 
-def _outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
-    """Both bounds as numbers, the rounding of logarithm and exponential added on either side; an upper bound is never 0."""
+def _round_outward(log_low: Array, log_high: Array) -> tuple[Array, Array]:
+    """Return e^log_low, rounded down, and e^log_high, rounded up, by the errors of logarithm and exponential. The latter is never 0."""
     high = np.minimum(log_high, 0.0)
     upper = np.exp(high + 4e-16 * (4.0 + np.abs(high)))
     finite = np.where(np.isfinite(log_low), log_low, -1e4)
     return np.exp(finite - 4e-16 * (4.0 + np.abs(finite))), np.maximum(upper, math.ulp(0.0))
 
 
-def _until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[Interval]:
-    """Contours near log_delta, one after the other until they leave no gap at epsilon."""
+def _build_until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[Interval]:
+    """Build contours for log_delta one after the other, until they bound it narrowly at `epsilon`. Returns all of them."""
     built: tuple[Interval, ...] = ()
-    with np.errstate(all="ignore"), suppress(NotRepresentable):  # an overflow ends in a bound that says nothing
+    with np.errstate(all="ignore"), suppress(NotRepresentable):  # an overflow gives a trivial bound
         for interval, enough in intervals(losses, log_delta, epsilon):
             built = (*built, interval)
             low, high = _ends(built, epsilon)
@@ -136,10 +148,11 @@ def _until_narrow(losses: Losses, log_delta: float, epsilon: float) -> Sequence[
     return built
 
 
-def _ends(at_hand: Sequence[Interval], epsilon: float) -> tuple[float, float]:
+def _ends(present: Sequence[Interval], epsilon: float) -> tuple[float, float]:
+    """Return the best bounds on log delta at `epsilon` that the intervals give; (-inf, inf) if there are none."""
     low, high = -math.inf, math.inf
-    for interval in at_hand:
+    for interval in present:
         with np.errstate(all="ignore"):
             ends = interval.log_delta(epsilon)
-        low, high = max(low, ends[0]), min(high, ends[1])  # a NaN is never the larger or the smaller
+        low, high = max(low, ends[0]), min(high, ends[1])  # a NaN from an overflow is ignored
     return low, high

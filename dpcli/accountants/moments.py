@@ -13,16 +13,20 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
 
-MOMENTS = 32
+MOMENTS = 32  # largest integer moment that is tried
 
 
 @dataclass(frozen=True, slots=True)
 class MomentsProfile(PrivacyProfile):
-    """min over lambda of (alpha(lambda) + log(1/delta)) / lambda, alpha = the log-moment = K(lambda)."""
+    """The privacy profile with epsilon = min over lambda of (alpha(lambda) + log(1/delta)) / lambda.
+
+    alpha is the logarithm of the moment, K(lambda).
+    """
 
     steps: Steps
 
     def _best(self, delta: float) -> tuple[float, int]:
+        """Return the smallest epsilon and its moment lambda. Raises NotRepresentable if no moment is finite."""
         require_positive(delta, "the moments accountant")
         moments = np.arange(1.0, MOMENTS + 1)
         log_moments = moments * renyi_curve(merged(self.steps)).at(moments + 1.0)

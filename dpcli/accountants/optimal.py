@@ -17,7 +17,10 @@ from dpcli.numerics.closed.discrete_tails import MAX_COUNT, two_point_epsilon
 
 
 def optimal_epsilon(groups: Groups, slack: float) -> float:
-    """Epsilon of the composed randomised responses at delta' = slack; equal epsilons are joined, zeros dropped."""
+    """Return the epsilon of the composition of randomised responses with the groups' epsilons, at delta' = `slack`.
+
+    Raises NotRepresentable if there are more than MAX_COUNT steps or if a step's epsilon is above 300.
+    """
     counts: dict[float, int] = {}
     for epsilon, _, count in groups:
         if epsilon > 0.0:
@@ -31,11 +34,15 @@ def optimal_epsilon(groups: Groups, slack: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OptimalProfile(PrivacyProfile):
-    """Steps that need delta share it as is best for advanced composition, which is close to best here and cheap to find."""
+    """The privacy profile by optimal composition.
+
+    delta is split among the steps in the way that is best for advanced composition. That split is cheap to find, and nearly the best here.
+    """
 
     steps: Steps
 
     def _split(self, steps: Steps, delta: float) -> DeltaSplit:
+        """Return the split of delta that advanced composition uses."""
         return advanced_split(steps, delta, True, sharp_mean)[1]
 
     def epsilon(self, delta: float) -> Bound:

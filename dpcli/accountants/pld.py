@@ -20,30 +20,34 @@ from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import foresee, remembered, shared
 
-if TYPE_CHECKING:  # a grid is read when one is made: where the headline is settled, none is
+if TYPE_CHECKING:  # the modules of the grid are imported only when a grid is made, because many commands need none
     from dpcli.numerics.grid.grid_curve import GridCurve
     from dpcli.numerics.grid.survey import Survey
 
-TOLERANCE = 1e-3
-POINTS_PER_SECOND = 4e7
-PATIENCE = 4.0  # seconds, where nobody says
-REFINEMENTS = 8
-AIM = 0.5  # of the tolerance: relative width that a grid is made for
-GLIMPSE = 0.02  # relative width of the first interval of the other direction, which is seldom the larger
-FIRST_SHARE = 0.25  # of the points that the question may cost: where epsilon lies is better known after a first grid
-RARE = 2e-3  # share of the tolerance that may be lost for what is very rare
+TOLERANCE = 1e-3  # default relative width of the interval at which no finer grid is made
+POINTS_PER_SECOND = 4e7  # points that a machine is taken to transform in a second; fixed, so that all machines make the same grids
+PATIENCE = 4.0  # default number of seconds for one answer
+REFINEMENTS = 8  # most grids for one direction; each is made with what the one before has shown
+AIM = 0.5  # relative width that a grid is made for, as a share of the tolerance, so that most grids end within the tolerance
+GLIMPSE = 0.02  # relative width of the first interval of the second direction, whose epsilon is seldom the larger one
+FIRST_SHARE = 0.25  # share of the points that a first grid may cost; later grids use them better, as epsilon is then known roughly
+RARE = 2e-3  # share of the tolerance that may be lost by counting very rare losses as infinite
 LOG_NEGLIGIBLE = -24.0  # logarithm of the share of the tilted mass that a first grid may leave out
-COARSER = 64.0  # times the error, where the window of a finer grid would not hold all that matters
-MAX_SURVEYS = 4096
-PART = 1.5e4  # cells that one more part takes at the least: a look at its loss, and its transform
+COARSER = 64.0  # factor for the error of the next grid if the window of the last one did not cover all that matters
+MAX_SURVEYS = 4096  # surveys that are cached, enough for a composition of that many different losses
+LEAST_PART_CELLS = 1.5e4  # fewest cells for one more part, which needs a survey of its loss and a transform
 
 
 Surveys = tuple[tuple["Survey", int], ...]
 
 
 class Effort(NamedTuple):
-    """points: of the grid that may be transformed. log_rare, log_negligible: logarithms of the share of delta that may count as infinite,
-    and of the tilted mass that may be lost."""
+    """Limits for making one grid.
+
+    points: how many grid points may be transformed.
+    log_rare: the logarithm of the share of delta whose losses may count as infinite.
+    log_negligible: the logarithm of the share of the tilted mass that may be lost.
+    """
 
     points: float
     log_rare: float
@@ -52,10 +56,10 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PldProfile(PrivacyProfile):
-    """Both directions of the composition, each on its own grid; the larger epsilon counts.
+    """The privacy profile of a composition, with each direction on a grid of its own. The larger epsilon counts.
 
-    tolerance: relative width of the interval at which no finer grid is made. seconds: about what may be spent; the interval is as narrow as
-    that pays for.
+    tolerance: the relative width of the interval at which no finer grid is made.
+    seconds: about how long one answer may take. The interval is as narrow as this time allows.
     """
 
     steps: Steps
@@ -64,6 +68,7 @@ class PldProfile(PrivacyProfile):
 
     @property
     def effort(self) -> Effort:
+        """The limits that `seconds` and `tolerance` imply for all grids of one answer together."""
         return Effort(self.seconds * POINTS_PER_SECOND, math.log(RARE * self.tolerance))
 
     def tuned(self, tolerance: float | None, seconds: float) -> PldProfile:
@@ -82,7 +87,7 @@ class PldProfile(PrivacyProfile):
         def grid(losses: Losses, width: float, effort: Effort) -> tuple[GridCurve, float]:
             return curve_at_delta(losses, log_delta, width, effort)
 
-        lower, upper, spacing = self._narrowed(grid, lambda curve: curve.epsilon(log_delta), lambda end: (end, log_delta))
+        lower, upper, spacing = self._refine(grid, lambda curve: curve.epsilon(log_delta), lambda end: (end, log_delta))
         if not math.isfinite(upper):
             return Bound(math.inf)
         width = (upper - lower) / upper if upper > 0.0 else 0.0
@@ -96,19 +101,23 @@ class PldProfile(PrivacyProfile):
         def point(end: float) -> tuple[float, float]:
             return epsilon, math.log(max(end, math.ulp(0.0)))
 
-        lower, upper, _ = self._narrowed(grid, lambda curve: curve.delta(epsilon), point)
+        lower, upper, _ = self._refine(grid, lambda curve: curve.delta(epsilon), point)
         return Bound(min(max(upper, math.ulp(0.0)), 1.0), min(lower, 1.0))
 
-    def _narrowed(
+    def _refine(
         self,
         grid: Callable[[Losses, float, Effort], tuple[GridCurve, float]],
         ends: Callable[[GridCurve], tuple[float, float]],
         point: Callable[[float], tuple[float, float]],
     ) -> tuple[float, float, float]:
-        """(lower, upper, spacing): the larger bounds of both directions, by ever finer grids until these are near enough or the next
-        one would cost more than what is left. An answer is in hand from the first grid on, however coarse it had to be.
+        """Return (lower, upper, spacing), the larger bounds of the two directions and the grid spacing of the upper one.
 
-        point: (epsilon, log delta), where the one that is asked for is the given one.
+        Finer and finer grids are made until the bounds are near enough, or the next grid would cost more points than are left. The first
+        grid already gives an answer, however coarse it had to be.
+
+        grid: makes a curve, for the losses of one direction, a relative width and an effort, and returns it with the points that it took.
+        ends: returns the bounds of a curve on the quantity in question.
+        point: returns (epsilon, log delta) of the point of the privacy curve at which the quantity in question has a given value.
         """
         points = self.effort.points
         sides = [
@@ -117,15 +126,15 @@ class PldProfile(PrivacyProfile):
         ]
         for attempt in range(REFINEMENTS):
             lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
-            wanted = [side for side in sides if side.wanted(lower, upper, self.tolerance)]
-            for k, side in enumerate(wanted):
-                share = points * (1.0 / (len(wanted) - k) if attempt else FIRST_SHARE)
+            useful = [side for side in sides if side.may_improve(lower, upper, self.tolerance)]
+            for k, side in enumerate(useful):
+                share = points * (1.0 / (len(useful) - k) if attempt else FIRST_SHARE)
                 effort = self.effort._replace(points=share, log_negligible=side.log_negligible)
                 try:
-                    with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
+                    with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
                         curve, cost = grid(side.losses, side.error, effort)
                         side.narrow(curve, ends(curve), attempt > 0)
-                except NotRepresentable:  # what has been shown by then holds
+                except NotRepresentable:  # the bounds of the earlier grids still hold
                     if attempt == 0:
                         raise
                     side.last = True
@@ -143,7 +152,7 @@ class PldProfile(PrivacyProfile):
                 width = (side.upper - side.lower) / side.upper if side.upper > 0.0 else 0.0
                 side.error *= max(min(AIM * self.tolerance / width, 0.5), 1e-6) if width > 0.0 else 1.0
                 epsilon, log_delta = point(side.upper)
-                excess = curve.lattice.log_scale - curve.lattice.tilt * epsilon - log_delta  # of the tilted mass, in units of delta
+                excess = curve.lattice.log_scale - curve.lattice.tilt * epsilon - log_delta  # scale of the tilted mass, over delta
                 side.log_negligible = min(side.log_negligible, LOG_NEGLIGIBLE - max(excess, 0.0))
         lower, upper = max(side.lower for side in sides), max(side.upper for side in sides)
         if lower > upper * (1.0 + 1e-9):
@@ -153,7 +162,7 @@ class PldProfile(PrivacyProfile):
         return min(lower, upper), upper, max(sides, key=lambda side: side.upper).spacing
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        """Each step's K at the tilt, which is what its loss adds to the exponent; by its Renyi curve where it has no pair of its own."""
+        """Return each step's share of K at the tilt, the exponent of the bound. A step without a dominating pair uses its Renyi curve."""
         from dpcli.numerics.grid.survey import best_tilt
 
         sides = [tuple((surveyed(loss), n) for loss, n in side) for side in directions(self.steps)]
@@ -162,7 +171,7 @@ class PldProfile(PrivacyProfile):
 
 
 def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
-    """K of so many steps at a tilt, in the direction where it is larger."""
+    """Return K of `count` runs of the mechanism at a tilt, in the direction with the larger K."""
     try:
         sides = directions(((mechanism, count),))
     except NotRepresentable:
@@ -171,9 +180,12 @@ def _exponent(mechanism: Mechanism, count: int, tilt: Array) -> float:
 
 
 class _Side:
-    """A direction, and what grids have shown of it.
+    """State of one direction of the composition, with the bounds that its grids have given so far.
 
-    error: relative width of the next interval. last: whether no finer grid is made.
+    error: the relative width that the next grid is made for.
+    log_negligible: the logarithm of the share of the tilted mass that the next grid may lose.
+    lower, upper: the best bounds so far. spacing: the spacing of the grid that gave `upper`.
+    last: whether no finer grid is to be made.
     """
 
     def __init__(self, losses: Losses, error: float, log_negligible: float) -> None:
@@ -181,11 +193,12 @@ class _Side:
         self.lower, self.upper, self.spacing = 0.0, math.inf, math.nan
         self.last = False
 
-    def wanted(self, lower: float, upper: float, tolerance: float) -> bool:
-        """Return whether a finer grid may change the larger of both directions' bounds, which are these now."""
+    def may_improve(self, lower: float, upper: float, tolerance: float) -> bool:
+        """Return whether a finer grid may improve the answer. lower, upper: the larger bounds of the two directions so far."""
         return not self.last and self.upper > lower and (self.upper - lower > tolerance * upper or not upper < math.inf)
 
     def narrow(self, curve: GridCurve, ends: tuple[float, float], all_points: bool) -> None:
+        """Improve the bounds by those of a new curve. all_points: whether the curve could use all points that were left."""
         self.lower = max(self.lower, ends[0])
         if ends[1] < self.upper or math.isnan(self.spacing):
             self.upper, self.spacing = max(ends[1], 0.0), curve.lattice.spacing
@@ -194,6 +207,7 @@ class _Side:
 
 @shared(MAX_SURVEYS)
 def surveyed(loss: PrivacyLoss) -> Survey:
+    """Return the cached survey of a loss."""
     from dpcli.numerics.grid.survey import survey
 
     return survey(loss)
@@ -201,7 +215,11 @@ def surveyed(loss: PrivacyLoss) -> Survey:
 
 @remembered(16)
 def curve_at_delta(losses: Losses, log_delta: float, width: float, effort: Effort) -> tuple[GridCurve, float]:
-    """(a curve whose interval of epsilon at log delta is about so wide, relative to Chernoff's bound; points that it took)."""
+    """Return a curve for epsilon at e^log_delta, and the grid points that it took.
+
+    width: about the width of the curve's interval, relative to Chernoff's bound on epsilon.
+    Raises NotRepresentable if the loss is infinite with probability delta or more, or if the grid would take more work than is allowed.
+    """
     from dpcli.numerics.grid.survey import best_tilt
 
     surveys = _surveys(losses, log_delta + effort.log_rare)
@@ -215,36 +233,42 @@ def curve_at_delta(losses: Losses, log_delta: float, width: float, effort: Effor
 
 @remembered(16)
 def curve_at_epsilon(losses: Losses, epsilon: float, width: float, effort: Effort) -> tuple[GridCurve, float]:
-    """(a curve whose interval at epsilon is about so wide; points that it took)."""
+    """Return a curve for delta at `epsilon`, and the grid points that it took.
+
+    width: about the width of the curve's interval, relative to epsilon.
+    Raises NotRepresentable if the grid would take more work than is allowed.
+    """
     from dpcli.numerics.grid.survey import tilt_for
 
     surveys = tuple((surveyed(loss), count) for loss, count in losses)
-    for _ in range(2):  # how rare a loss no longer matters is known when delta is
+    for _ in range(2):  # losses are negligible relative to delta, so the second round uses the delta of the first
         tilt, log_delta = tilt_for(surveys, epsilon)
         surveys = _surveys(losses, min(log_delta - 2.0, -1.0) + effort.log_rare)
     return _curve(losses, surveys, tilt, min(log_delta - 2.0, -1.0), width * max(epsilon, 0.5 / tilt), effort)
 
 
 def _surveys(losses: Losses, log_rare: float) -> Surveys:
-    """A rough look at each loss, without what is rarer than this in all steps."""
-    foresee(PART * len(losses))
+    """Return a survey of each loss without its largest values, whose probability in all steps together is at most e^log_rare."""
+    foresee(LEAST_PART_CELLS * len(losses))
     return tuple((_without_rare(loss, log_rare - math.log(count * len(losses))), count) for loss, count in losses)
 
 
 @shared(MAX_SURVEYS)
 def _without_rare(loss: PrivacyLoss, log_rare: float) -> Survey:
+    """Return the survey of a loss without its largest values, whose probability is at most e^log_rare."""
     return surveyed(loss).cut(log_rare)
 
 
 def _curve(
     losses: Losses, surveys: Surveys, tilt: float, log_delta: float, error: float, effort: Effort
 ) -> tuple[GridCurve, float]:
+    """Return the curve that suits `tilt`, `log_delta` and the absolute width `error`, and the grid points that it took."""
     from dpcli.numerics.grid.composed_losses import GridTarget, composed, planned
     from dpcli.numerics.grid.survey import common_unit
 
     parts = [(loss, view, count) for (loss, count), (view, _) in zip(losses, surveys, strict=True)]
     log_rare = log_delta + effort.log_rare - math.log(len(losses))
-    with np.errstate(all="ignore"):  # what overflows ends as an infinite or empty bound
+    with np.errstate(all="ignore"):  # an overflow gives an infinite or trivial bound, which is sound
         unit = common_unit([(loss, surveyed(loss), count) for loss, count in losses])
         target = GridTarget(tilt, log_delta, log_rare, effort.log_negligible - math.log(len(losses)))
         plan = planned(parts, target, max(error, 1e-14), unit, effort.points)

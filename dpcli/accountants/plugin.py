@@ -1,13 +1,13 @@
-"""The composition theorems."""
+"""Registry of the accountants, one for each composition theorem."""
 
 from __future__ import annotations
 
 from dpcli.base.plugin import Plugin
 
-# Accountants with an interval that may leave the others nothing to add, in the order in which they are asked.
+# Accountants whose interval may be so narrow that no other accountant can improve it, in the order in which they are asked.
 SETTLING = ("analytic", "exact")
 
-# Accountants with an interval, in the order in which they are asked what some mechanism that a file allows loses at the least.
+# Accountants that certify a lower bound, in the order in which they are asked how much some mechanism that a file allows loses at least.
 BRACKETING = ("exact", "pld")
 
 PLUGIN = Plugin(

@@ -14,17 +14,21 @@ from dpcli.accountants.renyi_curve import renyi_curve, renyi_shares
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import balle, balle_delta, classic, classic_delta
-from dpcli.numerics.orders import FEW, FINE, FIRST_LOOK, SHORT, least_over_orders
+from dpcli.numerics.orders import DEFAULT_PLACES, FEW_PLACES, FINE_PLACES, SHORT, least_over_orders
 
 if TYPE_CHECKING:
     from dpcli.numerics.closed.conversion import Conversion
 
-SEVERAL, MANY = 8, 500  # different steps, up to which a long and a short look along the orders is worth its while
+SEVERAL, MANY = 8, 500  # most different steps for which the search over orders starts at FINE_PLACES, and at DEFAULT_PLACES
 
 
 @dataclass(frozen=True, slots=True)
 class RdpProfile(PrivacyProfile):
-    """The best order over the real line, for one conversion and its inverse."""
+    """The privacy profile from the Renyi curve at the best real order.
+
+    conversion: returns epsilon for given orders, divergences and log delta.
+    inverse: returns log delta for given orders, divergences and epsilon.
+    """
 
     steps: Steps
     conversion: Conversion
@@ -36,15 +40,15 @@ class RdpProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> Bound:
         curve = renyi_curve(merged(self.steps))
-        z, log_delta = least_over_orders(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon), first=FINE)
+        z, log_delta = least_over_orders(lambda z: self.inverse(1.0 + z, curve.at(1.0 + z), epsilon), first=FINE_PLACES)
         return Bound(max(math.exp(min(log_delta, 0.0)), math.ulp(0.0)) * (1.0 + 1e-12), detail={"order": 1.0 + z})
 
     def best(self, delta: float) -> tuple[float, float]:
-        """(order, epsilon), the smallest found; any order is sound."""
+        """Return (order, epsilon) with the smallest epsilon found at `delta`. Every order gives an upper bound."""
         require_positive(delta, "RDP")
         steps, log_delta = merged(self.steps), math.log(delta)
-        curve, look = renyi_curve(steps), FINE if len(steps) <= SEVERAL else FIRST_LOOK
-        grain, first = (1, look) if len(steps) <= MANY else (SHORT, FEW)
+        curve, places = renyi_curve(steps), FINE_PLACES if len(steps) <= SEVERAL else DEFAULT_PLACES
+        grain, first = (1, places) if len(steps) <= MANY else (SHORT, FEW_PLACES)
         z, value = least_over_orders(lambda z: self.conversion(1.0 + z, curve.at(1.0 + z), log_delta), grain, first)
         if math.isinf(value):
             raise NotRepresentable("the Renyi divergence is infinite at every order")

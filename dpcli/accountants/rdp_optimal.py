@@ -16,20 +16,24 @@ from dpcli.numerics.arrays import np
 from dpcli.numerics.closed.conversion import balle, balle_delta
 from dpcli.numerics.roots import bracket_root
 
-DEEPER = 4.0  # how far below the logarithm of the delta of `balle` the search begins, and each of its further steps
-LOG_LEAST = -744.0
-RTOL = 1e-5  # of that logarithm, as one look at a delta is dear
+DEEPER = 4.0  # step on the scale of log delta by which the search moves down from the delta of `balle`
+LOG_LEAST = -744.0  # logarithm of about the smallest positive floating-point number, where the search ends
+RTOL = 1e-5  # relative accuracy of log delta; it is coarse because each evaluation of epsilon at a delta costs much work
 
 
 @dataclass(frozen=True, slots=True)
 class OptimalRdpProfile(PrivacyProfile):
-    """The smaller of `balle` and the joint-range conversion, at the orders that the search for `balle` visited and near its best."""
+    """The privacy profile with the smaller epsilon of two conversions: `balle`, and the joint-range conversion `optimal`.
+
+    `optimal` is evaluated at orders near the best one of `balle` only.
+    """
 
     steps: Steps
 
     def _best(self, delta: float) -> tuple[float, float]:
+        """Return (order, epsilon) with the smaller epsilon of the two conversions."""
         require_positive(delta, "RDP")
-        from dpcli.numerics.closed.conversion import optimal  # read only where it is asked
+        from dpcli.numerics.closed.conversion import optimal  # imported here because only this accountant needs it
 
         order, value = RdpProfile(self.steps, balle, balle_delta).best(delta)
         curve = renyi_curve(merged(self.steps))
@@ -43,7 +47,7 @@ class OptimalRdpProfile(PrivacyProfile):
         return Bound(value, detail={"order": order})
 
     def delta(self, epsilon: float) -> Bound:
-        """Return the smallest delta, below that of `balle`, at which this conversion's epsilon is at most `epsilon`."""
+        """Return a small delta, at most that of `balle`, at which this profile's epsilon is at most `epsilon`."""
         most = RdpProfile(self.steps, balle, balle_delta).delta(epsilon).upper
         if most >= 1.0:
             return Bound(1.0)

@@ -1,4 +1,4 @@
-"""The Renyi curve of a whole composition, evaluated where it is asked for and remembered."""
+"""The Renyi curve of a composition. It is computed only at the orders that are needed, and cached there."""
 
 from __future__ import annotations
 
@@ -11,31 +11,37 @@ from dpcli.numerics.work import shared
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Shifted
 
-MANY = 6  # mechanisms that are looked at for families
+MANY = 6  # fewest mechanisms for which those of one family are computed together, as a table
 
 
 class RenyiCurve:
-    """D_a of the composition at real orders a > 1: the sum of the mechanisms' (Mironov 2017, arXiv:1702.07476, Proposition 1)."""
+    """The Renyi divergence D_a of a composition at real orders a > 1.
+
+    It is the sum of the mechanisms' divergences (Mironov 2017, arXiv:1702.07476, Proposition 1).
+    """
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self.known: dict[float, float] = {}
+        self.divergences: dict[float, float] = {}
 
     def at(self, orders: Array) -> Array:
-        """Upper bounds; inf where one of the mechanisms has none at that order."""
-        missing = np.array([order for order in orders if float(order) not in self.known])
+        """Return upper bounds on D_a in nats at `orders`; inf if one of the mechanisms has none at that order."""
+        missing = np.array([order for order in orders if float(order) not in self.divergences])
         if len(missing):
             total = np.zeros(len(missing))
-            with np.errstate(all="ignore"):  # overflow is inf, and a NaN below becomes inf: both on the private side
+            with np.errstate(all="ignore"):  # an overflow is inf, and a NaN becomes inf below; both are upper bounds
                 for (_, count), curve in zip(self.steps, renyi_curves(self.steps, missing), strict=True):
                     total = total + count * curve
                 total = total * (1.0 + 1e-15 * (2 + len(self.steps) ** 0.5))
-            self.known.update(zip(missing.tolist(), np.where(np.isnan(total), np.inf, total).tolist(), strict=True))
-        return np.array([self.known[float(order)] for order in orders])
+            self.divergences.update(zip(missing.tolist(), np.where(np.isnan(total), np.inf, total).tolist(), strict=True))
+        return np.array([self.divergences[float(order)] for order in orders])
 
 
 def renyi_curves(steps: Steps, orders: Array) -> list[Array]:
-    """The mechanisms' `rdp` at `orders` > 1, those of one family of losses together. Raises as `views` does."""
+    """Return the `rdp` of each mechanism at `orders` > 1. Mechanisms of one family of losses are computed together.
+
+    Raises as `views` does.
+    """
     if len(steps) < MANY:
         return views(steps, lambda mechanism: mechanism.rdp(orders))
     from dpcli.numerics.mixture import cgfs
@@ -49,7 +55,7 @@ def renyi_curves(steps: Steps, orders: Array) -> list[Array]:
 
 @shared(4)
 def _tables(steps: Steps) -> tuple[tuple[int, ...], tuple[tuple[tuple[int, ...], Shifted], ...]]:
-    """The places of mechanisms that stand alone, and those of each family with its table."""
+    """Return the indices of the mechanisms that are in no family, and for each family the indices of its members with their table."""
     from dpcli.numerics.mixture import TableRow, row_of, table_of
 
     rows = [None if loss is None else row_of(loss) for loss in (mechanism.renyi_loss() for mechanism, _ in steps)]
@@ -62,12 +68,12 @@ def _tables(steps: Steps) -> tuple[tuple[int, ...], tuple[tuple[tuple[int, ...],
 
 
 def renyi_shares(steps: Steps, order: float) -> tuple[float, ...]:
-    """Each step's share of the composition's Renyi divergence at an order."""
+    """Return each step's share of the composition's Renyi divergence at an order."""
     curves = renyi_curves(steps, np.array([order]))
     return normalised([count * float(curve[0]) for (_, count), curve in zip(steps, curves, strict=True)])
 
 
 @shared(8)
 def renyi_curve(steps: Steps) -> RenyiCurve:
-    """The curve of a composition, shared by the accountants that read it."""
+    """Return the curve of a composition, which is cached for all accountants that read it."""
     return RenyiCurve(steps)

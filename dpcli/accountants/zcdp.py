@@ -6,18 +6,19 @@ Consumes each mechanism's rho, which sampling does not lower, and converts the t
 
 from __future__ import annotations
 
-from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, normalised, require_positive, rho_of, weighed
+from dpcli.accountants.base import Accountant, Bound, PrivacyProfile, Steps, normalised, require_positive, rho_of, step_totals
 from dpcli.base.values import dataclass
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 
 
 @dataclass(frozen=True, slots=True)
 class ZcdpProfile(PrivacyProfile):
-    """Total rho, converted at the best real order."""
+    """The privacy profile from the total rho, converted at the best real order."""
 
     steps: Steps
 
     def rho(self) -> float:
+        """Return the total rho. Raises as `views` does."""
         return rho_of(self.steps)
 
     def epsilon(self, delta: float) -> Bound:
@@ -26,7 +27,7 @@ class ZcdpProfile(PrivacyProfile):
         return Bound(zcdp_epsilon(rho, delta) * (1.0 + 1e-13), detail={"rho": rho})
 
     def shares(self, delta: float) -> tuple[float, ...]:
-        return normalised(weighed(self.steps, lambda mechanism: mechanism.zcdp()))
+        return normalised(step_totals(self.steps, lambda mechanism: mechanism.zcdp()))
 
 
 ACCOUNTANT = Accountant(

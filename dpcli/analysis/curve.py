@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError, InternalError, NotRepresentable
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives
-from dpcli.numerics.work import KEPT, QUESTION, allowance, limited
+from dpcli.numerics.work import QUESTION, RESERVED, allowance, limited
 
 # Relative gaps between the two bounds on delta, below which no other accountant is asked.
 CURVE_GAP = 5e-2
@@ -149,7 +149,7 @@ def _curve(
     curve, settled = _unbounded(at, delta), False
     for name, ask in TWO_SIDED.items():
         if name in profiles and not settled:
-            with allowance(CURVE_CELLS, 0.0, KEPT):
+            with allowance(CURVE_CELLS, 0.0, RESERVED):
                 answer = ask(profiles[name].profile, at, delta)
             settled = replace(answer, delta=delta).is_narrow()  # no other could gain, whether or not the pipeline attains it
             wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]

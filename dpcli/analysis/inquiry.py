@@ -30,7 +30,7 @@ from dpcli.base.registry import ACCOUNTANTS
 from dpcli.base.values import dataclass
 from dpcli.file.pipeline.resolve import BillLine, steps_of
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import BESIDE, limited
+from dpcli.numerics.work import SHARE_EACH, limited
 
 SETTLED = 1e-9  # relative width below which an interval settles the headline
 CHEAP_CELLS = 4e5  # work allowed to all cheap rows together, about 20 ms; at least the work of the settling interval
@@ -120,7 +120,7 @@ class Inquiry:
         """Return whether a lower bound on the steps' dominating pairs is a lower bound on the pipeline."""
         return self.grouped is None and all_attained(self.charged_steps)
 
-    def row(self, accountant: Accountant, profile: PrivacyProfile | str, share: float = BESIDE) -> AccountRow:
+    def row(self, accountant: Accountant, profile: PrivacyProfile | str, share: float = SHARE_EACH) -> AccountRow:
         """Return the answer of an accountant. If it has none, its reason names the mechanisms concerned."""
         return with_names(row_of(accountant, profile, self.quantity, self.at, share), self.composed_charges)
 
@@ -196,7 +196,7 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
     No accountant runs twice: all share one allowance of work, so a second run would leave less for the others.
     """
     accountants = [accountant_named(name) for name in panel.names]
-    share = BESIDE if len(accountants) > 1 else 1.0
+    share = SHARE_EACH if len(accountants) > 1 else 1.0
     seconds = GRID_SECONDS if panel.quick else GRID_SECONDS_NAMED
     profiles = {accountant.name: inquiry.profile(accountant, panel.tolerance, seconds) for accountant in accountants}
     answers = dict(known)
@@ -257,7 +257,7 @@ def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
     for name in BRACKETING:
         accountant = accountant_named(name)
         profile = accountant.profile(steps).tuned(None, GRID_SECONDS_ALONE)
-        bound = row_of(accountant, profile, inquiry.quantity, inquiry.at, BESIDE).bound
+        bound = row_of(accountant, profile, inquiry.quantity, inquiry.at, SHARE_EACH).bound
         if bound is not None and bound.lower is not None:
             return bound.lower
     return 0.0

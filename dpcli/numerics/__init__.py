@@ -1,1 +1,1 @@
-"""Arrays in, arrays out: nothing here knows what a mechanism is."""
+"""Numerical methods on numbers and arrays. They know nothing of mechanisms."""

@@ -1,4 +1,4 @@
-"""Arrays of numbers, and numpy, which is imported when a number is first computed."""
+"""Array types and numpy. To keep start-up fast, numpy is imported only when it is first used."""
 
 from __future__ import annotations
 

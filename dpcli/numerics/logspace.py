@@ -1,4 +1,4 @@
-"""Probabilities as logarithms, so that 1e-300 is a number like any other."""
+"""Arithmetic on the logarithms of probabilities, which neither underflow nor lose digits however small the probability is."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from dpcli.numerics.work import spend
 
 _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-FEW = 16  # elements
-MILLS = 10  # terms of the asymptotic series of Mills' ratio
+SCALAR_ELEMENTS = 64  # largest array that is computed element by element, which is faster there than a call of array functions
+MILLS_TERMS = 10  # terms of the asymptotic series of Mills' ratio; below -20 the first omitted term is under 1e-17
 
 
 def log1mexp(x: float) -> float:
-    """log(1 - e^x) for x <= 0, accurate at both ends; -inf at 0."""
+    """Return log(1 - e^x) for x <= 0, accurate near 0 and for very negative x. It is -inf at 0."""
     if x >= 0.0:
         return -math.inf
     return math.log(-math.expm1(x)) if x > -0.6931471805599453 else math.log1p(-math.exp(x))
 
 
 def log_sub(a: float, b: float) -> float:
-    """log(e^a - e^b) for a >= b; -inf where they are equal or b exceeds a by rounding."""
+    """Return log(e^a - e^b) for a >= b. It is -inf if a and b are equal, or if b exceeds a because of rounding."""
     return a + log1mexp(b - a) if a > -math.inf else -math.inf
 
 
 def log_add(a: float, b: float) -> float:
+    """Return log(e^a + e^b), also for infinite a or b."""
     high, low = (a, b) if a >= b else (b, a)
     if high in (-math.inf, math.inf):
         return high
@@ -34,17 +35,17 @@ def log_add(a: float, b: float) -> float:
 
 
 def log_expm1(x: float) -> float:
-    """log(e^x - 1) for x >= 0 without overflow; -inf at 0."""
+    """Return log(e^x - 1) for x >= 0 without overflow. It is -inf at 0."""
     if x > 36.0:
         return x + math.log1p(-math.exp(-x))
     return math.log(math.expm1(x)) if x > 0.0 else -math.inf
 
 
 def log_ndtr(x: float) -> float:
-    """Logarithm of the standard normal distribution function, for any x.
+    """Return the logarithm of the standard normal distribution function, for any x.
 
-    Below -20 the asymptotic series of Mills' ratio is used (ten terms; its error is below the first term left out, under 1e-17
-    relative there); elsewhere the C library's erfc.
+    Above -20 it uses the C library's erfc. Below -20 it uses ten terms of the asymptotic series of Mills' ratio, whose relative error is
+    smaller than the first omitted term and so under 1e-17.
     """
     if x > 0.0:
         return math.log1p(-0.5 * math.erfc(x / _SQRT2))
@@ -60,7 +61,7 @@ def log_ndtr(x: float) -> float:
 
 
 def log_expm1_array(x: Array) -> Array:
-    """log(e^x - 1) element by element, without overflow."""
+    """Return log(e^x - 1) for x >= 0, element by element and without overflow. It is -inf at 0."""
     with np.errstate(divide="ignore"):
         return np.where(x > 36.0, x, np.log(np.expm1(np.minimum(x, 36.0)))) + np.where(
             x > 36.0, np.log1p(-np.exp(-np.maximum(x, 36.0))), 0.0
@@ -68,7 +69,7 @@ def log_expm1_array(x: Array) -> Array:
 
 
 def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
-    """log(1 + z) that keeps the digits of a small z, which numpy's does not for complex arguments, and those of a small 1 + z."""
+    """Return log(1 + z), with all digits where z or 1 + z is small. numpy's log1p loses those of a small complex z."""
     result = np.empty(z.shape, dtype=complex)
     across, far = z.imag * z.imag, z.real < -0.5
     near = 0.5 * np.log1p(np.where(far, 0.0, z.real * (2.0 + z.real) + across))
@@ -78,7 +79,10 @@ def log1p_complex(z: Array | ComplexArray) -> ComplexArray:
 
 
 def log_sum(log_terms: Array) -> Array:
-    """log of the sum of e^terms along the last axis; -inf and inf where floating point holds nothing, or more than that."""
+    """Return the logarithm of the sum of e^log_terms along the last axis.
+
+    It is -inf where all terms are -inf, and inf where one term is inf.
+    """
     top = log_terms.max(axis=-1, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(over="ignore", divide="ignore"):
@@ -86,10 +90,10 @@ def log_sum(log_terms: Array) -> Array:
 
 
 def log_ndtr_array(x: Array) -> Array:
-    """Logarithm of the standard normal distribution function: the C library's erfc, and Mills' asymptotic series below -20."""
-    spend(2.0 * np.size(x))  # one call per element, or the terms of the series
+    """Return the logarithm of the standard normal distribution function, element by element, as `log_ndtr` computes it."""
+    spend(2.0 * np.size(x))  # each element takes one call of erfc or the terms of the series
     flat = np.ravel(np.asarray(x, dtype=float))
-    if len(flat) <= FEW:  # array functions cost more than they save
+    if len(flat) <= SCALAR_ELEMENTS:
         return np.array([log_ndtr(value) for value in flat.tolist()]).reshape(np.shape(x))
     result = np.empty(len(flat))
     far = flat < -20.0
@@ -100,8 +104,11 @@ def log_ndtr_array(x: Array) -> Array:
 
 
 def log_normal_ends(x: Array) -> tuple[Array, Array]:
-    """Logarithms of the standard normal mass above and below each x, which share one erfc: `log_ndtr_array` of -x and of x."""
-    if np.size(x) <= FEW:
+    """Return the logarithms of the standard normal mass above and below each x.
+
+    They equal `log_ndtr_array` of -x and of x, but need only one call of erfc for each element.
+    """
+    if np.size(x) <= SCALAR_ELEMENTS:
         return log_ndtr_array(-x), log_ndtr_array(x)
     spend(4.0 * np.size(x))
     flat = np.ravel(np.asarray(x, dtype=float))
@@ -117,38 +124,43 @@ def log_normal_ends(x: Array) -> tuple[Array, Array]:
 
 
 def _complement(x: Array) -> Array:
+    """Return erfc(|x| / sqrt(2)), which is twice the standard normal mass above |x|."""
     return np.fromiter(map(math.erfc, (np.abs(x) * math.sqrt(0.5)).tolist()), dtype=float, count=len(x))
 
 
 def _near_log_ndtr(x: Array, complement: Array) -> Array:
-    """From -20 on, by what `_complement` gives."""
+    """Return the logarithm of the standard normal distribution function at x >= -20. complement: `_complement` of x."""
     with np.errstate(divide="ignore"):
         return np.where(x > 0.0, np.log1p(-0.5 * complement), np.log(0.5 * complement))
 
 
 def _far_log_ndtr(x: Array) -> Array:
-    """Below -20; the first term left out is under 1e-17 there."""
+    """Return the logarithm of the standard normal distribution function at x < -20, by the series of Mills' ratio."""
     with np.errstate(over="ignore"):
         square = x * x
     inverse, series = 1.0 / square, np.zeros_like(x)
-    for k in range(MILLS, 0, -1):
+    for k in range(MILLS_TERMS, 0, -1):
         series = (1.0 + series) * (-(2.0 * k - 1.0) * inverse)
     return np.asarray(-0.5 * square - math.log(math.sqrt(2.0 * math.pi)) - np.log(-x) + np.log1p(series))
 
 
 def log_normal(x: Any) -> Any:
+    """Return the logarithm of the standard normal density."""
     return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
 
 
-FEW = 64  # records whose probabilities are computed as ratios of whole numbers
+EXACT_RECORDS = 64  # largest number of records whose probabilities are computed as ratios of integers
 
 
 def log_binomial(records: int, rate: float) -> list[float]:
-    """Logarithms of the Binomial(records, rate) probabilities; of FEW records and fewer right to the last digit."""
-    if records <= FEW:
-        chosen, all_of_them = rate.as_integer_ratio()
-        ways = [math.comb(records, j) * chosen**j * (all_of_them - chosen) ** (records - j) for j in range(records + 1)]
-        return [_log_of_ratio(way, all_of_them**records) for way in ways]
+    """Return the logarithms of the Binomial(records, rate) probabilities of 0, ..., records, for rate in (0, 1).
+
+    For at most EXACT_RECORDS records they are computed from exact ratios of integers and are right to the last digit.
+    """
+    if records <= EXACT_RECORDS:
+        part, total = rate.as_integer_ratio()
+        ways = [math.comb(records, j) * part**j * (total - part) ** (records - j) for j in range(records + 1)]
+        return [_log_of_ratio(way, total**records) for way in ways]
     return [
         math.lgamma(records + 1)
         - math.lgamma(j + 1)
@@ -160,10 +172,11 @@ def log_binomial(records: int, rate: float) -> list[float]:
 
 
 def _log_of_ratio(numerator: int, denominator: int) -> float:
-    """log(numerator / denominator) of whole numbers > 0, the first no larger, without underflow."""
+    """Return log(numerator / denominator) for integers 0 < numerator <= denominator, without underflow."""
     digits = denominator.bit_length() - numerator.bit_length()
     return math.log((numerator << digits) / denominator) - digits * math.log(2.0)
 
 
 def log_factorials(most: int) -> Array:
+    """Return log k! for k = 0, ..., most."""
     return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, most + 1)))))

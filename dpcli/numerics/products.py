@@ -1,11 +1,11 @@
-"""Products of matrices in the thread that asks for them, whatever a library's settings say.
+"""Matrix products in the calling thread, and sums of rotations that are computed as matrix products.
 
-A BLAS that may use several threads lets them wait for each other, which on a busy machine costs several times the product itself. Below a
-size of its own each BLAS uses one thread: products are computed in tiles well below that of OpenBLAS (a hundred thousand multiplications of
-two matrices, four thousand of a matrix and a vector).
+If a BLAS library uses several threads, they wait for each other, which costs several times the product itself on a busy machine. Every BLAS
+uses one thread for products below some size. For OpenBLAS this is a hundred thousand multiplications for two matrices, and four thousand
+for a matrix and a vector. Products are therefore computed in tiles well below these sizes, which works whatever the library's settings are.
 
-Sums of rotating terms at equally spaced frequencies are such products: e^{i (A + b) h l} = e^{i A h l} e^{i b h l}: for N frequencies a
-table of sqrt(N) coarse and one of sqrt(N) fine rotations per term.
+A sum of rotations e^{i y l} at equally spaced frequencies y is such a product, because e^{i (A + b) h l} = e^{i A h l} e^{i b h l}. For N
+frequencies, each term needs a table of sqrt(N) coarse rotations and one of sqrt(N) fine rotations.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from typing import Any
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.work import TABLE, hold, spend
 
-TILE = 1 << 16  # multiplications of two matrices
-LINE = 2000  # of a vector
-BLOCK = 1 << 20  # entries of a table held at a time
+TILE = 1 << 16  # most multiplications in one tile of a product of two matrices
+LINE = 2000  # most multiplications in one tile of a product with a vector
+BLOCK = 1 << 20  # most entries of a table of coarse rotations that are in memory at a time
 
 
 def product(left: Any, right: Any) -> Any:
-    """left @ right, for arrays of one or two dimensions; rounded as a sum in any order is."""
+    """Return left @ right, for arrays of one or two dimensions. The terms of each sum are added in an unspecified order."""
     rows, columns = np.atleast_2d(left), right if right.ndim == 2 else right[:, None]
-    result = _deep(rows, columns)
+    result = _sum_of_pieces(rows, columns)
     return result.reshape(left.shape[:-1] + right.shape[1:])[()]
 
 
-def _deep(left: Any, right: Any) -> Any:
-    """In pieces of the sum, where one alone would be too long."""
-    total = _wide(left[:, :LINE], right[:LINE])
+def _sum_of_pieces(left: Any, right: Any) -> Any:
+    """Return left @ right, with the sum over the inner dimension computed in pieces of at most LINE terms."""
+    total = _tiled(left[:, :LINE], right[:LINE])
     for start in range(LINE, left.shape[1], LINE):
-        total += _wide(left[:, start : start + LINE], right[start : start + LINE])
+        total += _tiled(left[:, start : start + LINE], right[start : start + LINE])
     return total
 
 
-def _wide(left: Any, right: Any) -> Any:
+def _tiled(left: Any, right: Any) -> Any:
+    """Return left @ right, computed in tiles of rows and columns."""
     (rows, depth), columns = left.shape, right.shape[1]
     if min(rows, columns) <= 1:
         tall = broad = max(1, LINE // max(depth, 1))
@@ -54,16 +55,19 @@ def _wide(left: Any, right: Any) -> Any:
 
 
 def _pieces(count: int, size: int) -> Iterator[tuple[int, int]]:
-    """Even ones of at most that size: a single row left over would be the product with a vector, which has a smaller limit."""
+    """Divide `count` into ranges of at most `size`, as equal as possible.
+
+    A single row that is left over would make a product with a vector, which must be smaller.
+    """
     number = max(1, -(-count // size))
     for k in range(number):
         yield count * k // number, count * (k + 1) // number
 
 
 def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
-    """SUM_j weights_j (e^{i y loss_j} - 1) at y = 0, step, ..., (count-1) step.
+    """Return SUM_j weights_j (e^{i y loss_j} - 1) at y = 0, step, ..., (count-1) step.
 
-    With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b: nothing cancels near 0.
+    With a = e^{i A} - 1 and b = e^{i B} - 1, e^{i(A+B)} - 1 = a b + a + b. So nothing cancels near 0.
     """
     fine, rows = _plan(count, len(loss))
     small = _less_one(np.outer(step * np.arange(fine), loss))
@@ -76,10 +80,10 @@ def turned_less_one(weights: Array, loss: Array, step: float, count: int) -> Com
 
 
 def turned_less_one_rows(weights: Array, loss: Array, step: float, count: int) -> ComplexArray:
-    """`turned_less_one` of every row of (rows, terms): shape (rows, count)."""
+    """Return `turned_less_one` of every row, as an array of shape (rows, count). weights, loss: shape (rows, terms)."""
     fine = math.isqrt(max(count - 1, 0)) + 1
     rows = -(-count // fine)
-    spend((1.0 + 0.12 * (fine + rows) + 0.006 * rows * fine) * loss.size)  # products are cheaper than exponentials
+    spend((1.0 + 0.12 * (fine + rows) + 0.006 * rows * fine) * loss.size)  # a product costs less than an exponential
     small, large = _multiples(step * loss, fine), _multiples(step * fine * loss, rows)
     large *= weights[:, None, :]
     total = large @ small.transpose(0, 2, 1) + large.sum(axis=2)[:, :, None] + (small @ weights[:, :, None])[:, None, :, 0]
@@ -87,17 +91,23 @@ def turned_less_one_rows(weights: Array, loss: Array, step: float, count: int) -
 
 
 def _multiples(angle: Array, count: int) -> ComplexArray:
-    """e^{i k angle} - 1 for k = 0, ..., count-1, along a new axis before the last: by products, as of `turned_less_one`."""
+    """Return e^{i k angle} - 1 for k = 0, ..., count-1, along a new axis before the last.
+
+    Each multiple is computed from the one before by the product formula of `turned_less_one`.
+    """
     result = np.zeros((*angle.shape[:-1], count, angle.shape[-1]), dtype=complex)
-    one = _less_one(angle)
+    first = _less_one(angle)
     for k in range(1, count):
-        before = result[..., k - 1, :]
-        result[..., k, :] = before * one + before + one
+        previous = result[..., k - 1, :]
+        result[..., k, :] = previous * first + previous + first
     return result
 
 
 def faded_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count: int) -> ComplexArray:
-    """Return `turned_less_one` for losses with Im >= 0, whose turns fade, and several rows of weights at once: a row for each."""
+    """Return `turned_less_one` for losses with Im >= 0 and for several rows of weights, one result row for each.
+
+    The modulus of e^{i y loss} decreases with y for such losses.
+    """
     fine, rows = _plan(count, len(loss))
     small = _faded_less_one(np.outer(step * np.arange(fine), loss))
     total = np.empty((len(weights), rows, fine), dtype=complex)
@@ -112,6 +122,7 @@ def faded_less_one(weights: ComplexArray, loss: ComplexArray, step: float, count
 
 
 def _faded_less_one(angle: ComplexArray) -> ComplexArray:
+    """Return e^{i angle} - 1 for complex angles with Im >= 0, without cancellation near 0."""
     half, fall = np.sin(0.5 * angle.real), np.expm1(-angle.imag)
     result = np.empty(angle.shape, dtype=complex)
     result.real = fall - 2.0 * (1.0 + fall) * half * half
@@ -120,8 +131,11 @@ def _faded_less_one(angle: ComplexArray) -> ComplexArray:
 
 
 def _plan(count: int, terms: int) -> tuple[int, int]:
-    """Return the number of fine rotations for each coarse one, and of coarse ones: about as many, or as many as a table holds. Refuses
-    tables that are too large: of fine rotations, and the product, whose entries are the cheapest."""
+    """Return the number of fine rotations for each coarse one, and the number of coarse rotations.
+
+    Both are about the square root of `count`, unless the table of fine rotations would be too large. Spends the work of the sums. Raises
+    TooMuchWork if it is not allowed, or if the table of fine rotations or that of the results is too large.
+    """
     fine = max(min(math.isqrt(max(count - 1, 0)) + 1, TABLE // (2 * max(terms, 1))), 1)
     rows = -(-count // fine)
     hold(2.0 * fine * terms)
@@ -131,6 +145,7 @@ def _plan(count: int, terms: int) -> tuple[int, int]:
 
 
 def _less_one(angle: Array) -> ComplexArray:
+    """Return e^{i angle} - 1 without cancellation near 0."""
     half = np.sin(0.5 * angle)
     result = np.empty(angle.shape, dtype=complex)
     result.real = -2.0 * half * half
@@ -139,7 +154,7 @@ def _less_one(angle: Array) -> ComplexArray:
 
 
 def turned(log_weights: ComplexArray, loss: ComplexArray, step: float, first: int, count: int) -> ComplexArray:
-    """SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0 (which fade)."""
+    """Return SUM_j e^{log_weights_j + i y loss_j} at y = first step, ..., (first+count-1) step, for losses with Im >= 0."""
     fine, rows = _plan(count, len(loss))
     small = np.exp(np.outer(step * np.arange(fine), 1j * loss))
     total = np.empty((rows, fine), dtype=complex)

@@ -1,7 +1,8 @@
-"""Expectations of powers of a likelihood ratio under a Gaussian weight, by the trapezoidal rule.
+"""Expectations of powers of a likelihood ratio r under a Gaussian weight, by the trapezoidal rule.
 
-With E[r] = 1 the power moment is E[r^p] = 1 + E[B_p(r - 1)], where B_p(d) = (1+d)^p - 1 - p d >= 0 for p > 1 or p < 0 (Bernoulli).
-Every term of that sum is non-negative, so a moment of 1 + 1e-18 keeps fourteen digits of its 1e-18: there is nothing to cancel.
+Because E[r] = 1, the power moment is E[r^p] = 1 + E[B_p(r - 1)] with B_p(d) = (1+d)^p - 1 - p d. Bernoulli's inequality says that
+B_p(d) >= 0 for p > 1 and for p < 0. The rule therefore adds non-negative terms only, so nothing cancels: a moment of 1 + 1e-18 keeps
+fourteen digits of its 1e-18.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.products import product
 from dpcli.numerics.work import hold
 
-TAIL = 10.0  # standard deviations beyond the outermost peak: e^-50 of the mass
-DIGITS = 40.0  # the rule's relative error is below 2 e^-40
-MAX_NODES = 16384
-STANDARD = 6.0  # standard deviations: a line higher than that does not serve
-LEAST = 1e-60  # e^500 times what is no number any more is well below it
-SLACK = 1e-12  # covers the rounding of at most MAX_NODES positive terms and the two errors above, many times over
+TAIL = 10.0  # standard deviations by which a window extends beyond the outermost peak; e^-50 of the mass is outside
+DIGITS = 40.0  # accuracy in nats: the relative error of the rule is below 2 e^-40
+MAX_NODES = 16384  # most nodes of one integral; beyond that an upper bound in closed form is used instead
+STANDARD = 6.0  # greatest height of a line above the real axis, in standard deviations
+LEAST = 1e-60  # smallest sum that is trusted; terms whose weight underflows, times a ratio of at most e^500, are far below it
+SLACK = 1e-12  # relative increase of a result; it far exceeds the rounding of MAX_NODES terms and the errors of TAIL and DIGITS
 
 
 def step_size(z: Any, slope: Any) -> Any:
-    """Node distance at which the trapezoidal rule errs by less than e^-DIGITS, relative; of numbers, or element by element.
+    """Return a node distance at which the trapezoidal rule errs by less than e^-DIGITS, relative. Arrays are taken element by element.
 
-    The integrand is phi(x) m(x)^p with |p| <= z + 1 and m a positive mixture of e^{s x}, 0 <= s <= slope. Moved up by a in the
-    complex plane, phi grows by at most e^{a^2/2} and m^p by at most cos(a slope / 2)^-|p| <= e^{(z+1) a^2 slope^2 / 8 + ...}, and the
-    rule's error is 2 e^{-2 pi a / h} times that (the Poisson summation bound for functions analytic in a strip; Trefethen & Weideman
-    2014, Theorem 5.1). The shift stays within a slope <= pi / 2, where cos(t/2) >= e^{-0.1405 t^2} holds.
+    The integrand is phi(x) m(x)^p with |p| <= z + 1, where m is a positive mixture of e^{s x} with 0 <= s <= slope. On a line at height a
+    in the complex plane, phi is larger by at most e^{a^2/2}, and m^p by at most cos(a slope / 2)^-|p| <= e^{(z+1) a^2 slope^2 / 8 + ...}.
+    The rule's error is at most 2 e^{-2 pi a / h} times the product of both (the Poisson summation bound for functions that are analytic in
+    a strip; Trefethen & Weideman 2014, Theorem 5.1). The height satisfies a slope <= pi / 2, where cos(t/2) >= e^{-0.1405 t^2} holds.
     """
-    curvature = 1.0 + 0.281 * (z + 1.0) * slope * slope  # growth is e^{curvature a^2 / 2}
+    curvature = 1.0 + 0.281 * (z + 1.0) * slope * slope  # the integrand grows by e^{curvature a^2 / 2} at height a
     free = math.sqrt(2.0 / DIGITS) * math.pi / np.sqrt(curvature)
     limit = math.pi / (2.0 * slope)
     far = 2.0 * math.pi * limit / (DIGITS + 0.5 * curvature * limit * limit)
@@ -39,11 +40,12 @@ def step_size(z: Any, slope: Any) -> Any:
 
 
 def step_below(z: Any, shift: Any, log_rest: Any) -> Any:
-    """Return a node distance as `step_size` does, for phi B_{-z}(m - 1) with m = w_0 + w e^{s x - s^2/2}, by how far m may fall below 1.
+    """Return a node distance as `step_size` does, for phi B_{-z}(m - 1) with m = w_0 + w e^{s x - s^2/2}. log_rest: log w_0.
 
-    log_rest: log w_0. Where |Im x| s <= pi / 2, Re m >= w_0, and by Taylor's theorem |B_{-z}(d)| <= z (z+1) / 2 |d|^2 w_0^{-z-2}. On
-    the real line it is at least z (z+1) / 2 d^2 where d < 0. The means of |d|^2, moved up by a, and of that part are in the ratio
-    e^{a^2/2} (e^{s^2} + 1) / E[(1 - e^{s x - s^2/2})^2; x < s/2] at most, the denominator of which is above 1 / (8 + 4 / s^2).
+    The distance follows from how far m can fall below 1. Let d = m - 1. If |Im x| s <= pi / 2, then Re m >= w_0, and Taylor's theorem gives
+    |B_{-z}(d)| <= z (z+1) / 2 |d|^2 w_0^{-z-2}. On the real line, B_{-z}(d) is at least z (z+1) / 2 d^2 where d < 0. The mean of |d|^2 on
+    the line at height a is at most e^{a^2/2} (e^{s^2} + 1) / E[(1 - e^{s x - s^2/2})^2; x < s/2] times the mean of d^2 over d < 0. The
+    denominator of this factor is above 1 / (8 + 4 / s^2).
     """
     height = np.minimum(STANDARD, 0.5 * math.pi / shift)
     growth = 0.5 * height * height + shift * shift + np.log(16.0 + 8.0 / (shift * shift)) - (z + 2.0) * log_rest
@@ -51,11 +53,14 @@ def step_below(z: Any, shift: Any, log_rest: Any) -> Any:
 
 
 def bernoulli(z: Array, log_ratio: Array) -> Array:
-    """B_{z+1}(r - 1) for a column of z > 0 and rows of log r (one, or one for each z) with (z+1) log r below 700."""
+    """Return B_{z+1}(r - 1), for a column of z > 0 and rows of log r with (z+1) log r below 700.
+
+    log_ratio: one row for all z, or one row for each z.
+    """
     d = np.atleast_2d(np.expm1(log_ratio))
-    value: Array = np.exp(log_ratio) * np.expm1(z * log_ratio) - z * d  # nothing is lost where z is small
+    value: Array = np.exp(log_ratio) * np.expm1(z * log_ratio) - z * d  # this form loses no digits if z is small
     columns = np.flatnonzero((np.abs(d) < 0.01).any(axis=0))
-    if len(columns):  # near r = 1 the two terms cancel: there the binomial series, seven terms at |p d| < 0.01
+    if len(columns):  # near r = 1 the two terms cancel; seven terms of the binomial series replace them
         d = d[:, columns]
         p = z + 1.0
         pd = p * d
@@ -69,14 +74,15 @@ def bernoulli(z: Array, log_ratio: Array) -> Array:
 
 
 def log_bernoulli(z: Array, log_ratio: Array) -> Array:
-    """log B_{z+1}(r - 1), for any r; -inf where r = 1."""
+    """Return log B_{z+1}(r - 1) for any r; it is -inf at r = 1."""
     with np.errstate(all="ignore"):
         log_value: Array = np.log(bernoulli(z, log_ratio))
         p = z + 1.0
         y = p * log_ratio
         if not y.max(initial=0.0) > 500.0:
             return log_value
-        # Beyond e^500, with r^p taken out: 1 - (p r - z)/r^p; at z near 0, where that cancels, with r: (r^z - 1) - z (r - 1)/r.
+        # Beyond e^500 the factor r^p is taken out, which leaves 1 - (p r - z)/r^p. For z near 0 this cancels; there the factor r is
+        # taken out, which leaves (r^z - 1) - z (r - 1)/r.
         far = np.where(
             z * log_ratio > 1.0,
             y + np.log1p(z * np.exp(-y) - p * np.exp(log_ratio - y)),
@@ -86,12 +92,12 @@ def log_bernoulli(z: Array, log_ratio: Array) -> Array:
 
 
 def span(z: float, window: Callable[[float], tuple[float, float]], step: Callable[[float], float]) -> tuple[float, float, float]:
-    """Ends of the interval and node distance with which `power_moment` finds K(z)."""
+    """Return the ends of the interval and the node distance with which `power_moment` computes K(z)."""
     return *window(z), step(z)
 
 
 def fits(low: float, high: float, step: float) -> bool:
-    """Return whether these are few enough nodes: otherwise `power_moment` has a bound only."""
+    """Return whether this takes fewer than MAX_NODES nodes. If not, `power_moment` uses its fallback."""
     return (high - low) / step < MAX_NODES
 
 
@@ -102,24 +108,24 @@ def power_moment(
     step: Callable[[float], float],
     fallback: Callable[[Array], Array],
 ) -> Array:
-    """K(z) = log E_Q[r^{z+1}] for each z > 0, where E_Q[r] = 1.
+    """Return upper bounds on K(z) = log E_Q[r^{z+1}] for each z > 0, where E_Q[r] = 1.
 
     Args:
         z: shape (n,).
-        line: log Q (a density) and log r at the nodes (units of the noise standard deviation).
-        window: for one z, the interval beyond which less than e^-DIGITS of the integral lies.
-        step: for one z, a node distance at which the rule errs by less than e^-DIGITS, relative.
-        fallback: an upper bound, used for those z whose window would need more than MAX_NODES nodes.
+        line: returns log Q, of a density, and log r at nodes in units of the noise standard deviation.
+        window: returns for one z an interval outside of which less than e^-DIGITS of the integral lies.
+        step: returns for one z a node distance at which the rule errs by less than e^-DIGITS, relative.
+        fallback: returns an upper bound for those z that would need more than MAX_NODES nodes.
 
     Returns:
-        Upper bounds, at most about 1e-12 relative above the exact value except where the fallback serves.
+        Shape (n,). The bounds exceed the exact values by at most about 1e-12, relative, except where the fallback is used.
     """
     result = np.empty(len(z))
     spans = [span(order, window, step) for order in z.tolist()]
     groups: dict[int, list[int]] = {}
     for i, (low, high, distance) in enumerate(spans):
         groups.setdefault(math.ceil(math.log2((high - low) / distance)) if fits(low, high, distance) else -1, []).append(i)
-    with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite, which is on the private side
+    with np.errstate(all="ignore"):  # a term that overflows makes the moment infinite: an upper bound
         for key, index in groups.items():
             lows, highs, steps = zip(*(spans[i] for i in index), strict=True)
             nodes = nodes_of(min(lows), max(highs), min(steps)) if key >= 0 else None
@@ -128,12 +134,15 @@ def power_moment(
 
 
 def nodes_of(low: float, high: float, step: float) -> Array:
-    """The multiples of `step` from `low` to `high`."""
+    """Return consecutive multiples of `step` that cover the interval from `low` to `high`."""
     return np.asarray(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step, dtype=float)
 
 
 def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Array:
-    """Return `moment_on` of rows: each with its own z and step (rows,), and its own values (rows, nodes)."""
+    """Return `moment_on` for each row, with a z, a step and values of its own.
+
+    z, step: shape (rows,). log_base, log_ratio: shape (rows, nodes).
+    """
     column, weight = z[:, None], log_base + np.log(step)[:, None]
     result = np.zeros(len(z))
     small = (z + 1.0) * np.abs(log_ratio).max(axis=1) < 500.0
@@ -142,18 +151,21 @@ def moments_on(z: Array, log_base: Array, log_ratio: Array, step: Array) -> Arra
     elif small.any():
         result[small] = np.einsum("ij,ij->i", bernoulli(column[small], log_ratio[small]), np.exp(weight[small]))
     total = np.log1p(result)
-    rest = ~(result > LEAST)  # NaN included
+    rest = ~(result > LEAST)  # a NaN counts as too small
     if rest.any():
         total[rest] = np.logaddexp(0.0, log_sum(log_bernoulli(column[rest], log_ratio[rest]) + weight[rest]))
     return np.asarray(total * (1.0 + SLACK))
 
 
 def moment_on(z: Array, log_base: Array, log_ratio: Array, step: float) -> Array:
-    """`power_moment` by the values at the nodes; Q may lack some of its mass."""
+    """Return upper bounds on K(z) for each z, from log Q and log r at equally spaced nodes. Q may lack some of its mass.
+
+    z: shape (n,). log_base, log_ratio: shape (nodes,). step: the node distance.
+    """
     hold(float(len(z) * len(log_base)))
     column, weight = z[:, None], log_base + math.log(step)
     if (float(z.max()) + 1.0) * float(np.abs(log_ratio).max()) < 500.0:
         total = product(bernoulli(column, log_ratio), np.exp(weight))
-        if float(total.min()) > LEAST:  # far above all terms whose weight was too small to be a number
+        if float(total.min()) > LEAST:  # the terms whose weight underflowed are negligible
             return np.asarray(np.log1p(total) * (1.0 + SLACK))
     return np.asarray(np.logaddexp(0.0, log_sum(log_bernoulli(column, log_ratio) + weight)) * (1.0 + SLACK))

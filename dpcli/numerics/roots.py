@@ -1,4 +1,4 @@
-"""Searches in one dimension: roots, least values, and inverses of many values at once."""
+"""Searches in one dimension: roots, minima, and inverses of increasing functions at many values at once."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 from dpcli.numerics.arrays import Array, np
 
-ITERATIONS = 200
-ROUNDS = 200
-CLOSE = 1e-14  # a Newton step, or a bracket, of this relative length is the last
-EQUAL = 1e-15  # a value that is as close as this to its target differs by rounding
+ITERATIONS = 200  # most evaluations of `bracket_root`; it returns the bracket that it has by then
+ROUNDS = 200  # most evaluations of `increasing_root`; bisection alone shrinks a bracket by 2^-200
+CLOSE = 1e-14  # relative length of a Newton step, or of a bracket, at which the search stops
+EQUAL = 1e-15  # relative distance from the target at which a value counts as equal to it, because that is rounding
 
 
 def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: float = 1e-13) -> tuple[float, float]:
-    """Shrink [low, high] around the sign change of a decreasing function: Chandrupatla 1997, an inverse parabola through the last three
-    points where they lie so that it is monotone, the middle elsewhere.
+    """Shrink the bracket [low, high] around the sign change of a decreasing function, by the method of Chandrupatla 1997.
+
+    The next point is the root of the inverse parabola through the last three points if this parabola is monotone, and the middle of the
+    bracket otherwise.
 
     Args:
         f: decreasing, with f(low) > 0 >= f(high); may return infinities of the right sign.
@@ -23,31 +25,33 @@ def bracket_root(f: Callable[[float], float], low: float, high: float, rtol: flo
         rtol: stop once high - low <= rtol * |high|.
 
     Returns:
-        (low, high) with f(low) > 0 >= f(high): the caller takes the end that is on the private side.
+        (low, high) with f(low) > 0 >= f(high). The caller takes the end at which its result is a sound bound.
     """
     at_low, at_high, share = (low, f(low)), (high, f(high)), 0.5
     for _ in range(ITERATIONS):
         low, high = at_low[0], at_high[0]
         if high - low <= rtol * abs(high):
             break
-        pad = 0.25 * rtol * abs(high)  # beside an end, so that the next point falls on its other side
+        pad = 0.25 * rtol * abs(high)  # least distance from an end, so that a root near the end lies between it and the new point
         middle = min(max(low + share * (high - low), low + pad), high - pad)
         if not low < middle < high:
             break
         new = (middle, f(middle))
         if new[1] > 0.0:
-            before, at_low = at_low, new
-            share = _between(new, at_high, before)
+            previous, at_low = at_low, new
+            share = _share_of_root(new, at_high, previous)
         else:
-            before, at_high = at_high, new
-            share = 1.0 - _between(new, at_low, before)
+            previous, at_high = at_high, new
+            share = 1.0 - _share_of_root(new, at_low, previous)
     return at_low[0], at_high[0]
 
 
-def _between(new: tuple[float, float], opposite: tuple[float, float], before: tuple[float, float]) -> float:
-    """Return the share of the way from `new` to `opposite` at which the inverse parabola through three points (x, f(x)) is 0; a half where
-    it is no guide."""
-    (a, fa), (b, fb), (c, fc) = new, opposite, before
+def _share_of_root(new: tuple[float, float], opposite: tuple[float, float], previous: tuple[float, float]) -> float:
+    """Return the share of the way from `new` to `opposite` at which the inverse parabola through the three points is 0.
+
+    The points are pairs (x, f(x)). The share is 0.5 if the parabola is not monotone.
+    """
+    (a, fa), (b, fb), (c, fc) = new, opposite, previous
     if not all(map(math.isfinite, (fa, fb, fc))) or len({fa, fb, fc}) < 3:
         return 0.5
     x, y = (a - b) / (c - b), (fa - fb) / (fc - fb)
@@ -57,7 +61,7 @@ def _between(new: tuple[float, float], opposite: tuple[float, float], before: tu
 
 
 def expand_until(holds: Callable[[float], bool], start: float, factor: float, limit: float) -> float:
-    """The first of start, start*factor, start*factor^2, ... at which `holds`; inf when the limit is passed."""
+    """Return the first of start, start*factor, start*factor^2, ... at which `holds` is true; inf if that is beyond limit or 1/limit."""
     x = start
     while not holds(x):
         x *= factor
@@ -67,49 +71,55 @@ def expand_until(holds: Callable[[float], bool], start: float, factor: float, li
 
 
 def minimise_unimodal(f: Callable[[Array], Array], start: float = 4.0, ratio: float = 4.0, rounds: int = 4) -> tuple[float, float]:
-    """Minimise a vectorised function of x > 0: march by factors of `ratio` until the least is inside, then zoom in.
+    """Minimise a vectorised function of x > 0: move by factors of `ratio` until the minimum is bracketed, then refine.
 
     Args:
-        f: maps an array of abscissae to values, inf or NaN where undefined; called a dozen times, with few points each.
+        f: maps an array of x to values, inf or NaN if undefined; called a dozen times, with few points each.
+        start: the x from which the search begins.
+        ratio: the factor between neighbouring points of the first part.
+        rounds: how often the interval around the minimum is refined.
 
     Returns:
-        (x, f(x)) of the smallest value seen; `inf` as the value where f is nowhere finite on [1e-12, 1e12]. Any x is sound where f
-        bounds at every x, so what the search misses is on the private side.
+        (x, f(x)) of the smallest value found; the value is `inf` if f is nowhere finite on [1e-12, 1e12]. If f is an upper bound at every
+        x, then so is any value of f, and a minimum that the search misses costs tightness only.
     """
-    seen: dict[float, float] = {}
+    f_at: dict[float, float] = {}
 
-    def look(points: list[float]) -> None:
-        fresh = [x for x in points if x not in seen and 1e-12 <= x <= 1e12]
+    def evaluate(points: list[float]) -> None:
+        fresh = [x for x in points if x not in f_at and 1e-12 <= x <= 1e12]
         if fresh:
             values = np.asarray(f(np.array(fresh)), dtype=float)
-            seen.update(zip(fresh, np.where(np.isnan(values), np.inf, values).tolist(), strict=True))
+            f_at.update(zip(fresh, np.where(np.isnan(values), np.inf, values).tolist(), strict=True))
 
     def least() -> float:
-        return min(seen, key=lambda x: (seen[x], abs(math.log(x / start))))
+        return min(f_at, key=lambda x: (f_at[x], abs(math.log(x / start))))
 
-    look([start / ratio, start, start * ratio])
+    evaluate([start / ratio, start, start * ratio])
     while True:
-        best, count = least(), len(seen)
-        look([best / ratio, best * ratio] if math.isfinite(seen[best]) else [min(seen) / ratio, max(seen) * ratio])
-        if len(seen) == count:
+        best, count = least(), len(f_at)
+        evaluate([best / ratio, best * ratio] if math.isfinite(f_at[best]) else [min(f_at) / ratio, max(f_at) * ratio])
+        if len(f_at) == count:
             break
     for _ in range(rounds):
-        best, ordered = least(), sorted(seen)
+        best, ordered = least(), sorted(f_at)
         at = ordered.index(best)
         low, high = ordered[max(at - 1, 0)], ordered[min(at + 1, len(ordered) - 1)]
-        look(np.geomspace(low, best, 5).tolist()[1:-1] + np.geomspace(best, high, 5).tolist()[1:-1])
-    look(_vertex(seen))
+        evaluate(np.geomspace(low, best, 5).tolist()[1:-1] + np.geomspace(best, high, 5).tolist()[1:-1])
+    evaluate(_vertex(f_at))
     best = least()
-    return best, seen[best]
+    return best, f_at[best]
 
 
-def _vertex(seen: dict[float, float]) -> list[float]:
-    """Abscissa of the parabola (in log x) through the least point and its neighbours, if it has one."""
-    ordered = sorted(seen)
-    at = ordered.index(min(seen, key=lambda x: seen[x]))
+def _vertex(values: dict[float, float]) -> list[float]:
+    """Return the x at the minimum of the parabola, in log x, through the least point and its neighbours; nothing if it has no minimum.
+
+    values: the function's values by x.
+    """
+    ordered = sorted(values)
+    at = ordered.index(min(values, key=lambda x: values[x]))
     if not 0 < at < len(ordered) - 1:
         return []
-    (x0, x1, x2), (y0, y1, y2) = (map(math.log, ordered[at - 1 : at + 2]), (seen[x] for x in ordered[at - 1 : at + 2]))
+    (x0, x1, x2), (y0, y1, y2) = (map(math.log, ordered[at - 1 : at + 2]), (values[x] for x in ordered[at - 1 : at + 2]))
     left, right = (y1 - y0) * (x2 - x1), (y2 - y1) * (x1 - x0)
     if not math.isfinite(left + right) or right - left <= 0.0:
         return []
@@ -117,9 +127,10 @@ def _vertex(seen: dict[float, float]) -> list[float]:
 
 
 def minimise_scalar(f: Callable[[float], float], start: float, ratio: float = 4.0) -> float:
-    """The least value seen of a unimodal function of x > 0: march by factors of `ratio`, then golden section on log x.
+    """Return the smallest value found of a unimodal function of x > 0.
 
-    Any x is sound where f is an upper bound everywhere: a least value that was missed costs tightness alone.
+    The search moves by factors of `ratio` until the minimum is bracketed, and then uses golden sections on log x. If f is an upper bound
+    everywhere, then so is any value of f, and a minimum that the search misses costs tightness only.
     """
     middle, step = math.log(start), math.log(ratio)
     left, right = middle - step, middle + step
@@ -130,7 +141,7 @@ def minimise_scalar(f: Callable[[float], float], start: float, ratio: float = 4.
     shrink = 0.5 * (math.sqrt(5.0) - 1.0)
     low, high = right - shrink * (right - left), left + shrink * (right - left)
     f_low, f_high, best = f(math.exp(low)), f(math.exp(high)), f(math.exp(middle))
-    while high - low > 1e-9:  # the value is flat there to 1e-18
+    while high - low > 1e-9:  # a smooth f is flat to 1e-18 within this distance of its minimum
         if f_low <= f_high:
             right, high, f_high = high, low, f_low
             low = right - shrink * (right - left)
@@ -144,12 +155,15 @@ def minimise_scalar(f: Callable[[float], float], start: float, ratio: float = 4.
 
 
 def increasing_root(function: Callable[[Array], tuple[Array, Array]], target: Array, low: Array, high: Array) -> Array:
-    """x in [low, high] with f(x) = target, elementwise: Newton's method, and bisection wherever a step leaves its bracket.
+    """Return x in [low, high] with f(x) = target, element by element.
+
+    The method is Newton's, with bisection wherever a step would leave its bracket.
 
     Args:
-        function: (f, f') at an array of x; f increases.
+        function: returns f, which increases, and its derivative at an array of x.
         target: shape (n,).
-        low, high: finite, f(low) <= target <= f(high) up to rounding; a target outside is answered by the nearer end.
+        low, high: finite brackets of shape (n,), with f(low) <= target <= f(high) up to rounding. A target that is outside gives the
+            nearer end.
     """
     low, high = np.minimum(low, high), np.maximum(low, high)
     x = high.copy()

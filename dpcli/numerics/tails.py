@@ -1,4 +1,4 @@
-"""Tail probabilities of a privacy loss, and one step's trade-off: delta(eps) = P(L > eps) - e^eps Q(L > eps)."""
+"""Tail probabilities of a privacy loss L, and the privacy curve of one step: delta(eps) = P(L > eps) - e^eps Q(L > eps)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import spend
 
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
-ATOM = 1e-15  # relative error of the place of an atom
+ATOM = 1e-15  # relative error of the loss at which an atom lies
 
 
 class Tails(NamedTuple):
-    """Logarithms of P(L > l), P(L <= l), Q(L > l) and Q(L <= l) at increasing finite l, shape (n,) each.
+    """The logarithms of P(L > l), P(L <= l), Q(L > l) and Q(L <= l) at increasing finite l, each of shape (n,).
 
-    Both ends, because neither is one minus the other in floating point. Mass at L = +inf (which has none under Q) belongs to
-    `p_above`, mass at L = -inf to `q_below`. Values at most 0, -inf where nothing is left; relative error of each probability at
-    most ROUNDING (4 + |logarithm|), and none where P and Q are off by the same shift of l.
+    Both tails are stored, because one minus a probability loses digits in floating point. Mass at L = +inf, which Q does not have, belongs
+    to `p_above`, and mass at L = -inf to `q_below`. The values are at most 0, and -inf if the probability is 0. The relative error of each
+    probability is at most ROUNDING (4 + |logarithm|). A shift of l that P and Q share does not count as an error.
     """
 
     p_above: Array
@@ -30,17 +30,17 @@ class Tails(NamedTuple):
     q_below: Array
 
     def mirrored(self) -> Tails:
-        """The tails at -l, in reverse order, of the loss of the pair (Q, P), for a loss without atoms."""
+        """Return the tails at -l, in reverse order, of the loss of the pair (Q, P). The loss must have no atoms."""
         return Tails(self.q_below[::-1], self.q_above[::-1], self.p_below[::-1], self.p_above[::-1])
 
 
 def normal_tails(x: Array, p_mean: float, q_mean: float) -> Tails:
-    """P = N(p_mean, 1), Q = N(q_mean, 1), for a loss that increases in the outcome and equals l at the outcome `x`."""
+    """Return the tails for P = N(p_mean, 1) and Q = N(q_mean, 1), if the loss increases with the outcome and equals l at outcome `x`."""
     return Tails(*log_normal_ends(x - p_mean), *log_normal_ends(x - q_mean))
 
 
 def mixed(log_weights: list[float], parts: list[Array]) -> Array:
-    """log sum_j w_j e^{part_j}; at most 0."""
+    """Return log sum_j w_j e^{part_j}, cut off at 0, because it is the logarithm of a probability."""
     total = parts[0] + log_weights[0]
     for weight, part in zip(log_weights[1:], parts[1:], strict=True):
         total = np.logaddexp(total, part + weight)
@@ -48,7 +48,10 @@ def mixed(log_weights: list[float], parts: list[Array]) -> Array:
 
 
 def atom_tails(at: Array, losses: Array, log_p: Array, log_q: Array) -> Tails:
-    """Tails of finitely many outcomes: their losses (increasing), and log probabilities under P and Q."""
+    """Return the tails at `at` of a loss with finitely many values.
+
+    losses: the values, increasing. log_p, log_q: their log probabilities under P and Q.
+    """
     spend(0.5 * len(losses) + len(at))
     index = np.searchsorted(losses, at, side="right")
     with np.errstate(divide="ignore"):
@@ -56,23 +59,23 @@ def atom_tails(at: Array, losses: Array, log_p: Array, log_q: Array) -> Tails:
         for log_mass in (log_p, log_q):
             above.append(np.append(np.logaddexp.accumulate(log_mass[::-1])[::-1], -np.inf)[index])
             below.append(np.concatenate(([-np.inf], np.logaddexp.accumulate(log_mass)))[index])
-    cap = [np.minimum(values, 0.0) for values in (above[0], below[0], above[1], below[1])]
-    return Tails(*cap)
+    capped = [np.minimum(values, 0.0) for values in (above[0], below[0], above[1], below[1])]
+    return Tails(*capped)
 
 
 class HasTails(Protocol):
-    """A privacy loss that knows its tails."""
+    """A privacy loss whose tails can be computed."""
 
     def tails(self, at: Array) -> Tails:
-        """log P(L > l), log P(L <= l), log Q(L > l), log Q(L <= l) at increasing l."""
+        """Return log P(L > l), log P(L <= l), log Q(L > l) and log Q(L <= l) at increasing l."""
         ...
 
 
 def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
-    """(lower, upper) bounds on log delta(epsilon) of one step, any epsilon; they differ by rounding alone.
+    """Return (lower, upper) bounds on log delta(epsilon) of one step, at any epsilon. They differ by rounding only.
 
-    The subtraction is of logarithms; it magnifies the relative error of P(L > eps) by its ratio to delta. An atom of the loss lies where
-    it was rounded to, so that the bounds are those at an epsilon some digits above and below: delta does not rise.
+    The subtraction is done on logarithms, and magnifies the relative error of P(L > eps) by the ratio of P(L > eps) to delta. The loss of
+    an atom is rounded too. So the bounds are computed at an epsilon slightly above and slightly below, as delta does not increase.
     """
     at = epsilon + ATOM * abs(epsilon) * np.array([-1.0, 1.0])
     tails = loss.tails(at)
@@ -81,7 +84,7 @@ def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
 
 
 def _ends(epsilon: float, above: float, reference_above: float) -> tuple[float, float]:
-    """Bounds on log delta, from the logarithms of P(L > epsilon) and Q(L > epsilon). Raises InternalError if one is NaN."""
+    """Return bounds on log delta from the logarithms of P(L > epsilon) and Q(L > epsilon). Raises InternalError if one is NaN."""
     if math.isnan(above + reference_above):
         raise _no_number(epsilon)
     weighted = min(epsilon + reference_above, above)
@@ -89,17 +92,17 @@ def _ends(epsilon: float, above: float, reference_above: float) -> tuple[float, 
     if value == -math.inf:
         return -math.inf, above + math.log(ROUNDING * (20.0 + 2.0 * abs(above) + abs(epsilon))) if above > -math.inf else -math.inf
     error = ROUNDING * (8.0 + abs(above) + abs(weighted) + abs(epsilon)) * math.exp(min(above - value, 700.0))
-    most = above + ROUNDING * (8.0 + abs(above))  # delta is at most P(L > eps), however little the subtraction leaves
+    most = above + ROUNDING * (8.0 + abs(above))  # delta is at most P(L > eps), whatever the error of the subtraction
     return value + math.log1p(-error) if error < 1.0 else -math.inf, min(value + math.log1p(error), most)
 
 
 def _no_number(epsilon: float) -> InternalError:
-    """The error for tails that are NaN: every comparison would take them for small ones."""
+    """Return the error for tails that are NaN. It is raised because every comparison with NaN is false, as if the tails were small."""
     return InternalError(f"the tails of a privacy loss at {epsilon!r} are NaN: this is a bug in dpcli, and no number")
 
 
 def log_deltas(loss: HasTails, epsilons: Array) -> Array:
-    """Upper bounds on log delta of one step at increasing epsilons, as `single_log_delta` has them one by one; shape as given.
+    """Return upper bounds on log delta of one step at increasing epsilons, as `single_log_delta` does for one; shape as given.
 
     Raises InternalError if a tail is NaN.
     """
@@ -119,10 +122,10 @@ def log_deltas(loss: HasTails, epsilons: Array) -> Array:
 
 
 def single_epsilon(loss: HasTails, log_delta: float) -> tuple[float, float]:
-    """(lower, upper) bounds on the epsilon >= 0 at which delta(eps) of one step falls to e^log_delta.
+    """Return (lower, upper) bounds on the epsilon >= 0 at which delta(eps) of one step falls to e^log_delta.
 
-    delta falls in epsilon, so a point where the lower bound of delta is above the target is below epsilon, and conversely. (inf, inf)
-    where the loss is infinite with at least that probability.
+    delta decreases with epsilon. So a point where the lower bound on delta is above the target is below the true epsilon, and a point where
+    the upper bound is below the target is above it. The bounds are (inf, inf) if the loss is infinite with that probability or more.
     """
 
     def excess(side: int) -> Callable[[float], float]:
@@ -132,12 +135,15 @@ def single_epsilon(loss: HasTails, log_delta: float) -> tuple[float, float]:
 
 
 def single_epsilon_upper(loss: HasTails, log_delta: float, near: float) -> float:
-    """The upper end of `single_epsilon` alone, for half the work, sooner where `near` is not much more."""
+    """Return the upper bound of `single_epsilon` alone, for half the work. near: a guess, best slightly above the result."""
     return _crossing(lambda epsilon: single_log_delta(loss, epsilon)[1] - log_delta, near)[1]
 
 
 def _crossing(excess: Callable[[float], float], high: float = 1e-6) -> tuple[float, float]:
-    """The bracket of the sign change on [0, inf); (0, 0) where the excess is nowhere positive, (inf, inf) where everywhere."""
+    """Return a bracket of the sign change of a decreasing function on [0, inf). high: the first guess of its upper end.
+
+    The bracket is (0, 0) if the function is nowhere positive, and (inf, inf) if it is positive up to 1e15.
+    """
     if excess(0.0) <= 0.0:
         return 0.0, 0.0
     low = 0.0
@@ -149,9 +155,9 @@ def _crossing(excess: Callable[[float], float], high: float = 1e-6) -> tuple[flo
 
 
 def total_variation(loss: HasTails) -> float:
-    """An upper bound on delta(0) of one step; composed, these add up; 0 only where nothing is lost.
+    """Return an upper bound on delta(0) of one step, which is 0 only if P = Q. For a composition, the bounds of the steps add up.
 
-    Raises NotRepresentable where the loss has no tails.
+    Raises NotRepresentable if the tails of the loss are unknown.
     """
     log_upper = min(single_log_delta(loss, 0.0)[1], 0.0)
     return 0.0 if log_upper == -math.inf else math.nextafter(math.exp(log_upper), math.inf)

@@ -1,7 +1,8 @@
-"""Limits on the work of a computation: whoever is about to make a table announces its size, and is refused before it is made.
+"""Limits on the work of a computation, counted in cells.
 
-One cell is one element of an array that goes through about ten elementary functions: some fifty nanoseconds. The numbers are counted,
-not measured, so that the same question is answered or refused on every machine.
+A function that is about to compute an array announces its size with `spend`, and is refused before the array is made if the work that is
+left does not suffice. One cell stands for one array element that goes through about ten elementary functions, which takes some fifty
+nanoseconds. Work is counted and not measured, so that every machine answers and refuses the same questions.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from typing import Any, ParamSpec, TypeVar
 from dpcli.base.errors import NotRepresentable
 
 QUESTION = 2e7  # cells for one question to one accountant
-COMMAND = 7e7  # cells for all that one command asks, but for an accountant that is a fallback (accountants/base.py)
-SEARCH = 3e8  # cells for a search, which asks the same questions at many values
-LEAST = 1.5e6  # cells for a question to an accountant that others fall back on, however much has been spent before
-KEPT = 1.5e7  # of COMMAND: cells that are left to those
-BESIDE = 0.25  # of what is left: cells for one of those where more are asked, so that none leaves the next ones without
-CALL = 300.0  # cells that a call of array functions costs, however short the arrays
-TABLE = 1 << 22  # cells that are held at a time: a few hundred MB with what is made on the way
+COMMAND = 7e7  # cells for all questions of one command, except those to fallback accountants (accountants/base.py)
+SEARCH = 3e8  # cells for one search, which asks the same questions at many values of a parameter
+LEAST = 1.5e6  # cells that a question to an accountant which is not heavy may cost at least, however much has been spent before
+RESERVED = 1.5e7  # cells of COMMAND that heavy accountants leave to the others
+SHARE_EACH = 0.25  # share of the cells left that one of several accountants may use, so that the next ones have some too
+CALL = 300.0  # cells that a call of array functions costs in addition, however short the arrays are
+TABLE = 1 << 22  # cells of the largest table; it takes a few hundred MB of memory with its intermediate results
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _left: ContextVar[list[float] | None] = ContextVar("left", default=None)
-_forget: list[Callable[[], None]] = []
+_cache_clears: list[Callable[[], None]] = []
 
 
 class TooMuchWork(NotRepresentable):
-    """Raised where a number could be computed, but would take more work than is allowed."""
+    """Raised if a number could be computed, but would take more work than is allowed."""
 
 
 def spend(cells: float) -> None:
-    """Say that so many cells are about to be computed. Raises NotRepresentable where they are more than what is left."""
+    """Count `cells`, which are about to be computed, and CALL for the call. Raises TooMuchWork if fewer are left."""
     left = _left.get()
     if left is not None:
         left[0] -= cells + CALL
@@ -44,99 +45,107 @@ def spend(cells: float) -> None:
 
 
 def foresee(cells: float) -> None:
-    """Raise NotRepresentable where at least so many cells will be needed and fewer are left; none is spent."""
+    """Raise TooMuchWork if fewer than `cells` are left, without spending any. cells: a lower bound on the work that will be needed."""
     left = _left.get()
     if left is not None and cells > left[0]:
         raise TooMuchWork("it would take more than the work that one question may cost")
 
 
 def remaining() -> float:
-    """Cells that are left; inf where nobody counts."""
+    """Return the number of cells that are left; inf outside of any allowance."""
     left = _left.get()
     return math.inf if left is None else max(left[0], 0.0)
 
 
 def hold(cells: float) -> None:
-    """`spend`, for a table that is held whole. Raises NotRepresentable where it is larger than TABLE too."""
+    """Count the cells of a table that is held in memory at once. Raises TooMuchWork as `spend` does, and if the table exceeds TABLE."""
     if not cells <= TABLE:
         raise TooMuchWork(f"it would take a table of {cells:.2g} numbers, more than memory should hold")
     spend(cells)
 
 
 @contextmanager
-def allowance(cells: float, least: float = 0.0, kept: float = 0.0, share: float = 1.0) -> Iterator[list[float]]:
-    """At most so many cells inside, and no more than that share of what is left around it, less `kept`; or `least` if that is more."""
+def allowance(cells: float, least: float = 0.0, reserved: float = 0.0, share: float = 1.0) -> Iterator[list[float]]:
+    """Limit the work inside the context to `cells`, and yield a list of one number, the cells that are left.
+
+    Inside another allowance the limit is also at most `share` of what is left there less `reserved`, but not less than `least`. The outer
+    allowance pays for the work.
+    """
     outer = _left.get()
-    start = cells if outer is None else min(cells, max(share * outer[0] - kept, least))
-    mine = [start]
-    token = _left.set(mine)
+    start = cells if outer is None else min(cells, max(share * outer[0] - reserved, least))
+    inner = [start]
+    token = _left.set(inner)
     try:
-        yield mine
+        yield inner
     finally:
         _left.reset(token)
         if outer is not None:
-            outer[0] = max(outer[0] - (start - max(mine[0], 0.0)), 0.0)
+            outer[0] = max(outer[0] - (start - max(inner[0], 0.0)), 0.0)
 
 
 def remembered(maxsize: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """A cache whose answers are charged again each time: what is refused must not depend on what was asked before.
+    """Return a decorator that caches up to `maxsize` answers and charges the full work of an answer each time.
 
-    Forgotten before the next command: what an answer reads of `shared` caches was charged to whoever read it first.
+    Whether a question is refused must not depend on the questions before it. The cache is cleared before the next command, because the work
+    of an answer does not include what it read from `shared` caches, for which the first reader in a command pays.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         @functools.lru_cache(maxsize)
-        def costed(*args: Any) -> tuple[R, float]:
+        def answer_and_cost(*args: Any) -> tuple[R, float]:
             with allowance(math.inf) as left:
                 start = left[0]
                 value = function(*args)
                 return value, (start - left[0] if math.isfinite(start) else 0.0)
 
         @functools.wraps(function)
-        def within(*args: Any) -> R:
-            hits = costed.cache_info().hits
-            value, cells = costed(*args)
-            if costed.cache_info().hits > hits:
+        def charge(*args: Any) -> R:
+            hits = answer_and_cost.cache_info().hits
+            value, cells = answer_and_cost(*args)
+            if answer_and_cost.cache_info().hits > hits:
                 spend(cells)
             return value
 
-        _forget.append(costed.cache_clear)
-        return within
+        _cache_clears.append(answer_and_cost.cache_clear)
+        return charge
 
     return decorate
 
 
 def shared(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A cache of what several accountants read, charged once in each command and forgotten before the next: a question is answered alike
-    whatever was asked before it."""
+    """Return a decorator that caches up to `maxsize` values that several accountants read.
+
+    The first reader in a command pays for a value. The cache is cleared before the next command, so that the answers of a command do not
+    depend on the commands before it.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         cached = functools.lru_cache(maxsize)(function)
-        _forget.append(cached.cache_clear)
+        _cache_clears.append(cached.cache_clear)
         return cached  # type: ignore[return-value]
 
     return decorate
 
 
 def exhausted() -> bool:
-    """Return whether next to nothing is left."""
+    """Return whether fewer than LEAST cells are left."""
     left = _left.get()
     return left is not None and left[0] < LEAST
 
 
 def limited_to(cells: float) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: what the function may cost for all that it asks."""
+    """Return a decorator that limits all the work of one call to `cells`. An outermost call, a command, first clears the caches."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
-        def within(*args: P.args, **kwargs: P.kwargs) -> R:
+        def limited_call(*args: P.args, **kwargs: P.kwargs) -> R:
             if _left.get() is None:
-                for forget in _forget:
-                    forget()
+                for clear in _cache_clears:
+                    clear()
             with allowance(cells):
                 return function(*args, **kwargs)
 
-        return within
+        return limited_call
 
     return decorate
 

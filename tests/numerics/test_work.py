@@ -33,7 +33,7 @@ def test_an_inner_allowance_is_part_of_the_outer_one() -> None:
             spend(9e5)
         with allowance(1e9, least=5e5) as inner:
             assert inner[0] == 5e5
-        with allowance(1e9, kept=5e4) as inner:
+        with allowance(1e9, reserved=5e4) as inner:
             assert inner[0] == pytest.approx(1e6 - 9e5 - CALL - 5e4)
         assert exhausted()
 

@@ -22,7 +22,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.sampling.poisson import NO_RHO, SampledLoss
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.mixture import Mixture, unmixed
+from dpcli.numerics.mixture import Mixture, unmix
 from dpcli.numerics.tails import Tails, mixed, single_epsilon
 from dpcli.numerics.work import shared
 
@@ -83,7 +83,7 @@ class LaplaceMixtureLoss(SampledLoss):
             rows, (share, start) = i == one, self._share(one)
             rest = math.log1p(-share) if share < 1.0 else -math.inf
             width = 2.0 * (shifts[one + 1] - shifts[one])
-            y[rows] = shifts[one] + 0.5 * np.clip(unmixed(at[rows] - knots[one], rest, share) - start, 0.0, width)
+            y[rows] = shifts[one] + 0.5 * np.clip(unmix(at[rows] - knots[one], rest, share) - start, 0.0, width)
         ends = [_laplace_tails(y - shift) for shift in shifts]
         weights = [self.mixture.log_rest, *self.mixture.log_weights]
         p_above, p_below = (mixed(weights, [end[side] for end in ends]) for side in (0, 1))

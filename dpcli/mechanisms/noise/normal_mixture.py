@@ -242,12 +242,12 @@ class MixtureReplaceLoss(MixtureLoss):
             return np.asarray((half + rise) / m.reach)
         # m(x) = e^l m(-x), without what is on both sides: A(x) = e^l A(-x) + w_0 (e^l - 1), A the sum of the positive shifts.
         log_rise = m.log_rest + half + math.log(2.0) + log_sinh
-        most = np.logaddexp(size + m.risen(np.zeros(1))[0], log_rise)  # of the right-hand side at x >= 0
+        most = np.logaddexp(size + m.log_sum_and_slope(np.zeros(1))[0], log_rise)  # of the right-hand side at x >= 0
 
         def excess(x: Array) -> tuple[Array, Array]:
-            (up, rising), (down, falling) = m.risen(x), m.risen(-x)
+            (up, rising), (down, falling) = m.log_sum_and_slope(x), m.log_sum_and_slope(-x)
             other = np.logaddexp(size + down, log_rise)
             return up - other + most, rising + falling * np.exp(size + down - other)
 
         low = half / m.reach  # the slope of log r is at most twice the reach
-        return increasing_root(excess, most, low, np.maximum(m.around(most)[1], low))
+        return increasing_root(excess, most, low, np.maximum(m.bracket(most)[1], low))

@@ -15,7 +15,7 @@ from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_add, log_expm1_array, log_factorials, log_sum
-from dpcli.numerics.mixture import unmixed
+from dpcli.numerics.mixture import unmix
 from dpcli.numerics.tails import Tails, mixed
 from dpcli.numerics.work import shared, spend
 
@@ -212,7 +212,7 @@ class PoissonReplaced(PoissonSampled):
 
 def unsampled(at: Array, rate: float) -> Array:
     """L with log(1 - q + q e^L) = `at`, increasing; -FURTHEST at and below log(1 - q)."""
-    return np.asarray(unmixed(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
+    return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
 
 
 def blend(rate: float, without: Array, present: Array) -> Array:

@@ -33,7 +33,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.contour.tilted_closed import LIGHT, TiltedAtoms
 from dpcli.numerics.logspace import log1p_complex, log_sum
-from dpcli.numerics.mixture import unmixed
+from dpcli.numerics.mixture import unmix
 from dpcli.numerics.products import faded_less_one, turned_less_one
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.work import hold, spend
@@ -76,7 +76,7 @@ class LossPiece:
             return self
         upward = self.sign * order > 0.0
         log_m = high - reach if upward else low + reach
-        at = log_m if self.rate == 1.0 else float(unmixed(np.array([log_m]), math.log1p(-self.rate), self.rate)[0])
+        at = log_m if self.rate == 1.0 else float(unmix(np.array([log_m]), math.log1p(-self.rate), self.rate)[0])
         at = min(max(at, self.low), self.high)
         return replace(self, low=at) if upward else replace(self, high=at)
 

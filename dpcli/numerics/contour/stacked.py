@@ -14,7 +14,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted import FAR, REACH, Loss, Losses
 from dpcli.numerics.logspace import log1p_complex
-from dpcli.numerics.mixture import LEAST, Shifted, TableRow, alike, cgfs, nodes_of_rows, row_of, table_of
+from dpcli.numerics.mixture import LEAST, Shifted, TableRow, cgfs, nodes_of_rows, row_groups, row_of, table_of
 from dpcli.numerics.products import turned_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
 from dpcli.numerics.work import spend
@@ -92,9 +92,9 @@ class StackedTilted:
         low, high = rows.windows(order)
         step = rows.steps(order)
         count = (high - low) / step
-        wide_low, wide_high = rows.whole_windows(order)
+        wide_low, wide_high = rows.cgf_windows(order)
         self.sharp = bool((((wide_high - wide_low) / step) < MAX_NODES).all())
-        self._blocks = [self._block(i, low[i], high[i], step[i]) for i in alike(np.arange(len(count)), count, len(SHARES))]
+        self._blocks = [self._block(i, low[i], high[i], step[i]) for i in row_groups(np.arange(len(count)), count, len(SHARES))]
         counts = stack.counts
         self.cumulant, self.mean, self.variance = (
             math.fsum(float(counts[block.index] @ getattr(block, name)) for block in self._blocks)
@@ -139,7 +139,7 @@ class StackedTilted:
             near = (FAR / np.maximum(np.sqrt(block.variance) * step, 1e-12)).astype(int) + 1 >= count
             near &= count <= LONGEST
             fine = np.minimum(_fine_steps(block, step * (count - 1), log_error), block.step)
-            for rows in alike(np.flatnonzero(near), (block.high - block.low) / fine, math.isqrt(count) + 1):
+            for rows in row_groups(np.flatnonzero(near), (block.high - block.low) / fine, math.isqrt(count) + 1):
                 total += self._on_the_line(block, rows, fine[rows], step, count)
             for row in np.flatnonzero(~near).tolist():
                 own = self._stack.losses[int(block.index[row])].tilted(self._t)
