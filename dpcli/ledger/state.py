@@ -142,7 +142,7 @@ class LedgerState:
     """The state of a dataset's ledger up to the entry `head`. It is built by `apply`, which refuses entries that dpcli does not write.
 
     If the dataset is cut into blocks, each block has the same caps, and each key of `spent` and `reserved` consists of an amount and a
-    block (dpcli.ledger.amounts). The method `over` returns a state without blocks.
+    block (dpcli.ledger.amounts). The method `over` returns a state whose keys are amounts.
 
     Attributes:
         caps, spent: The caps and the total spending, in the currency of the filter.
