@@ -55,8 +55,8 @@ class CapsInForce:
 def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
     """Return the caps in force for a file: its own caps, those of the flags and those of the policy.
 
-    A cap on epsilon holds at the delta that is stated with it or, without one, at the smallest delta that is stated anywhere. A delta that is
-    stated without an epsilon limits every cap, so that no cap holds at a larger delta.
+    A cap on epsilon holds at the delta that is stated with it or, without one, at the smallest delta that is stated anywhere. A delta that
+    is stated without an epsilon limits every cap, so that no cap holds at a larger delta.
     """
     budget = own.budget or Budget()
     flags, policy = outside.flags, outside.policy
