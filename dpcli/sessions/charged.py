@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
-from dpcli.ledger.blocks.rows import kept_rows
+from dpcli.ledger.blocks.rows import rows_from_content
 from dpcli.sessions.folder import replace_file
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _read(path: str, folder: str) -> Session:
         with open(path, "rb") as file:
             content = json.load(file)
         session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
-        kept_rows(session.rows, session.window)
+        rows_from_content(session.rows, session.window)
         known = (session.run, session.fingerprint, session.charged, session.counted, session.inputs)
         types = [type(value) for value in known] + [type(value) for value in session.inputs.values()]
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
