@@ -1,4 +1,7 @@
-"""The base of a comparison: files at a git revision or in the JSON of an earlier gate, and changes that weaken their terms."""
+"""The base of a comparison, and the changes since the base that weaken the terms of a file.
+
+The base of a file is its version at a git revision, or its entry in the JSON that an earlier gate wrote.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,11 @@ if TYPE_CHECKING:
     from dpcli.ledger.blocks.block_kinds import BlockKind
 
 WINDOW = "privacy.window"
-TABLES_OF_GATE = ("waiver", "horizon")  # compared as whole tables, not key by key
-MOST_HASH_PARTS = 10**6
-WIDEST = 2000  # blocks of a ledger
+TABLES_OF_GATE = ("waiver", "horizon")  # tables in [gate] that are compared as a whole, and not key by key
+MOST_HASH_PARTS = 10**6  # largest number of blocks by hash that a ledger accepts
+WIDEST = 2000  # largest number of blocks in a window, as in dpcli.ledger.blocks.family
 
-Capped = Callable[[str, Pipeline], Pipeline]
+Capped = Callable[[str, Pipeline], Pipeline]  # from a path and its pipeline to the pipeline with the caps in force
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,12 @@ class Unpriced:
 
 
 def waiver_data(waiver: Waiver) -> dict[str, Any]:
-    """Return a waiver as JSON; two waivers are equal if their JSON is."""
+    """Return a waiver as a JSON value. Equal waivers have equal values."""
     return {**asdict(waiver), "expires": waiver.expires.isoformat()}
 
 
 def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
-    """Return the part of a gate's JSON that a later gate compares with, for `bases_from`. capped: the pipeline with the caps in force."""
+    """Return the part of a gate's JSON that a later gate compares with (`bases_from`). capped: The pipeline with the caps in force."""
     return {
         "statement": statement_of(capped),
         "terms": terms_of(pipeline),
@@ -63,14 +66,21 @@ def base_form(pipeline: Pipeline, capped: Pipeline) -> dict[str, Any]:
 
 
 def costs_of(base: Base, data: bytes) -> tuple[Priced, ...]:
-    """Return the cost of each change, made alone to the base; nothing if only figures of the base are available, not its text."""
+    """Return the cost of each change, if it alone were made to the base.
+
+    Return an empty tuple if the base is from the JSON of an earlier gate, which does not contain the text of the file.
+    """
     if base.account is None or base.data is None:
         return ()
     return priced_changes(base.data, data, base.account)
 
 
 def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Unpriced | None]:
-    """Return each file's version at the git revision `ref`; None for a new file. Raises InputError for a bad `ref`."""
+    """Return the base of each file by its path: the version at the git revision `ref`, or None for a new file.
+
+    Raises:
+        InputError: `ref` is not a revision, a path is standard input, or the account of an earlier version cannot be computed.
+    """
     if ref.startswith("-") or "-" in paths:
         raise InputError(f"--base-ref: expected a git revision and files, found {ref!r} and {first_names(paths)}")
     return {
@@ -79,6 +89,7 @@ def bases_at(ref: str, paths: Sequence[str], cap: Capped) -> dict[str, Base | Un
 
 
 def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unpriced:
+    """Return the base of one file from its content at the revision. Raises InputError if its account cannot be computed."""
     from dpcli.file.pipeline.other_files import LFS_POINTER
     from dpcli.file.pipeline.read import parse
 
@@ -108,13 +119,13 @@ def _at_ref(ref: str, path: str, past_file: PastFile, cap: Capped) -> Base | Unp
 
 
 def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
-    """Return each file's base from the JSON of an earlier `dpcli gate -f json`; None if the file is not in it.
+    """Return the base of each file by its path, from the JSON of an earlier `dpcli gate -f json`; None if the file is not in it.
 
-    Two paths name the same file if they lead to the same place; a relative path may count from the working directory or from the root of
-    the repository around it. Everything read is checked, since a verdict depends on it.
+    Two paths name the same file if their real paths are equal. A relative path in the JSON may be relative to the working directory or to
+    the root of the repository around it. All values are checked, as the verdict depends on them.
 
     Raises:
-        InputError: the JSON does not exist or is not of this form, or a file in it had no account or differs between two entries.
+        InputError: The JSON does not exist or has another form, or a file has no account in it or two entries that differ.
     """
     if not os.path.isfile(baseline):
         raise InputError(f"--baseline {baseline}: no such file")
@@ -130,13 +141,14 @@ def bases_from(baseline: str, paths: Sequence[str]) -> dict[str, Base | None]:
 
 
 def _places(path: str) -> Iterator[str]:
-    """Yield the real paths that a path of the baseline may mean."""
+    """Yield the real paths that a path in the baseline may stand for."""
     current = os.getcwd()
     yield from {os.path.realpath(os.path.join(folder, path)) for folder in (current, work_tree(current) or current)}
 
 
-def _base_of_file(what: str, place: str, entries: Sequence[tuple[str, Base | None]]) -> Base | None:
-    bases = [base for at, base in entries if at == place]
+def _base_of_file(what: str, real_path: str, entries: Sequence[tuple[str, Base | None]]) -> Base | None:
+    """Return the base of one file; None if there is no entry for it. Raises InputError, which begins with `what`, as `bases_from`."""
+    bases = [base for entry_path, base in entries if entry_path == real_path]
     if any(base is None for base in bases):
         raise InputError(f"{what}: nothing to compare with: the file could not be accounted then")
     if any(base != bases[0] for base in bases):
@@ -164,7 +176,7 @@ def _from_json(entry: Mapping[str, Any]) -> Base | None:
 
 
 def _checked_terms(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the terms with their numbers checked, so that they can be compared."""
+    """Return the terms of an entry after a check of their numbers. Raises ValueError if one is invalid."""
     terms = dict(stated)
     for key, rule in (("budget.epsilon", POSITIVE), ("gate.max_increase", NON_NEGATIVE), ("budget.warn_at", POSITIVE)):
         terms[key] = _optional(terms[key], rule)
@@ -194,10 +206,11 @@ def _number(stated: Any, rule: Constraint) -> float:
 class Changed:
     """A changed key of a file.
 
-    words: the change in words, such as `budget.warn_at 0.8 -> 1.0`.
-    weaker: whether the change weakens the file.
-    key: the place of the key in the file.
-    replaced_by: for a raised cap, the cap that holds instead, such as `the policy's 3.0`, so that nothing is weaker.
+    Attributes:
+        words: The change in words, such as `budget.warn_at 0.8 -> 1.0`.
+        weaker: Whether the change weakens the file.
+        key: The place of the key in the file.
+        replaced_by: For a raised cap that weakens nothing, the cap that holds in its place, such as `the policy's 3.0`; else "".
     """
 
     words: str
@@ -207,7 +220,7 @@ class Changed:
 
 
 def terms_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the JSON value of every key of [privacy], [budget] and [gate] by its dotted name; None for an absent key."""
+    """Return the value of every key of [privacy], [budget] and [gate] as JSON, by its dotted name; None for an absent key."""
     return {name: _plain(_stated(pipeline, name)) for name in _keys()}
 
 
@@ -235,11 +248,11 @@ def changed_terms(
     """Yield each changed key of the statement and of the terms.
 
     Args:
-        terms: the terms of the earlier version.
-        statement: the statement of the earlier version, under the caps in force.
-        own: the current file with its own caps.
-        capped: the current file with the caps in force.
-        replaced: by key, the cap that implies the file's earlier cap; raising such a cap weakens nothing.
+        terms: The terms of the earlier version.
+        statement: The statement of the earlier version, under the caps in force.
+        own: The current file with its own caps.
+        capped: The current file with the caps in force.
+        replaced: By key, the current cap, in words, that implies the earlier cap of the file. To raise the file's cap then weakens nothing.
     """
     now = statement_of(capped)
     differing = {key for key, value in now.items() if statement.get(key) != value}
@@ -252,7 +265,7 @@ def changed_terms(
         if old == new or (key in differing and (name.startswith("privacy.") or key == "delta")):
             continue
         words, place = f"{name} {value_in_words(old)} -> {value_in_words(new)}", tuple(name.split("."))
-        if name == "budget.delta":  # of the cap on epsilon
+        if name == "budget.delta":  # the delta at which the cap on epsilon holds
             yield Changed(words, "budget.epsilon" not in replaced and _loosens(terms, own), place)
         elif name in replaced and _weaker(member, old, new):
             yield Changed(f"{name} raised from {value_in_words(old)} to {value_in_words(new)}", False, place, replaced[name])
@@ -263,23 +276,26 @@ def changed_terms(
 
 def promised_delta(terms: Mapping[str, Any]) -> float | None:
     """Return the delta at which a file with these terms holds its own cap on epsilon."""
-    at: float | None = terms.get("budget.delta")
-    return terms.get("privacy.delta") if at is None else at
+    delta: float | None = terms.get("budget.delta")
+    return terms.get("privacy.delta") if delta is None else delta
 
 
 def _loosens(terms: Mapping[str, Any], own: Pipeline) -> bool:
-    """Return whether a file had a cap on epsilon, and now holds it at a larger delta or at no stated one."""
+    """Return whether a file had a cap on epsilon at a stated delta, and now states a larger delta or none."""
     old, new = promised_delta(terms), promised_delta(terms_of(own))
     return terms.get("budget.epsilon") is not None and old is not None and (new is None or new > old)
 
 
 def _place(key: str, own: Pipeline) -> Path:
-    """Return where a file states a key of its statement: the budget's delta comes before that of [privacy]."""
+    """Return the place of a key of the statement in the file. If [budget] and [privacy] state a delta, that of [budget] counts."""
     return ("budget", key) if key == "delta" and own.budget is not None and own.budget.delta is not None else ("privacy", key)
 
 
 def _weaker(member: Member, old: Any, new: Any) -> bool:
-    """Return whether a change may weaken the file. A smaller limit does not, nor does a key that was not stated before."""
+    """Return whether a change of a key may weaken the file, from the direction that the key declares as safer.
+
+    A limit that is lowered, or stated for the first time, does not weaken the file. A key that declares no direction always does.
+    """
     if member.safer is None:
         return True
     if member.safer == "stated":
@@ -288,14 +304,14 @@ def _weaker(member: Member, old: Any, new: Any) -> bool:
 
 
 def horizon_data(horizon: Horizon | None) -> tuple[int, float] | None:
-    """Return the number of runs and the cap of a horizon."""
+    """Return the number of runs and the epsilon of a horizon; None if there is no horizon."""
     return None if horizon is None else (horizon.count, horizon.epsilon)
 
 
 def horizon_change(old: tuple[int, float] | None, new: tuple[int, float] | None, outside: Sequence[Horizon]) -> Iterator[Changed]:
-    """Yield a changed horizon.
+    """Yield the change of a horizon, if it has changed.
 
-    Fewer runs, a higher cap or a removed horizon weaken the file, unless a horizon from outside implies the earlier one.
+    Fewer runs, a larger epsilon or the removal of the horizon weaken the file, unless a horizon of flags or policy implies the earlier one.
     """
     if old != new:
         horizons = [horizon for horizon in (new, *map(horizon_data, outside)) if horizon is not None]
@@ -308,7 +324,7 @@ def _runs(horizon: tuple[int, float] | None) -> str:
 
 
 def value_in_words(value: Any) -> str:
-    """Return a value as it appears in messages: as in TOML, and `none` for an absent one."""
+    """Return a value as messages print it: strings without quotes, other values as in TOML, and an absent value as `none`."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -317,10 +333,11 @@ def value_in_words(value: Any) -> str:
 
 
 def keeps_its_width(old: str | None, new: str | None) -> bool:
-    """Return whether two windows, each a comma-separated list, have equally many blocks of the same ordered kind.
+    """Return whether two windows, each a comma-separated list, have equally many blocks of the same ordered kind, such as days.
 
-    Such a window may move, since each block has a cap of its own. Blocks without an order hold different people, and nothing but the
-    file itself supports a narrower window, which charges fewer blocks.
+    A change from one to the other does not weaken the file, as each block has a cap of its own. Blocks without an order hold different
+    people, so such a change counts as weaker. So does a narrower window, which charges fewer blocks: only the file itself says that the run
+    reads fewer blocks.
     """
     if old is None or new is None:
         return False

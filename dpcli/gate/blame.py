@@ -1,4 +1,4 @@
-"""The dearest changes of a file that fails, their places in the file, and a value that would pass."""
+"""The costliest changes of a file that fails, their places in the file, and a value of one key with which the file would pass."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from dpcli.gate.verdicts import Target
 if TYPE_CHECKING:
     from dpcli.analysis.calibrate import Parameter
 
-MOST = 3  # changes that a message names, and mechanisms that a remedy is looked for in
-LISTED = 8  # values of a list that a message shows
+MOST = 3  # largest number of changes that a message names, and of mechanisms that are tried for a remedy
+LISTED = 8  # largest length of a list that a message shows in full
 
 
 def culprits(changes: Sequence[Priced]) -> list[Priced]:
-    """Return the changes that cost something, the dearest first."""
+    """Return the first `MOST` changes that raise epsilon. The changes are sorted by cost, the costliest first."""
     return [change for change in changes if change.increase > 0.0][:MOST]
 
 
 def place_of(changes: Sequence[Priced], pipeline: Pipeline, otherwise: Path) -> Path:
-    """Return the key of the dearest change in the file as it is now."""
+    """Return the key of the costliest change in the current file, or `otherwise` if no change raises epsilon."""
     dearest = culprits(changes)
     return path_of(dearest[0], pipeline) if dearest else otherwise
 
 
 def dearest_changes(changes: Sequence[Priced]) -> str:
-    """Return `; steps 5000 -> 20000 in train costs +0.8123 alone` for the dearest changes."""
+    """Return the costliest changes in words, for example `; steps 5000 -> 20000 in train costs +0.8123 alone`."""
     return "".join(f"; {edits_in_words(change)} costs +{up(change.increase)} alone" for change in culprits(changes))
 
 
 def edits_in_words(change: Priced) -> str:
-    """Return one change in words."""
+    """Return the edits of one change in words."""
     return " and ".join(f"{edit.label} {_value(edit.old)} -> {_value(edit.new)}" for edit in change.change.edits)
 
 
@@ -55,7 +55,7 @@ def _value(value: object) -> str:
 
 
 def path_of(change: Priced, pipeline: Pipeline) -> Path:
-    """Return the first key that the change leaves in the file; "mechanism" alone if it takes one out."""
+    """Return the first key of the change that is in the current file. If the change removes a mechanism, return its array of tables."""
     edit = next((edit for edit in change.change.edits if edit.new is not None), change.change.edits[0])
     if edit.path[0] == "query":
         own = (i for i, entry in enumerate(pipeline.mechanisms) if f"{entry.name}.".startswith(f"{edit.path[1]}."))
@@ -70,14 +70,16 @@ def path_of(change: Priced, pipeline: Pipeline) -> Path:
 
 
 def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]) -> str:
-    """Return `; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`: one key that meets every target alone; else nothing.
+    """Return values with which the file would pass, for example `; noise_multiplier = 1.1 in train, or steps = 4_000, would pass`.
 
-    The mechanism whose change is the dearest is tried first, then those that run most often.
+    Each value meets every target alone. The mechanism with the costliest change is tried first, and then those that run most often. Return
+    an empty text if no such value exists in the mechanisms that are tried.
     """
     from dpcli.file.pipeline.series import written_name
 
     blamed = [change.change.edits[0].path[1] for change in culprits(changes) if change.change.edits[0].path[0] == "mechanism"]
-    own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]  # queries state no noise
+    # The mechanisms of queries come last. They are left out, as a query has no key for its noise.
+    own = result.pipeline.mechanisms[: len(result.pipeline.mechanisms) - len(result.pipeline.queries)]
     single = [charge for charge in result.charges if len(charge.entries) == 1 and charge.entries[0] in own]
     single.sort(key=lambda charge: (not {charge.name, written_name(charge.name)} & {*blamed}, -charge.count))
     for charge in single[:MOST]:
@@ -88,13 +90,13 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
 
 
 def _hardest(targets: Sequence[Target]) -> list[Target]:
-    """Return one target for each delta and number of runs: what meets the smallest epsilon meets the others."""
+    """Return, for each delta and number of runs, the target with the smallest epsilon, which implies the others."""
     ordered = sorted(targets, key=lambda target: target.epsilon, reverse=True)
     return list({(target.delta, target.runs): target for target in ordered}.values())
 
 
 def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:
-    """Yield the least noise, and the most steps or epochs, that fit in one mechanism."""
+    """Yield the smallest noise, and the largest number of steps or epochs, with which one mechanism meets every target."""
     entry = charge.entries[0]
     noise = _least(pipeline, entry, "noise", targets)
     if noise:
@@ -107,7 +109,7 @@ def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -
 
 def _least(pipeline: Pipeline, entry: Entry, solve: Parameter, targets: Sequence[Target]) -> tuple[str, list[float]] | None:
     """Return the key, and the value that meets each target; None if the entry has no such key or one target cannot be met."""
-    from dpcli.analysis.calibrate import calibrate, parameter_key  # only if a file is refused
+    from dpcli.analysis.calibrate import calibrate, parameter_key  # imported only if a file fails
 
     key = parameter_key(entry, solve)
     if key is None:

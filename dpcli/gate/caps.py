@@ -1,4 +1,7 @@
-"""Caps from flags, policy and file, of which the smallest holds; limits on a rise; caps on sums of files. Does not import numpy."""
+"""Caps on epsilon and rho, limits on the rise of epsilon, and caps on sums over files. The smallest of flags, policy and file holds.
+
+This module does not import numpy.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from dpcli.file.pipeline.model import Budget
 from dpcli.file.toml.findings import Problem
 from dpcli.file.toml.shown import quoted
 
-ALLOWED = "allow_statement_change"  # the only key without a number: of several values, false wins
+ALLOWED = "allow_statement_change"  # the only key that is not a number; if several values are stated, false holds
 KEYS = tuple(field.name for field in fields(Caps))
 
 
 class CapSource(NamedTuple):
-    """The author of a cap, as in `the policy's 3.0` and in `the policy allows 3.0`."""
+    """The words for the author of a cap: `whose` as in `the policy's 3.0`, and `who` as in `the policy allows 3.0`."""
 
     whose: str
     who: str
@@ -46,20 +49,23 @@ class StatedCap:
     delta: float | None = None
 
     def is_within(self, value: float, delta: float | None) -> bool:
-        """Return whether this cap implies another one: epsilon falls as delta rises (None: no delta matters)."""
+        """Return whether this cap implies a cap `value` at `delta`, as epsilon falls if delta rises. None is a cap without a delta."""
         return self.value <= value and (self.delta or 0.0) <= (delta or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class BindingCap:
-    """A cap that holds, with the looser caps that it implies. alone: whether it is the only cap stated."""
+    """A cap that holds, with the looser caps that it implies. alone: Whether no other cap is stated."""
 
     cap: StatedCap
     looser: tuple[StatedCap, ...]
     alone: bool
 
     def words(self) -> str:
-        """Return ` (the file's budget; the policy allows 3.0)`; empty if there is only one cap, or all caps are equal."""
+        """Return the sources of the caps in words, for example ` (the file's budget; the policy allows 3.0)`.
+
+        Return an empty text if there is only one cap, or if all caps are equal.
+        """
         others = [
             f"{looser_cap.source.who} allows {looser_cap.value!r}"
             + ("" if looser_cap.delta == self.cap.delta else f" at delta = {looser_cap.delta!r}")
@@ -85,7 +91,7 @@ def binding_caps(stated: Iterable[StatedCap]) -> tuple[BindingCap, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The caps from outside of a file: the flags' and the policy's."""
+    """The caps that come from outside of a file: those of flags and those of the policy."""
 
     flags: Caps
     policy: Caps
@@ -98,11 +104,11 @@ class Outside:
 
     @property
     def deltas(self) -> dict[str, float | None]:
-        """Every delta of these caps, by its name in messages."""
+        """The delta of the flags and that of the policy, by their names in messages."""
         return {"--delta": self.flags.delta, "the policy's delta": self.policy.delta}
 
     def stated(self, key: str, name: str) -> Iterator[StatedCap]:
-        """Yield the caps stated for one key. name: the key's flag."""
+        """Yield the caps of flags and policy for one key. name: The flag for the key."""
         for caps, source in ((self.flags, flag(name)), (self.policy, POLICY)):
             value = getattr(caps, key)
             if value is not None:
@@ -110,7 +116,7 @@ class Outside:
 
 
 def with_defaults(first: Caps, second: Caps) -> Caps:
-    """Return each cap of the first, else of the second."""
+    """Return the caps of `first`; a cap that it does not state is taken from `second`."""
     return Caps(**{key: getattr(second if getattr(first, key) is None else first, key) for key in KEYS})
 
 
@@ -130,11 +136,12 @@ def loosened(old: Caps, new: Caps) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class RiseLimits:
-    """A limit on the rise of epsilon in nats, and one in percent of the base's epsilon; both hold.
+    """A limit on the rise of epsilon in nats, and a limit in percent of the base's epsilon. Both hold.
 
-    kind: the key without its unit.
-    nats, percent: the limits, None if not stated.
-    whose: the source of the limit in nats, in words; empty if there is only one.
+    Attributes:
+        kind: The name of the key, without its unit.
+        nats, percent: The limits; None if not stated.
+        whose: The source of the limit in nats, in words; "" if only one limit is stated.
     """
 
     kind: str
@@ -147,7 +154,7 @@ class RiseLimits:
         return min((limit for limit, _ in self._limits(base)), default=None)
 
     def passed_by(self, change: float, base: float) -> bool:
-        """Return whether a change exceeds the smaller limit."""
+        """Return whether a rise by `change` exceeds the smaller limit. A rise that is NaN exceeds it."""
         limit = self.allowed(base)
         return limit is not None and not change <= limit
 
@@ -168,9 +175,9 @@ class RiseLimits:
 
 
 def max_rise(outside: Outside, own: float | None, base: float | None = None) -> RiseLimits:
-    """Return the rise above which a file fails.
+    """Return the limits on the rise above which a file fails.
 
-    The limit in nats is the smallest of flags, policy, file and base; a limit in percent comes from flags and policy only.
+    The limit in nats is the smallest one of flags, policy, file and base. A limit in percent can come only from flags and policy.
     """
     files = [
         StatedCap(limit, source) for limit, source in ((own, FILE), (base if base != own else None, BASE)) if limit is not None
@@ -181,13 +188,13 @@ def max_rise(outside: Outside, own: float | None, base: float | None = None) -> 
 
 
 def warn_rise(outside: Outside) -> RiseLimits:
-    """Return the rise above which a file gets a warning."""
+    """Return the limits on the rise above which a file gets a warning."""
     caps = outside.tightest
     return RiseLimits("warn_increase", caps.warn_increase, caps.warn_increase_percent)
 
 
 def level_problems(caps: Caps) -> Iterator[Problem]:
-    """Yield each warning level that is not below its limit, so that the warning could never appear."""
+    """Yield a problem for each warning level that is not below its limit, so that the warning could never appear."""
     for key, warn, block in (
         ("increase", caps.warn_increase, caps.max_increase),
         ("increase_percent", caps.warn_increase_percent, caps.max_increase_percent),
@@ -222,7 +229,7 @@ class SharedCaps:
         return f"dataset{'s' if len(self.datasets) > 1 else ''} {', '.join(self.datasets)}"
 
     def problems(self) -> Iterator[Problem]:
-        """Yield a missing cap, and names that no file can have."""
+        """Yield a problem for a missing cap, missing datasets and invalid names."""
         if self.epsilon is None and self.rho is None:
             yield ("epsilon",), "a cap on epsilon, on rho or on both", "none"
         if not self.datasets:
@@ -231,7 +238,7 @@ class SharedCaps:
 
 
 def name_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
-    """Yield names that no file can state, and repeated names."""
+    """Yield a problem for each name that is not a valid name of a dataset, and for each repeated name."""
     from dpcli.file.pipeline.datasets import dataset_problems
 
     counted = Counter(names)

@@ -1,4 +1,7 @@
-"""Changes that no noise supports: claims about data or program, costs that mechanisms state themselves, and other input data."""
+"""Conditions on changes that affect the guarantee without a change of noise.
+
+These are claims about data or program that nobody can check, mechanisms that state their own cost, and changes of the input data.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,10 @@ from dpcli.file.toml.shown import escaped, first_names, shown, without_passwords
 from dpcli.gate.blame import edits_in_words, path_of
 from dpcli.gate.verdicts import Condition, Judged, JudgedSum, Standing
 
-PRICED = 2  # evidence of a charge that a theorem prices
-ROUNDING = 1e-3  # nats by which two accounts of the same pipeline may differ
+PRICED = (
+    2  # evidence of a mechanism whose cost follows from its noise by a theorem; 1 is a stated cost, 0 a mechanism stated to be free
+)
+ROUNDING = 1e-3  # largest difference of epsilon, in nats, that two accounts of equal mechanisms may have by rounding
 RESTS = {0: "costs nothing by its own word", 1: "states its own cost", 2: "is priced by its noise"}
 RESTED = {0: "cost nothing by its own word", 1: "stated its own cost", 2: "was priced by its noise"}
 PRIVATE = frozenset({"data", "votes", "path", "url"})  # keys that name private input, as opposed to data declared public
@@ -30,15 +35,15 @@ UNNAMED = "and the file names no dataset (privacy.dataset), by which what is rel
 
 
 def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Condition]:
-    """Warn of each change by which a file claims something about data or program that no accountant can check.
+    """Yield a warning for each change of a claim about data or program that no accountant can check.
 
-    A number that raises epsilon gets no warning. Other changes do even if they lower nothing alone, since they may do so together: for
-    example, each of several entries on disjoint parts is a little dearer alone, but all of them together cost as much as one.
+    A changed number that raises epsilon gets no warning. Other changes get one even if each alone does not lower epsilon, as they may lower
+    it together. For example, each of several entries on disjoint parts costs a little more alone, but all together cost as much as one.
     """
     from dpcli.file.pipeline.series import by_name  # only against a base
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
-    gone = frozenset(
+    removed_kinds = frozenset(
         str(edit.path[0])
         for change in changes
         for edit in change.change.edits
@@ -46,12 +51,12 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
     )
     for change in changes:
         is_cheap = change.epsilon is not None and change.increase <= ROUNDING
-        # A replaced count, steps by epochs or the reverse, has both keys.
+        # If epochs replace steps, or the reverse, the change has both keys and loses no count.
         loses_count = {edit.path[-1] for edit in change.change.edits} in ({"steps"}, {"epochs"})
         stated = [
             edit
             for edit in change.change.edits
-            if _is_claim(edit, entries) or _comes_in(edit, entries, gone, is_cheap) or (loses_count and edit.new is None)
+            if _is_claim(edit, entries) or _adds_claim(edit, entries, removed_kinds, is_cheap) or (loses_count and edit.new is None)
         ]
         if not stated or (change.increase > ROUNDING and all(map(_is_number, stated))):
             continue
@@ -62,14 +67,14 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
 
 
 def _claims_of_section(edit: Edit) -> bool:
-    """Return whether an edit of [source], of a query or of a section changes a claim about data or program, not an instruction.
+    """Return whether an edit of [source], of a query or of a section changes a claim about data or program.
 
-    Adding or removing a section with such a claim counts too.
+    Other keys are instructions, which commands carry out. Adding or removing a section that contains a claim counts as well.
     """
     members = members_of(load({**RELEASED, **SECTIONS}[str(edit.path[0])]))
     if len(edit.path) == 1 and edit.path[0] in SECTIONS:
         return any(key in members and members[key].claim for table in (edit.old, edit.new) for key in table or ())
-    stated = edit.path[2 if edit.path[0] in LISTS else 1 :][:1]  # also of a table below it
+    stated = edit.path[2 if edit.path[0] in LISTS else 1 :][:1]  # the key in the section, also if the edit is in a table below it
     return any(key in members and members[key].claim for key in stated)
 
 
@@ -78,15 +83,15 @@ def _is_number(edit: Edit) -> bool:
     return all(isinstance(value, int | float | None) for value in values)
 
 
-def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], is_cheap: bool) -> bool:
-    """Return whether an edit adds an entry whose low cost rests on a claim.
+def _adds_claim(edit: Edit, entries: Mapping[str, Entry], removed_kinds: Collection[str], is_cheap: bool) -> bool:
+    """Return whether an edit adds an entry whose low cost depends on a claim.
 
     Args:
-        edit: a change of one key or entry.
-        entries: the current entries by name.
-        gone: "mechanism" or "query" if the change removes such tables, whose place the entry may take. dpcli release enforces the bounds
-            of a query; the bounds of an entry are only stated.
-        is_cheap: whether the change costs next to nothing.
+        edit: A change of one key or entry.
+        entries: The current entries by name.
+        removed_kinds: "mechanism" or "query" if the changes remove such tables, as the entry may replace one of them. The bounds of a query
+            are enforced by dpcli release, but the bounds of an entry are only stated.
+        is_cheap: Whether the change raises epsilon by no more than `ROUNDING`.
     """
     if edit.path[0] != "mechanism" or len(edit.path) != 2 or edit.path[1] not in entries:
         return False
@@ -96,13 +101,13 @@ def _comes_in(edit: Edit, entries: Mapping[str, Entry], gone: Collection[str], i
     return (
         entry.spec.evidence == 0
         or entry.partition is not None
-        or (bool(gone) and sampled)
-        or (stated and (is_cheap or "query" in gone))
+        or (bool(removed_kinds) and sampled)
+        or (stated and (is_cheap or "query" in removed_kinds))
     )
 
 
 def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
-    """Return whether the key states a claim about data or program; every number of a stated guarantee is such a claim."""
+    """Return whether an edit changes a claim about data or program. Every key of a mechanism that states its own cost is such a claim."""
     if edit.path[0] in RELEASED or edit.path[0] in SECTIONS:
         return _claims_of_section(edit)
     if edit.path[0] != "mechanism" or len(edit.path) < 3 or edit.path[1] not in entries:
@@ -120,7 +125,10 @@ def _is_claim(edit: Edit, entries: Mapping[str, Entry]) -> bool:
 
 
 def standings_of(pipeline: Pipeline) -> dict[str, Standing]:
-    """Return the type and the evidence of every entry by name. An entry that refers to others has the weakest evidence of them."""
+    """Return the type and the evidence of every entry by name.
+
+    An entry that refers to other entries has the weakest evidence of itself and of these.
+    """
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     return {name: (entry.type, _evidence(entry, entries)) for name, entry in entries.items()}
 
@@ -131,9 +139,14 @@ def _evidence(entry: Entry, entries: Mapping[str, Entry]) -> int:
 
 
 def restatements(before: Mapping[str, Standing], pipeline: Pipeline) -> Iterator[Condition]:
-    """Fail each entry whose cost rested on noise and is now only stated, and each new entry that may replace a removed one so.
+    """Yield a failed condition for each entry whose evidence is weaker than at the base, and a warning for each removed entry.
 
-    An entry that was removed gives a warning. before: the standings of the earlier version.
+    For example, a cost that followed from the noise is now only stated. A new entry fails too if it may replace a removed entry of another
+    type with stronger evidence.
+
+    Args:
+        before: The types and evidence of the earlier version's entries (`standings_of`).
+        pipeline: The current file.
     """
     from dpcli.file.pipeline.series import counterparts  # only against a base
 
@@ -165,9 +178,15 @@ def _restated(message: str, key: Path) -> Condition:
 def other_data_warnings(
     changes: Sequence[Priced], pipeline: Pipeline, path: str = "", was: str | None = None
 ) -> Iterator[Condition]:
-    """Warn of each key by which the file reads other data than at the base, whatever epsilon does: they may be other people's.
+    """Yield a warning for each key by which the file reads other data than at the base, as these may be the data of other people.
 
-    Two spellings of one place are the same data. path, was: the file's current path, and its path at the base.
+    Two spellings of one place stand for the same data.
+
+    Args:
+        changes: The changes since the base.
+        pipeline: The current file.
+        path: The current path of the file.
+        was: The path of the file at the base; None if it is the same.
     """
     edits = [edit for change in changes for edit in change.change.edits]
     renamed = any(edit.path == ("privacy", "dataset") for edit in edits)
@@ -182,9 +201,9 @@ def other_data_warnings(
 
 
 def moved_data_warnings(changes: Sequence[Priced], tables: Mapping[str, Any], path: str, was: str) -> Iterator[Condition]:
-    """Warn of each unchanged key that leads to other data because the file was moved from `was` to `path`.
+    """Yield a warning for each unchanged key that leads to other data because the file was moved from `was` to `path`.
 
-    If nothing is left at the old place, and data are at the new one, the data were moved along with the file.
+    There is no warning if the data were moved with the file, that is, if they exist at the new place and no longer at the old one.
     """
     edited = {edit.path[:2] for change in changes for edit in change.change.edits}
     for name in (*SECTIONS, "source"):
@@ -206,7 +225,7 @@ def _one_place(was: str, old: Any, path: str, new: Any) -> bool:
 
 
 def _edited_sources(edit: Edit) -> Iterator[tuple[Path, Any, Any]]:
-    """Yield the place and the old and new value of each changed key that names input data; a removed key reads nothing."""
+    """Yield the path, the old value and the new value of each changed key that names input data. Removed keys are left out."""
     table = str(edit.path[0])
     if table not in SECTIONS and table != "source":
         return
@@ -225,7 +244,7 @@ def _members(table: str) -> Members:
 
 
 def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
-    """Return the private data that commands read by the tables of a file at `path`; a data file is named by its real path."""
+    """Return the places of the private data that commands read for a file at `path`. A data file is named by its real path."""
     return frozenset(
         f"{place_of(path, value)}#{table.get('table', '')}" if "://" in value else place_of(path, value)
         for name in (*SECTIONS, "source")
@@ -236,15 +255,18 @@ def sources(path: str, tables: Mapping[str, Any]) -> frozenset[str]:
 
 
 def place_of(path: str, value: str) -> str:
-    """Return the place of the data that a file at `path` names by `value`; links are followed, so that spelling does not matter."""
+    """Return the place of the data that a file at `path` names by `value`.
+
+    Links are resolved, so that two spellings of one path have the same place. A password in an address is left out.
+    """
     if "://" in value or not set("./:") & set(value):
-        return without_passwords(value)  # an address, or data that dpcli itself has
+        return without_passwords(value)  # an address, or the name of a data set that comes with dpcli
     file, colon, function = (value, "", "") if "/" in value else value.partition(":")
     return os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(path)), file)) + colon + function
 
 
 def shared_source_warnings(files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Warn of each source that files read under different datasets, one of them named, since nothing adds up their cost."""
+    """Yield a warning for each source that files read under different names of datasets, as no sum then contains all their costs."""
     readers: dict[str, list[Judged]] = {}
     for file in files:
         for source in file.sources:

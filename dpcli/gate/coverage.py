@@ -1,4 +1,7 @@
-"""Warnings about what the gate does not judge: pipelines that are gone or were not given, and changed workflows that call dpcli."""
+"""Verdicts on what the gate does not judge as a file.
+
+These are pipelines that the change removes or moves, pipelines that were not given to the gate, and changed workflows that call dpcli.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ WORKFLOWS = re.compile(r"\.github/.*\.ya?ml|\.gitlab-ci\.yml|\.gitlab/.*\.ya?ml|
 
 
 class OtherParts(NamedTuple):
-    """A file that is not judged, by its parts."""
+    """A file that is not judged, with the parts by which it is compared with removed files."""
 
     path: str
     parts: frozenset[Hashable]
@@ -49,10 +52,15 @@ def _judged_as(path: str, name: str, text: str, verdict: Verdict = "warn") -> Ju
 
 
 def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) -> Iterator[Judged]:
-    """Warn of each pipeline of the base that is deleted, and fail each that was moved to a file that is not judged.
+    """Yield a warning for each pipeline of the base that was deleted, and a failure for each that was moved to a file that is not judged.
 
-    paths: of the files that are judged; if there are none, the repository around the working directory is under review.
-    renamed: their names at the base. Raises InputError as `dpcli.git.past_files.files_at` does.
+    Args:
+        ref: The git revision of the base.
+        paths: The judged files. If there are none, the repository around the working directory is under review.
+        renamed: The paths of judged files at the base, if they were renamed.
+
+    Raises:
+        InputError: As `dpcli.git.past_files.files_at`.
     """
     judged, given = frozenset(map(os.path.realpath, paths)), frozenset(map(os.path.abspath, paths))
     known = frozenset(renamed)
@@ -73,7 +81,7 @@ def removed_pipelines(ref: str, paths: Sequence[str], renamed: Iterable[str]) ->
 
 
 def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
-    """Warn of each repository inside that was linked at the base, and is not any more."""
+    """Yield a warning for each submodule of the base that no longer exists."""
     for top in dict.fromkeys(top for top, _ in reviewed_commits(ref, paths)):
         now = {os.path.relpath(place, top) for place in submodule_folders(top)}
         for mode, _, name in tree_entries(top, commit_of(top, ref)):
@@ -84,18 +92,18 @@ def _gone_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
 
 
 def _linked(place: str, judged: frozenset[str]) -> bool:
-    """Return whether a link, the file or one of its folders, leads to what is judged: under this name too."""
+    """Return whether a path leads to a judged file through a link, which may be the file itself or one of its folders."""
     real = os.path.realpath(place)
     return real != place and real in judged
 
 
 def _is_still_pipeline(place: str) -> bool:
-    """Return whether a file of its own, which is a pipeline, is there: the gate judges it, or says that it was not given."""
+    """Return whether a path is a pipeline file and contains no links. The gate judges such a file, or warns that it was not given."""
     return os.path.isfile(place) and os.path.realpath(place) == place and is_pipeline_file(content_of(place) or b"")
 
 
 def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]:
-    """Yield path and parts of each file that the change touched, committed or not, and that is not judged here."""
+    """Yield each file that the change touched, committed or not, and that is not judged."""
     for name in sorted(present_files(top) & touched_paths(top, tree)):
         place = os.path.join(top, name)
         if os.path.isfile(place) and os.path.realpath(place) not in judged and (data := content_of(place)) is not None:
@@ -105,7 +113,7 @@ def _others(top: str, tree: str, judged: frozenset[str]) -> Iterator[OtherParts]
 def _verdicts_of_removed(
     name: str, data: bytes, ref: str, top: str, others: Sequence[OtherParts], has_verdict: bool
 ) -> Iterator[Judged]:
-    """Yield the verdict on a pipeline of the base that is gone. has_verdict: whether another verdict is about its place."""
+    """Yield the verdict on a pipeline of the base that is gone. has_verdict: Whether another verdict is about the same path."""
     parts = parts_of(data)
     share, place = max(((kept_share(parts, other.parts), other.path) for other in others), default=(0.0, ""))
     was = f"{escaped_path(name)}, a pipeline at {ref}"
@@ -119,10 +127,15 @@ def _verdicts_of_removed(
 
 
 def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> Iterator[Judged]:
-    """Warn of pipelines that differ from the revision and are not judged. Raises InputError if git cannot say what differs.
+    """Yield a warning about all pipelines that differ from the revision and are not judged.
 
-    paths: of the files that are judged; if there are none, the repository around the working directory is under review. known: real
-    paths of others that already have a verdict.
+    Args:
+        ref: The git revision of the base.
+        paths: The judged files. If there are none, the repository around the working directory is under review.
+        known: The real paths of other files that have a verdict already.
+
+    Raises:
+        InputError: Git cannot list the files that differ.
     """
     around = list(paths) or [os.path.join(os.getcwd(), "pipeline.toml")]
     yield from _moved_inside(ref, around)
@@ -138,24 +151,24 @@ def missed_pipelines(ref: str, paths: Sequence[str], known: frozenset[str]) -> I
 
 
 def _changed_paths(files: Sequence[OtherFile], places: Mapping[str, TouchedFile]) -> list[str]:
-    """Return those files whose content changed, and not their mode alone."""
+    """Return the paths of the files whose content has changed. A change of the file mode alone does not count."""
     by_tree: dict[tuple[str, str], list[tuple[OtherFile, str]]] = {}
-    places_by_tree = {}
+    changed = {}
     for file in files:
         if (touched := places.get(os.path.realpath(file.path))) is not None:
             folder, tree, name = touched
-            places_by_tree[file.path] = file.data
+            changed[file.path] = file.data
             if tree is not None:
                 by_tree.setdefault((folder, tree), []).append((file, name))
-    for (folder, tree), places_there in by_tree.items():
-        for (file, _), was in zip(places_there, contents_at(folder, [f"{tree}:{name}" for _, name in places_there]), strict=True):
+    for (folder, tree), named_files in by_tree.items():
+        for (file, _), was in zip(named_files, contents_at(folder, [f"{tree}:{name}" for _, name in named_files]), strict=True):
             if was == file.data:
-                del places_by_tree[file.path]
-    return list(places_by_tree)
+                del changed[file.path]
+    return list(changed)
 
 
 def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
-    """Warn of each repository inside that is linked to another commit and not checked out."""
+    """Yield a warning for each submodule that has another commit than at the revision and is not checked out."""
     for place in missing_from_checkout(paths):
         top = next(top for top in tops_of(paths) if holds(top, os.path.abspath(place)))
         if os.path.relpath(place, top) in differing_paths(top, commit_of(top, ref)):
@@ -167,12 +180,12 @@ def _moved_inside(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
 
 
 def changed_workflows(ref: str, paths: Sequence[str]) -> Iterator[Judged]:
-    """Warn of each workflow file of the repositories of these files that differs from the revision and calls dpcli, or did there.
+    """Yield a warning for each workflow that differs from the revision and calls dpcli, now or at the revision.
 
-    Raises InputError if git cannot say what differs.
+    The workflows of all repositories that contain one of the files are compared. Raises InputError if git cannot list the changed files.
     """
     for (top, folder), tree in reviewed_commits(ref, paths).items():
-        if tree is None or top != folder:  # no forge runs the workflows of a repository inside
+        if tree is None or top != folder:  # the workflows of a submodule are not run
             continue
         names = sorted(name for name in touched_paths(top, tree) if WORKFLOWS.fullmatch(name))
         for name, was in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):

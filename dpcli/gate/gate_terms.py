@@ -1,4 +1,4 @@
-"""The terms of a gate, from flags and the policy, and the answer of a ledger whether the files fit."""
+"""The terms of a gate, which come from flags and the policy, and the verdict of a ledger whether the files fit in its budget."""
 
 from __future__ import annotations
 
@@ -25,23 +25,33 @@ KEY = ("privacy",)
 
 @dataclass(frozen=True, slots=True)
 class LedgerRoom:
-    """The answer of a ledger about all files, by path; contents: the files as they were read for that."""
+    """The verdicts of a ledger on all files.
+
+    Attributes:
+        conditions: The verdict on each file, by path.
+        contents: The content of each file, as it was read for the ledger.
+    """
 
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
     def read(self, path: str) -> bytes:
-        """Return the bytes that the ledger was asked about; of the file if it was not."""
+        """Return the content of a file: the content that the ledger judged or, if it judged none, the current content."""
         return self.contents[path] if path in self.contents else read_bytes(path)
 
 
 @dataclass(frozen=True, slots=True)
 class GateTerms:
-    """The terms that all files are held to, and compared with.
+    """The terms by which all files are judged.
 
-    caps, horizon: from flags. as_of: the day on which waivers are judged. ledger, dataset: where to ask whether it still fits.
-    base_ref, baseline: what to compare with, at most one of them. room: the ledger's answer, once it was asked.
-    together: cap on epsilon of each dataset that the files name, from a flag.
+    Attributes:
+        caps, horizon: The caps and the horizon that flags state.
+        policy: The policy.
+        as_of: The day on which the expiry of waivers is judged.
+        base_ref, baseline: The git revision, or the JSON of an earlier gate, to compare with. At most one of them is stated.
+        ledger, dataset: The ledger, and its dataset, that judges whether the runs of the files still fit.
+        room: The verdicts of the ledger.
+        together: The cap, from a flag, on the epsilon of each dataset that the files name.
     """
 
     caps: Caps
@@ -81,7 +91,7 @@ def checked_terms(
     max_rho: float | None = None,
     max_together: float | None = None,
 ) -> GateTerms:
-    """Return the terms from flags. Raises InputError for values out of range, and flags that need others."""
+    """Return the terms that flags state. Raises InputError if a value is out of range, or a flag needs another one."""
     caps = Caps(
         _within("--max-epsilon", max_epsilon, POSITIVE),
         _within("--delta", delta, DELTA),
@@ -127,9 +137,14 @@ def _day(text: str | None) -> datetime.date:
 
 
 def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> LedgerRoom:
-    """Ask a ledger about all files at once, spending nothing; no answer without one, and for files that cannot be read.
+    """Return the verdicts of a ledger on all files, whose runs are added up. Nothing is charged.
 
-    horizon: of flags or policy; of it and a file's own, the one with more runs counts.
+    Files that cannot be read get no verdict here. Without a ledger there are no verdicts.
+
+    Args:
+        url: The ledger; None if there is none.
+        dataset: The dataset of the ledger; None for the one that the files name.
+        horizon: The horizon of flags or policy. If a file states a horizon too, the one with more runs counts.
     """
     if url is None:
         return LedgerRoom()
@@ -144,7 +159,7 @@ def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Ho
 
 
 def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: str | None) -> tuple[Condition, ...]:
-    """Return a condition for each pipeline: all runs of all of them against what is left in the ledger."""
+    """Return a condition for each pipeline: whether all runs of all pipelines together fit in the remaining budget of the ledger."""
     if not runs:
         return ()
     from dpcli.ledger.planning.quote import quotes
@@ -169,6 +184,7 @@ def ledger_conditions(runs: Sequence[tuple[Pipeline, int]], url: str, dataset: s
 
 
 def _refused(error: Exception) -> Condition:
+    """Return the condition for a file that the ledger could not judge."""
     if isinstance(error, LedgerError):
         return Condition("ledger", "error", str(error), ())
     if isinstance(error, CannotCertify | NotRepresentable):

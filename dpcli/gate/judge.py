@@ -41,10 +41,12 @@ Bases = Mapping[str, Base | Unpriced | None]
 class Opened:
     """A file that was read as a pipeline.
 
-    own: the pipeline as written.
-    pipeline: the pipeline with the caps in force.
-    outside: the caps of flags and policy.
-    diagnostics: the lint findings in the file.
+    Attributes:
+        data: Content of the file.
+        own: The pipeline as it is written in the file.
+        pipeline: The pipeline with the caps in force.
+        outside: The caps of flags and policy.
+        diagnostics: The lint findings in the file.
     """
 
     path: str
@@ -58,16 +60,16 @@ class Opened:
 def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     """Judge files, and pipelines that were removed since the base.
 
-    If no file is named, every pipeline that differs from the base revision is judged. A folder stands for all pipelines in it; an empty
-    folder does not pass, unless the base had pipelines there. A faulty file gets a verdict and does not stop the gate.
+    If no file is named, every pipeline that differs from the base revision is judged. A folder stands for all pipelines in it. A folder
+    without pipelines does not pass, unless the base had pipelines in it. An invalid file gets a verdict and does not stop the gate.
 
     Raises:
-        InputError: neither files nor a revision are given, or a policy, revision or baseline cannot be read.
+        InputError: Neither files nor a revision are given, or a policy, revision or baseline cannot be read.
     """
     ref = terms.base_ref
-    given = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
-    folders = [path for path in given if ref is not None and os.path.isdir(path)]  # without a pipeline
-    paths = [path for path in given if path not in folders]
+    expanded = unfolded(paths or _touched_pipelines(ref), may_be_pipeline)
+    folders = [path for path in expanded if ref is not None and os.path.isdir(path)]  # folders without a pipeline
+    paths = [path for path in expanded if path not in folders]
     policy, notices = policy_that_applies(terms.policy, ref)
     terms = replace(terms, policy=policy)
     terms = replace(terms, room=room(paths, terms.ledger, terms.dataset, terms.planned))
@@ -75,17 +77,17 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
         from dpcli.gate.repository import datasets_of, touched_members
 
         shared = [name for caps in policy.together for name in caps.datasets]
-        paths += touched_members(ref, given, [*shared, *(datasets_of(paths) if terms.together is not None else ())])
+        paths += touched_members(ref, expanded, [*shared, *(datasets_of(paths) if terms.together is not None else ())])
     with cached_answers():
         bases = _bases(paths, terms)
         files = [_judged(path, terms, bases) for path in paths]
-        unseen = [] if ref is None else _judged_unseen(ref, paths, folders, files, terms, bases or {})
+        others = [] if ref is None else _judged_others(ref, paths, folders, files, terms, bases or {})
     sums = _sums(files, terms)
     read = [(file.path, file.own) for file in files if file.own is not None]
     granting: frozenset[int] = frozenset().union(*(file.granting for file in files))
     notices += (*unmatched_rules(policy, read), *empty_sums(policy.together, sums), *unused_waivers(policy, paths, granting))
     nothing = Judged(".", None, (Condition("files", "pass", f"no pipeline differs from {ref}", ()),))
-    return Gated((*files, *unseen) or (nothing,), policy.path or None, notices, sums)
+    return Gated((*files, *others) or (nothing,), policy.path or None, notices, sums)
 
 
 def _touched_pipelines(ref: str | None) -> Sequence[str]:
@@ -97,12 +99,12 @@ def _touched_pipelines(ref: str | None) -> Sequence[str]:
     return touched_pipelines(ref)
 
 
-def _judged_unseen(
+def _judged_others(
     ref: str, paths: Sequence[str], folders: Sequence[str], files: list[Judged], terms: GateTerms, bases: Bases
 ) -> list[Judged]:
-    """Return the verdicts on removed pipelines, on pipelines that were not given to the gate, and on changed workflows.
+    """Return the verdicts on removed pipelines, on changed pipelines that the gate was not asked to judge, and on changed workflows.
 
-    A folder without a pipeline is judged as a file and added to `files`, unless the base had pipelines in it.
+    A folder without a pipeline is judged as if it were a file, and its verdict is added to `files`, unless the base had pipelines in it.
     """
     from dpcli.gate.coverage import changed_workflows, missed_pipelines, removed_pipelines
 
@@ -113,7 +115,7 @@ def _judged_unseen(
 
 
 def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
-    """Return the sums over datasets; none is computed if neither a cap nor a file names a dataset."""
+    """Return the verdicts on the sums over datasets. No sum is computed if neither a cap nor a file names a dataset."""
     if not (terms.policy.together or terms.together or any(file.own is not None and file.own.privacy.dataset for file in files)):
         return ()
     from dpcli.gate.totals import capped_sums, caps_of, placed_at_changes, uncapped_sums, with_joined_files
@@ -130,17 +132,20 @@ def _sums(files: Sequence[Judged], terms: GateTerms) -> tuple[JudgedSum, ...]:
 
 
 def _bases(paths: Sequence[str], terms: GateTerms) -> Bases | None:
+    """Return the base of each file, from a git revision or a baseline; None if the gate has neither."""
     if terms.base_ref is not None:
         return bases_at(terms.base_ref, paths, lambda path, pipeline: with_caps_in_force(pipeline, _outside(path, pipeline, terms)))
     return bases_from(terms.baseline, paths) if terms.baseline is not None else None
 
 
 def _outside(path: str, pipeline: Pipeline, terms: GateTerms) -> Outside:
+    """Return the caps of flags and policy for one file."""
     return Outside(terms.caps, terms.policy.caps(path, pipeline))
 
 
 @limited
 def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
+    """Return the verdict on one file. A file that cannot be read, or whose account fails, gets the verdict "invalid" or "fail"."""
     diagnostics: tuple[Diagnostic, ...] = ()
     try:
         data = terms.room.read(path)
@@ -155,27 +160,30 @@ def _judged(path: str, terms: GateTerms, bases: Bases | None) -> Judged:
             opened_file.pipeline, delta=opened_file.pipeline.budget.delta
         )
     except InvalidFile as error:
-        unread = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
-        return Judged(path, None, (unread,), (*diagnostics, *error.diagnostics))
+        unreadable = Condition("file", "invalid", f"the file cannot be read as a pipeline: {first_finding(error.diagnostics)}", ())
+        return Judged(path, None, (unreadable,), (*diagnostics, *error.diagnostics))
     except InputError as error:
-        # A rule that says why comes before the accountant's own refusal; no waiver makes up for a number that is not there.
+        # A failed lint rule explains the refusal better than the accountant does. Waivers are not applied, as there is no epsilon to judge.
         found_by_rules = requirements.finding_conditions(diagnostics, pipeline) if diagnostics else ()
         rules = tuple(condition for condition in found_by_rules if condition.verdict == "fail")
-        # A file as a whole has no line, and whoever shows it names the file.
-        unread = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
-        return Judged(path, None, rules or (unread,), diagnostics)
+        # The condition is about the whole file, so it has no line, and the caller prints the path.
+        unreadable = Condition("file", "invalid", str(error).removeprefix(f"{path}: "), (), place=(0, 0))
+        return Judged(path, None, rules or (unreadable,), diagnostics)
     return _judged_account(opened_file, result, terms, bases)
 
 
 def _deltas(path: str, pipeline: Pipeline, outside: Outside, terms: GateTerms) -> dict[str, float | None]:
-    """Return the deltas from outside of the file at which it is judged, by name: of caps in force, and of the ledger."""
-    caps, answer = caps_in_force(pipeline, outside), terms.room.conditions.get(path)
+    """Return the deltas from outside of the file at which it is judged, by their names in messages.
+
+    They are the deltas of flags and policy at which a cap in force holds, and the delta of the ledger.
+    """
+    caps, ledger_condition = caps_in_force(pipeline, outside), terms.room.conditions.get(path)
     decisive = {name: delta for name, delta in outside.deltas.items() if caps.judges(delta)}
-    return {**decisive, "the ledger's delta": None if answer is None else answer.delta}
+    return {**decisive, "the ledger's delta": None if ledger_condition is None else ledger_condition.delta}
 
 
 def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
-    """Return the account of the base if the file and its caps are unchanged; else None."""
+    """Return the account of the base if the file and its caps are unchanged, so that it need not be computed again; else None."""
     if base is None or base.account is None:
         return None
     was = replace(base.account.pipeline, path=pipeline.path, sha256=pipeline.sha256)
@@ -183,7 +191,7 @@ def _unchanged(pipeline: Pipeline, base: Base | None) -> Account | None:
 
 
 def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
-    """Raises InvalidFile for waivers of rules that cannot be waived."""
+    """Check that the file waives only rules that can be waived. Raises InvalidFile if not."""
     findings = Findings()
     check_waivers(pipeline, findings)
     if findings.items:
@@ -193,6 +201,7 @@ def _require_waivable(pipeline: Pipeline, data: bytes) -> None:
 
 
 def _judged_account(opened_file: Opened, result: Account, terms: GateTerms, bases: Bases | None) -> Judged:
+    """Return the verdict on a file whose account was computed."""
     opened_file = replace(opened_file, diagnostics=(*opened_file.diagnostics, *large_epsilon(result, opened_file.diagnostics)))
     tables = toml_document(opened_file.data, opened_file.path)[1]
     base = _base(bases, opened_file.path)
@@ -218,7 +227,7 @@ def _judged_account(opened_file: Opened, result: Account, terms: GateTerms, base
 
 
 def _conditions(opened_file: Opened, result: Account, terms: GateTerms) -> Iterator[Condition]:
-    """Yield what a file must satisfy whatever it was before."""
+    """Yield the conditions that do not depend on the base."""
     yield from requirements.link_condition(opened_file.path, terms.base_ref is not None)
     yield from requirements.cap_conditions(result, caps_in_force(opened_file.own, opened_file.outside))
     yield from requirements.delta_condition(opened_file.own, opened_file.outside)
@@ -231,7 +240,7 @@ def _conditions(opened_file: Opened, result: Account, terms: GateTerms) -> Itera
 
 
 def _base(bases: Bases | None, path: str) -> Base | None:
-    """Return what a file is compared with; None if that has no epsilon."""
+    """Return the base of a file; None if there is no base, or if its version cannot be read as a pipeline."""
     base = bases.get(path) if bases else None
     return base if isinstance(base, Base) else None
 
@@ -239,7 +248,7 @@ def _base(bases: Bases | None, path: str) -> Base | None:
 def _base_conditions(
     opened_file: Opened, result: Account, base: Base | Unpriced | None, now: float | None, terms: GateTerms
 ) -> Iterator[Condition]:
-    """Yield what a file must satisfy against the base."""
+    """Yield the conditions that compare a file with its base."""
     if base is None or isinstance(base, Unpriced) or now is None:
         yield requirements.new_file(result, opened_file.outside, "" if base is None or isinstance(base, Base) else base.reason)
         return
@@ -252,7 +261,10 @@ def _base_conditions(
 
 
 def _loosened_by_move(opened_file: Opened, base: Base, terms: GateTerms) -> list[str]:
-    """Return the caps of the policy that held for the file as it was, under its name then, and are looser or gone now."""
+    """Return, in words, the caps of the policy that are looser or absent for the file now than for its version at the base.
+
+    Caps can depend on the path, unit and adjacency of a file.
+    """
     if base.account is None:
         return []
     was = _outside(_path_at_base(opened_file.path, base), base.account.pipeline, terms)
@@ -260,12 +272,15 @@ def _loosened_by_move(opened_file: Opened, base: Base, terms: GateTerms) -> list
 
 
 def _path_at_base(path: str, base: Base | None) -> str:
-    """Return the path of the file at the base."""
+    """Return the path that the file had at the base."""
     return os.path.join(review_of(path)[0], base.renamed) if base is not None and base.renamed else path
 
 
 def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipeline) -> Condition:
-    """Add to a failed number the changes that made it, at the line of the dearest."""
+    """Return a failed condition on a number with the costliest changes in its message, at the line of the costliest change.
+
+    Any other condition is returned unchanged.
+    """
     if condition.verdict != "fail" or condition.target is None:
         return condition
     key = place_of(changes, pipeline, condition.key)
@@ -273,14 +288,14 @@ def _with_blame(condition: Condition, changes: Sequence[Priced], pipeline: Pipel
 
 
 def _with_remedy(judged: Sequence[Condition], result: Account, changes: Sequence[Priced]) -> tuple[Condition, ...]:
-    """Add to the first failed number what would make them all pass."""
+    """Return the conditions. The first one that fails by a number also tells the user what would make all of these pass."""
     failing = [c for c in judged if c.verdict == "fail" and c.target is not None]
     words = remedy(result, changes, [c.target for c in failing if c.target is not None]) if failing else ""
     return tuple(replace(c, message=c.message + words) if failing and c is failing[0] else c for c in judged)
 
 
 def _with_places(judged: Sequence[Condition], opened_file: Opened) -> tuple[Condition, ...]:
-    """Set line and column of what each is about; a rule's finding has them already."""
+    """Return the conditions with the line and column of the key that each is about. Lint findings have their places already."""
     stated = [opened_file.pipeline.stated_at(c.key) for c in judged]
     places = located(opened_file.data.decode().replace("\r\n", "\n"), stated)
     return tuple(c if c.name.startswith("DP") else replace(c, place=places[key]) for c, key in zip(judged, stated, strict=True))

@@ -72,7 +72,7 @@ class PolicyRule(Caps):
     adjacency: Annotated[Adjacency | None, Key("only pipelines with this adjacency")] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield a rule that matches everything, or caps nothing."""
+        """Yield a problem for a rule without selectors, which would match every file, and for a rule without caps."""
         if all(selector is None for selector in (self.files, self.unit, self.adjacency)):
             yield (), "files, unit or adjacency", "a rule for everything; state its caps at the top of the file"
         if all(getattr(self, field.name) is None for field in fields(Caps)):
@@ -80,11 +80,11 @@ class PolicyRule(Caps):
         yield from level_problems(self)
 
     def applies(self, path: str, pipeline: Pipeline, policy: str) -> bool:
-        """Return whether all of its selectors match, by any name of the file. policy: the path of the policy file."""
+        """Return whether all selectors of the rule match the file by any one of its names. policy: The path of the policy file."""
         return any(self.applies_to(name, path, pipeline) for name in names_of(path, policy))
 
     def applies_to(self, name: str, path: str, pipeline: Pipeline) -> bool:
-        """Return whether all of its selectors match by one of the file's names."""
+        """Return whether all selectors of the rule match the file by this one of its names."""
         privacy = pipeline.privacy
         return (
             (self.files is None or name_matches(self.files, path, name))
@@ -100,7 +100,12 @@ class PolicyWaiver(Waiver):
     file: Annotated[str | None, Key("pattern of the files that it holds for; all where absent")] = None
 
     def covers(self, path: str, policy: str) -> bool:
-        """Return whether it holds for this file, by each name that links give it. policy: the path of the policy file."""
+        """Return whether the waiver holds for a file: its pattern must match every name of the file (`names_of`).
+
+        Args:
+            path: The path of the file.
+            policy: The path of the policy file.
+        """
         return self.file is None or all(name_matches(self.file, path, name) for name in names_of(path, policy))
 
 
@@ -131,11 +136,11 @@ class Policy(Caps):
 
     @property
     def takes_from_files(self) -> bool:
-        """True if waivers in pipeline files count: whoever raises a number could write one in the same change."""
+        """True if waivers in pipeline files count. The author of a change that raises a number could add such a waiver to the change."""
         return self.waivers == "files" or (self.waivers is None and self.waiver_author == "another")
 
     def problems(self) -> Iterator[Problem]:
-        """Yield keys that contradict each other, and unknown words."""
+        """Yield a problem for keys that contradict each other, and for unknown names and rules."""
         yield from level_problems(self)
         yield from under(("horizon",), self.horizon.problems() if self.horizon is not None else ())
         for index, rule in enumerate(self.rule):
@@ -150,25 +155,28 @@ class Policy(Caps):
             yield from under(("waiver", index), tuple(waiver.problems()) or unwaivable(waiver))
 
     def caps(self, path: str, pipeline: Pipeline) -> Caps:
-        """Return the caps for one file: those of the rules that match, else the general ones; of several names, the smallest."""
-        names = names_of(path, self.path) if self.rule else ("",)  # which only rules ask for
+        """Return the caps for one file: those of the matching rules and, for caps that no rule states, the general ones.
+
+        If several rules match, or if the file has several names, the smallest value of each cap holds.
+        """
+        names = names_of(path, self.path) if self.rule else ("",)  # only rules depend on the names
         caps = [with_defaults(tightest([r for r in self.rule if r.applies_to(name, path, pipeline)]), self) for name in names]
         return replace(tightest(caps), allow_statement_change=all(level.allow_statement_change for level in caps))
 
 
 NO_POLICY = Policy(waivers="files")
 
-# The keys at the top of a policy, which no pipeline file has but "format".
+# The keys at the top of a policy file. A pipeline file has none of them except "format".
 KEYS: Members = {"format": TOP["format"], **members_of(Policy)}
 
 
 def scheme_of(entry: Entry) -> str:
-    """Return the word in the file; "none" if every step sees all records."""
+    """Return the name of a mechanism's sampling scheme; "none" if every step uses all records."""
     return "none" if entry.sampling is None else entry.sampling.scheme
 
 
 def unwaivable(waiver: Waiver) -> Iterator[Problem]:
-    """Yield a waiver for a rule that does not exist, or without which the number is wrong; its reader has checked the form."""
+    """Yield a problem for a waiver of a rule that does not exist, or whose findings mean that epsilon itself is wrong."""
     code = waiver.rule
     if code in WAIVABLE:
         return
@@ -180,15 +188,21 @@ def unwaivable(waiver: Waiver) -> Iterator[Problem]:
 
 
 def read_policy(source: str) -> Policy:
-    """Return the policy in a file, on standard input ("-"), or at REVISION:PATH, where no change under review can touch it.
+    """Return a policy.
 
-    Raises InputError if there is no such file, InvalidFile with every problem at its place.
+    Args:
+        source: The path of a file, "-" for standard input, or REVISION:PATH for a file at a git revision, which the change under review
+            cannot touch.
+
+    Raises:
+        InputError: There is no such file.
+        InvalidFile: The file is not a valid policy. The error contains every problem with its place.
     """
     return read_policy_bytes(read_source(source, "a policy file"), source)
 
 
 def read_policy_bytes(data: bytes, source: str) -> Policy:
-    """Return the policy in the bytes of a file that messages call `source`. Raises InvalidFile as `read_policy` does."""
+    """Return the policy in the content of a file, which messages call `source`. Raises InvalidFile as `read_policy` does."""
     text, tables = toml_document(data, source)
     from dpcli.file.pipeline.other_files import instead_of_policy
 
@@ -217,11 +231,17 @@ def _advice(key: str, known: Iterable[str]) -> tuple[str | None, str]:
 
 
 def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[Condition, ...]]:
-    """Return the policy that applies, and warnings about a change of it.
+    """Return the policy that applies, and warnings if the policy has changed.
 
-    A policy file of a repository is compared with itself at the base: nobody loosens what he is judged by in the change that is judged.
-    One on standard input, at REVISION:PATH or outside of every repository is the caller's own choice. Raises InputError if the base's
-    policy cannot be read by this version, or git knows no such base.
+    If the policy file is in a repository, its version at the base applies, so that nobody can loosen the policy in the change that it
+    judges. A policy on standard input, at REVISION:PATH or outside every repository applies as the caller gave it.
+
+    Args:
+        policy: The policy that was given to the gate.
+        ref: The git revision of the base; None if there is no base.
+
+    Raises:
+        InputError: Git does not know the revision, or this version cannot read the policy at the base.
     """
     if ref is None or not os.path.isfile(policy.path) or work_tree(os.path.dirname(os.path.abspath(policy.path))) is None:
         return policy, tuple(_changed_elsewhere(policy.path, ref))
@@ -236,7 +256,7 @@ def policy_that_applies(policy: Policy, ref: str | None) -> tuple[Policy, tuple[
 
 
 def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
-    """Warn if the policy is at REVISION:PATH and the change under review has another one there."""
+    """Yield a warning if the policy is at REVISION:PATH and the change under review changes the file at that path."""
     revision, colon, name = path.partition(":")
     current = work_tree(os.path.realpath(os.getcwd()))
     if ref is None or current is None or not colon or os.path.lexists(path):
@@ -247,7 +267,7 @@ def _changed_elsewhere(path: str, ref: str | None) -> Iterator[Condition]:
 
 
 def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> Iterator[Condition]:
-    """Warn of each rule that holds for none of these files, unless its pattern means other files of the repository."""
+    """Yield a warning for each rule that applies to none of the judged files, unless its pattern matches other files of the repository."""
     for index, rule in enumerate(policy.rule):
         if any(rule.applies(path, pipeline, policy.path) for path, pipeline in judged):
             continue
@@ -261,14 +281,19 @@ def unmatched_rules(policy: Policy, judged: Sequence[tuple[str, Pipeline]]) -> I
 
 
 def empty_sums(caps: Sequence[SharedCaps], together: Sequence[JudgedSum]) -> Iterator[Condition]:
-    """Warn of each table of caps on files together that no file of the repository is in."""
+    """Yield a warning for each [[together]] table whose datasets no file of the repository names.
+
+    Args:
+        caps: The [[together]] tables.
+        together: The sums that the gate judged, which begin with one sum for each table.
+    """
     for index, (shared, judged) in enumerate(zip(caps, together, strict=False)):
         if judged.account is None and judged.verdict == "pass":
             yield _warning(f"together[{index + 1}] ({shared.words}): no file of the repository names it: nothing is held to it")
 
 
 def _matches_elsewhere(pattern: str, policy: str) -> bool:
-    """Return whether the pattern matches a file of the repository that was not given."""
+    """Return whether the pattern matches any file of the repository, which may be one that the gate was not asked to judge."""
     top = work_tree(os.path.dirname(os.path.abspath(policy)) if os.path.isfile(policy) else os.getcwd())
     if top is None:
         return False
@@ -290,18 +315,23 @@ def _change_warning(text: str) -> Condition:
 def matches(pattern: str, path: str, policy: str = "") -> bool:
     """Return whether a pattern such as "ads/*.toml" of the policy file `policy` matches the file at `path`.
 
-    The pattern counts from the root of the repository that holds both the policy and the file, so that a repository inside it (a
-    submodule, a clone left behind) gets no patterns of its own; else of the one around the working directory, else of the file's own;
-    from the working directory if there is none. "*" and "?" stay within one folder, "**" spans folders. Standard input matches no
-    pattern but "**".
+    "*" and "?" match within one folder, and "**" matches across folders. Standard input matches only the pattern "**".
+
+    The pattern is relative to a root folder, which is the first of these that contains the file:
+
+    * the root of the repository that holds the policy; a repository inside it, such as a submodule, does not have a root of its own;
+    * the root of the repository around the working directory;
+    * the root of the file's own repository;
+    * the working directory.
     """
     return any(name_matches(pattern, path, name) for name in names_of(path, policy))
 
 
 def names_of(path: str, policy: str = "") -> tuple[str, ...]:
-    """Return a path from that root: without the links among its folders, as spelled, and without any link.
+    """Return the names of a file: its paths relative to the root folder that `matches` describes.
 
-    More than one only if links are in it: what holds for a file then is what holds for each of its names.
+    They are the path with the links among its folders resolved, the path as it is spelled, and the path with all links resolved. A file has
+    several names only if its path contains links.
     """
     if path == "-":
         return (path,)
@@ -313,7 +343,10 @@ def names_of(path: str, policy: str = "") -> tuple[str, ...]:
 
 
 def _under(root: str, spelled: str) -> str | None:
-    """Return the spelled path if it comes through the root, however the folders above the root are spelled."""
+    """Return the path as it is spelled below the root; None if it does not lead through the root.
+
+    The folders above the root may be spelled through links.
+    """
     above = spelled
     while above != (above := os.path.dirname(above)):
         if os.path.realpath(above) == root:
@@ -331,32 +364,36 @@ def name_matches(pattern: str, path: str, name: str) -> bool:
 
 
 def _matches_all(pattern: str, path: str) -> bool:
-    """Match the whole path, by all places that each part may end at, so that nothing is tried twice."""
-    places = {0}
+    """Return whether a pattern matches a whole path.
+
+    For each part of the pattern, the set of all positions at which its match can end is computed. So the time is bounded by the product of
+    the two lengths, as no backtracking is needed.
+    """
+    ends = {0}
     for part in re.findall(r"\*\*/|\*\*|\*|\?|.", pattern, re.DOTALL):
-        places = _after(part, path, places)
-    return len(path) in places
+        ends = _ends_after(part, path, ends)
+    return len(path) in ends
 
 
-def _after(part: str, path: str, places: set[int]) -> set[int]:
-    """Return where a part of a pattern may end that begins at one of the places."""
-    if not places:
-        return places
+def _ends_after(part: str, path: str, starts: set[int]) -> set[int]:
+    """Return the positions at which a match of one part of a pattern can end if it begins at one of `starts`."""
+    if not starts:
+        return starts
     if part == "**":
-        return set(range(min(places), len(path) + 1))
+        return set(range(min(starts), len(path) + 1))
     if part == "**/":
-        start = min((at for at in places if path[at : at + 1] != "/"), default=len(path))
-        return places | {at + 1 for at in range(start, len(path)) if path[at] == "/"}
+        start = min((at for at in starts if path[at : at + 1] != "/"), default=len(path))
+        return starts | {at + 1 for at in range(start, len(path)) if path[at] == "/"}
     if part == "*":
-        return _along(path, places)
-    return {at + 1 for at in places if at < len(path) and (path[at] == part or (part == "?" and path[at] != "/"))}
+        return _ends_within_folder(path, starts)
+    return {at + 1 for at in starts if at < len(path) and (path[at] == part or (part == "?" and path[at] != "/"))}
 
 
-def _along(path: str, places: set[int]) -> set[int]:
-    """Return the places, and all that follow one of them within its folder."""
-    reached, inside = set(places), False
-    for at in range(min(places), len(path)):
-        inside = (inside or at in places) and path[at] != "/"
+def _ends_within_folder(path: str, starts: set[int]) -> set[int]:
+    """Return the start positions, and all positions that follow one of them without a "/" in between."""
+    ends, inside = set(starts), False
+    for at in range(min(starts), len(path)):
+        inside = (inside or at in starts) and path[at] != "/"
         if inside:
-            reached.add(at + 1)
-    return reached
+            ends.add(at + 1)
+    return ends

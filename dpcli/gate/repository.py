@@ -19,12 +19,18 @@ from dpcli.file.toml.looks import looks
 from dpcli.git.command import commit_of, link_of, listed, present_files, review_of, top_of, work_tree
 from dpcli.git.past_files import contents_at, files_at, is_pipeline_file, touched_paths
 
-# A table of a pipeline in what is no TOML. A template of another program's file has its own tables, and may speak of privacy.
+# The start of a table that only pipelines have, in a file that is not valid TOML. The word "privacy" alone can be in other programs' files.
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*privacy|\[\[[ \t]*mechanism)", re.MULTILINE)
 
 
 class TouchedFile(NamedTuple):
-    """A file of a repository. folder: of the repository. tree: its commit at the revision, None if it had none. name: path in it."""
+    """A file of a repository that a change touches.
+
+    Attributes:
+        folder: Root of the repository.
+        tree: Commit of the repository at the revision; None if it did not exist at the revision.
+        name: Path of the file in the repository.
+    """
 
     folder: str
     tree: str | None
@@ -37,7 +43,7 @@ class TouchedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OtherFile:
-    """A pipeline file: its path from the working directory, its bytes, and its unchecked tables."""
+    """A pipeline file: its path relative to the working directory, its content, and its unchecked tables."""
 
     path: str
     data: bytes
@@ -45,7 +51,7 @@ class OtherFile:
 
 
 def tops_of(paths: Sequence[str]) -> list[str]:
-    """Return the roots of the repositories under review, and of those inside them that the files are in."""
+    """Return the roots of the repositories under review, and of the repositories inside them that contain one of the files."""
     tops: dict[str, None] = {}
     for path in paths:
         if work_tree(os.path.dirname(os.path.abspath(path))) is None and work_tree(os.path.realpath(os.getcwd())) is None:
@@ -56,7 +62,7 @@ def tops_of(paths: Sequence[str]) -> list[str]:
 
 
 def submodule_folders(top: str) -> Iterator[str]:
-    """Yield the folders of the submodules, checked out or not."""
+    """Yield the folders of all submodules of a repository, also of those that are not checked out."""
     for line in listed(top, "ls-files", "-z", "--stage"):
         about, _, name = line.partition(b"\t")
         if about.startswith(b"160000"):
@@ -64,7 +70,7 @@ def submodule_folders(top: str) -> Iterator[str]:
 
 
 def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
-    """Yield the submodules and the pipelines that git knows and the work tree lacks (they are not checked out)."""
+    """Yield the submodules and pipelines that are not checked out: git tracks them, but they are not in the work tree."""
     for top in tops_of(paths):
         yield from (os.path.relpath(place) for place in submodule_folders(top) if not os.path.lexists(os.path.join(place, ".git")))
         for line in listed(top, "ls-files", "-z", "-t"):
@@ -74,10 +80,17 @@ def missing_from_checkout(paths: Sequence[str]) -> Iterator[str]:
 
 
 def reviewed_commits(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], str | None]:
-    """Return the commits to look through, by the repository under review and the folder that each is checked out in: also those inside.
+    """Return the commit at the revision of each repository under review and of each submodule that is checked out inside it.
 
-    None for a repository inside that was not there. paths: of the files that are judged; if there are none, the repository around the
-    working directory is under review. Raises InputError if git knows no such commit, or lacks one that a repository inside is linked to.
+    The keys consist of the root of the repository under review and the root of the repository or submodule. The value is None for a
+    submodule that did not exist at the revision.
+
+    Args:
+        ref: The git revision, in the repository under review.
+        paths: The judged files. If there are none, the repository around the working directory is under review.
+
+    Raises:
+        InputError: Git does not know the revision, or does not have the commit of a submodule.
     """
     tops = list(dict.fromkeys(top for top, _ in map(review_of, paths))) or [top_of(os.getcwd())]
     commits: dict[tuple[str, str], str | None] = {(top, top): commit_of(top, ref) for top in tops}
@@ -88,15 +101,16 @@ def reviewed_commits(ref: str, paths: Sequence[str]) -> dict[tuple[str, str], st
 
 
 def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
-    """Yield each other pipeline (*.toml) in the repositories of these files, in order; none for files outside of repositories.
+    """Yield each other pipeline (*.toml) in the repositories of these files and their submodules, sorted by path.
 
-    What git ignores is no part of a repository; the files of submodules are. Raises InputError if git cannot list the files.
+    Files that git ignores are left out. Files outside every repository have no other pipelines. Raises InputError if git cannot list the
+    files of a repository.
     """
     known = {os.path.realpath(path) for path in paths}
     for top in tops_of(paths):
-        committed = listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")
-        fresh = listed(top, "ls-files", "-z", "--others", "--exclude-standard")
-        for name in sorted({*map(os.fsdecode, (*committed, *fresh))}):
+        tracked = listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")
+        untracked = listed(top, "ls-files", "-z", "--others", "--exclude-standard")
+        for name in sorted({*map(os.fsdecode, (*tracked, *untracked))}):
             place = os.path.join(top, name)
             real = os.path.realpath(place)
             if toml_name(name) and real not in known and os.path.isfile(real):
@@ -108,7 +122,12 @@ def other_pipelines(paths: Sequence[str]) -> Iterator[OtherFile]:
 
 
 def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequence[str]) -> Iterator[OtherFile]:
-    """Yield pipelines that git knows by other names than *.toml, which commands read as well."""
+    """Yield the tracked pipelines among these files whose names do not end in .toml, as commands read such files as well.
+
+    Args:
+        places: The files, by their real paths.
+        paths: Files to leave out.
+    """
     given = frozenset(map(os.path.realpath, paths))
     folders = {file.folder for file in places.values()}
     tracked = {folder: frozenset(map(os.fsdecode, listed(folder, "ls-files", "-z"))) for folder in folders}
@@ -116,15 +135,15 @@ def pipelines_of_other_endings(places: Mapping[str, TouchedFile], paths: Sequenc
         if toml_name(file.name) or file.name not in tracked[file.folder] or place in given or not os.path.isfile(place):
             continue
         data = content_of(place) or b""
-        # "privacy" as it stands, or with an escape in it: what has neither need not be read as TOML.
+        # A pipeline contains the word "privacy", unless a letter of it is escaped. Other files need not be parsed.
         if (b"privacy" in data or b"\\" in data) and is_pipeline_file(data):
             yield OtherFile(os.path.relpath(place), data, _tables(data))
 
 
 def touched_files(ref: str, paths: Sequence[str]) -> Iterator[TouchedFile]:
-    """Yield each file that the work tree added or changed since it parted from the revision."""
+    """Yield each file that the work tree has added or changed since its last common commit with the revision."""
     for (_, folder), tree in reviewed_commits(ref, paths).items():
-        if tree is None:  # a repository inside that was not there
+        if tree is None:  # a submodule that did not exist at the revision
             names = present_files(folder)
         else:
             names = touched_paths(folder, tree)
@@ -132,11 +151,14 @@ def touched_files(ref: str, paths: Sequence[str]) -> Iterator[TouchedFile]:
 
 
 def touched_pipelines(ref: str) -> list[str]:
-    """Return the pipelines that git knows and that differ from the revision by the work tree's doing, each by every name that it has.
+    """Return the tracked pipelines that the work tree has added or changed since the revision, each under every name that it has.
 
-    They are looked for in the repository around the working directory and in those inside it. A file that is no TOML counts if it was
-    a pipeline at the revision, has a line that begins a table of pipelines, or is a Git LFS pointer: nobody can say that it is none. What
-    git does not know is in no change; `dpcli.gate.coverage` warns of it. Raises InputError if git does not know the revision.
+    The repository around the working directory and its submodules are searched. A file that is not valid TOML counts as a pipeline if it
+    was a pipeline at the revision, contains a line that begins a table of pipelines, or is a Git LFS pointer. Untracked files are not part
+    of the change, but `dpcli.gate.coverage` warns of them.
+
+    Raises:
+        InputError: Git does not know the revision.
     """
     top = top_of(os.getcwd())
     names = sorted(map(os.fsdecode, listed(top, "ls-files", "-z", "--cached", "--recurse-submodules")))
@@ -149,6 +171,7 @@ def touched_pipelines(ref: str) -> list[str]:
 
 
 def _is_pipeline(ref: str, path: str) -> bool:
+    """Return whether a file is a pipeline, or may be an invalid one (`touched_pipelines`)."""
     data = b""
     try:
         data = read_bytes(path)
@@ -160,23 +183,24 @@ def _is_pipeline(ref: str, path: str) -> bool:
 
 
 def touched_members(ref: str, paths: Sequence[str], datasets: Iterable[str]) -> Iterator[str]:
-    """Yield files that the change touches, that were not given, and that name one of these datasets or did at the revision.
+    """Yield the touched files, other than `paths`, that name one of these datasets or named one at the revision.
 
-    What is added up under a cap is compared with what it was, whichever files are given. Raises InputError if git cannot say.
+    The gate judges these files too, so that the sum over a dataset can be compared with the sum at the revision. Raises InputError if git
+    cannot list them.
     """
-    wanted_keys, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
-    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if wanted_keys else ():
+    skeletons, judged = frozenset(map(looks, datasets)), frozenset(map(os.path.realpath, paths))
+    for folder, tree, name in sorted(touched_files(ref, paths), key=str) if skeletons else ():
         place = os.path.join(folder, name)
         if not toml_name(name) or not os.path.isfile(place) or os.path.realpath(place) in judged:
             continue
         was = contents_at(folder, [f"{tree}:{name}"])[0] if tree is not None else None
-        named = {looks(dataset_of(_tables(data))) for data in (was, content_of(place))} - {""}
-        if named & wanted_keys and _can_be_compared(was):
+        stated = {looks(dataset_of(_tables(data))) for data in (was, content_of(place))} - {""}
+        if stated & skeletons and _can_be_compared(was):
             yield os.path.relpath(place)
 
 
 def _can_be_compared(was: bytes | None) -> bool:
-    """Return whether a file is new or was readable; one that was broken, and is mended now, was not."""
+    """Return whether a file is new, or its earlier content is a valid pipeline."""
     try:
         return was is None or bool(parse(was, ""))
     except DpcliError:
@@ -184,19 +208,19 @@ def _can_be_compared(was: bytes | None) -> bool:
 
 
 def datasets_of(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the datasets that files name, as far as they can be read: those that the cap of a flag holds for."""
+    """Yield the datasets that files name. Files that cannot be read are left out."""
     yield from filter(None, (dataset_of(_tables(content_of(path))) for path in paths if path != "-"))
 
 
 def dataset_of(tables: Mapping[str, Any]) -> str:
-    """Return the dataset that a file names, however little else of it can be read; "" if it names none."""
+    """Return the dataset that a file names, even if other parts of the file are invalid; "" if it names none."""
     privacy = tables.get("privacy")
     name = privacy.get("dataset") if isinstance(privacy, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def content_of(place: str) -> bytes | None:
-    """Return the bytes of a file, None if it cannot be read."""
+    """Return the content of a file; None if it cannot be read."""
     try:
         return read_bytes(place)
     except InputError:
@@ -204,6 +228,7 @@ def content_of(place: str) -> bytes | None:
 
 
 def _tables(data: bytes | None) -> Mapping[str, Any]:
+    """Return the tables of a TOML file; an empty table if the file is not valid TOML."""
     with suppress(InvalidFile):
         return toml_document(data or b"", "")[1]
     return {}

@@ -1,4 +1,8 @@
-"""The conditions that a file must meet: caps, horizon, lint rules, policy, and, against a base, its statement and its rise."""
+"""The conditions that the gate checks for a file.
+
+Some concern the file alone: its caps, its horizon, its lint findings and the policy. Others compare the file with its base: its statement
+and the rise of its epsilon.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +37,10 @@ PLANNED = "a schedule fixed in advance; runs decided on after looking at results
 class CapsInForce:
     """The caps that hold for a file.
 
-    epsilon: the caps on epsilon in the order of their deltas; several if none implies another.
-    rho: the caps on rho.
-    delta: the smallest delta stated.
+    Attributes:
+        epsilon: The caps on epsilon, in the order of their deltas. There are several if none implies another.
+        rho: The caps on rho.
+        delta: The smallest delta that the file, the flags or the policy state; None if none states a delta.
     """
 
     epsilon: tuple[BindingCap, ...]
@@ -43,15 +48,15 @@ class CapsInForce:
     delta: float | None
 
     def judges(self, delta: float | None) -> bool:
-        """Return whether a cap on epsilon holds at this delta; if there is none, whether epsilon is reported at this delta."""
+        """Return whether a cap on epsilon holds at this delta. Without such a cap, return whether epsilon is reported at this delta."""
         return delta in ({level.cap.delta for level in self.epsilon} or {self.delta})
 
 
 def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
-    """Return the caps in force for a file: its own, the flags' and the policy's.
+    """Return the caps in force for a file: its own caps, those of the flags and those of the policy.
 
-    A cap on epsilon holds at the delta stated with it, else at the smallest delta stated. A delta stated without an epsilon limits every
-    cap: no cap holds at a larger delta.
+    A cap on epsilon holds at the delta that is stated with it or, without one, at the smallest delta that is stated anywhere. A delta that
+    is stated without an epsilon limits every cap, so that no cap holds at a larger delta.
     """
     budget = own.budget or Budget()
     flags, policy = outside.flags, outside.policy
@@ -72,7 +77,10 @@ def caps_in_force(own: Pipeline, outside: Outside) -> CapsInForce:
 
 
 def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
-    """Return the pipeline with the caps in force, of those on epsilon the cap at the smallest delta; unchanged if there is none."""
+    """Return the pipeline with the caps in force as its budget; unchanged if no cap is in force.
+
+    If several caps on epsilon are in force, the budget has the one at the smallest delta.
+    """
     caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
         return own
@@ -84,17 +92,20 @@ def with_caps_in_force(own: Pipeline, outside: Outside) -> Pipeline:
 
 
 def require_cap(own: Pipeline, outside: Outside) -> None:
-    """Raises InputError if no cap holds."""
+    """Raise InputError if no cap on epsilon or rho is in force."""
     caps = caps_in_force(own, outside)
     if not caps.epsilon and not caps.rho:
         raise InputError(f"{own.path}: budget: no cap to judge by: state a [budget] in the file, or give --max-epsilon or --policy")
 
 
 def cap_conditions(result: Account, caps: CapsInForce | None = None) -> Iterator[Condition]:
-    """Yield the conditions that compare the spending of a pipeline with its caps, of which there is at least one.
+    """Yield the conditions that compare the privacy loss of a pipeline with its caps. The pipeline must have a budget.
 
-    The verdict is "unknown" if no accountant bounds the spending. No waiver covers a cap on rho. caps: the caps in force with their
-    sources, which messages then name; None if all caps are the file's own.
+    The verdict is "unknown" if no accountant finds a finite bound. A waiver cannot cover a cap on rho.
+
+    Args:
+        result: The account of the pipeline.
+        caps: The caps in force with their sources, which messages name; None if all caps are the file's own.
     """
     assert result.budget is not None
     epsilon, rho = result.budget.epsilon, result.budget.rho
@@ -124,7 +135,7 @@ def _uncertified(delta: float) -> Condition:
 
 
 def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
-    """Return the verdict on a further cap, at the delta of that cap."""
+    """Return the verdict on another cap than the budget's, at the delta of that cap."""
     assert pipeline.budget is not None
     budget = Budget(cap.value, cap.delta, pipeline.budget.warn_at)
     judged = headline(replace(pipeline, budget=budget), delta=cap.delta).budget
@@ -133,7 +144,7 @@ def _spent(pipeline: Pipeline, cap: StatedCap) -> EpsilonVerdict:
 
 
 def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
-    """Fail a file that caps its epsilon at a larger delta than the one in [privacy]."""
+    """Yield a failed condition if the file caps its epsilon at a larger delta than the one in [privacy]."""
     promised, at = own.privacy.delta, own.budget.delta if own.budget else None
     if outside.tightest.delta is None and promised is not None and at is not None and at > promised:
         text = f"budget.delta: expected at most privacy.delta = {promised!r}, found {at!r}"
@@ -141,10 +152,10 @@ def delta_condition(own: Pipeline, outside: Outside) -> Iterator[Condition]:
 
 
 def horizon_condition(result: Account, horizon: Horizon) -> Condition:
-    """Compare the composition of all runs of the horizon with its cap, at the delta of the budget.
+    """Return the condition that all runs of the horizon, composed at the delta of the budget, stay within the horizon's cap.
 
-    The sound accountants compose the runs; the total is not a multiple of one run's epsilon. Runs chosen from the results of earlier
-    ones are not covered: they need a privacy filter.
+    The accountants compose the runs, so the total is in general smaller than the number of runs times one run's epsilon. The condition
+    does not cover runs that are chosen after the results of earlier runs were seen. Such runs need a privacy filter.
     """
     try:
         total = _total(result, horizon.count)
@@ -162,32 +173,36 @@ def horizon_condition(result: Account, horizon: Horizon) -> Condition:
 
 
 def runs_that_fit(result: Account, horizon: Horizon) -> int:
-    """Return, by bisection, the largest number of runs below the horizon's whose composition is within its cap."""
+    """Return the largest number of runs whose composition is within the horizon's cap, if the horizon's own number exceeds it."""
     good, bad = 0, horizon.count
     while bad - good > 1:
-        # By ratio while the ends are far apart: a count may have eighteen digits.
+        # Bisection, by the geometric mean while the ends are far apart, as a count may have eighteen digits.
         middle = math.isqrt(max(good, 1) * bad) if bad > 8 * max(good, 1) else (good + bad) // 2
         good, bad = (middle, bad) if _total(result, middle) <= horizon.epsilon else (good, middle)
     return good
 
 
 def _total(result: Account, runs: int) -> float:
+    """Return the epsilon of this number of runs together, at the delta of the account."""
     return headline(result.pipeline, delta=result.delta, runs=runs).upper
 
 
 def runs_of(pipeline: Pipeline, horizon: Horizon | None) -> int:
-    """Return the number of runs planned for a file: by its own horizon or by the one from outside, whichever plans more."""
+    """Return the number of runs planned for a file: the larger of its own horizon's and that of flags or policy; 1 without a horizon."""
     return max((planned.count for planned in (horizon, pipeline.gate.horizon) if planned is not None), default=1)
 
 
 def binding_horizons(*stated: Horizon | None) -> tuple[Horizon, ...]:
-    """Return the horizons that bind; a horizon with at least as many runs within at most the same epsilon implies another."""
+    """Return the horizons that no other horizon implies.
+
+    A horizon implies another if it has at least as many runs and at most the same epsilon.
+    """
     ordered = sorted((horizon for horizon in stated if horizon is not None), key=lambda horizon: (-horizon.count, horizon.epsilon))
     return tuple(horizon for k, horizon in enumerate(ordered) if all(horizon.epsilon < other.epsilon for other in ordered[:k]))
 
 
 def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) -> Iterator[Condition]:
-    """Turn lint findings into conditions: an error fails the file, a warning stays a warning."""
+    """Yield a condition for each lint finding. An error becomes the verdict "fail", and a warning becomes "warn"."""
     prefixes = [f'mechanism["{escaped(entry.name)}"]' for entry in pipeline.mechanisms]
     for diagnostic in diagnostics:
         about = [
@@ -195,7 +210,7 @@ def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) ->
             for entry, prefix in zip(pipeline.mechanisms, prefixes, strict=True)
             if diagnostic.key == prefix or diagnostic.key.startswith(prefix + ".")
         ]
-        # Names are cut in messages: if two look the same, a waiver for one of them must not reach the other.
+        # Messages shorten names. If two shortened names are equal, a waiver for one mechanism must not cover the other.
         mechanism = about[0] if len(about) == 1 else None
         message = f"{diagnostic.key}: {diagnostic.message}" if diagnostic.key else diagnostic.message
         verdict: Verdict = "fail" if diagnostic.severity == "error" else "warn"
@@ -203,7 +218,7 @@ def finding_conditions(diagnostics: Sequence[Diagnostic], pipeline: Pipeline) ->
 
 
 def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Condition]:
-    """Fail a file that lacks a value that the policy requires, or uses a sampling scheme that it forbids."""
+    """Yield a failed condition for each value that the policy requires and the file lacks, and for each forbidden sampling scheme."""
     privacy = pipeline.privacy
     stated = (
         ("unit", privacy.unit, policy.require_unit),
@@ -213,8 +228,8 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
     for key, value, allowed in stated:
         if allowed and value not in allowed:
             expected = " or ".join(str(getattr(item, "value", item)) for item in allowed)
-            own = "none" if value is None else getattr(value, "value", value)
-            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {expected}, found {own}", ("privacy", key))
+            value_text = "none" if value is None else getattr(value, "value", value)
+            yield Condition("policy", "fail", f"privacy.{key}: the policy expects {expected}, found {value_text}", ("privacy", key))
     for index, entry in enumerate(pipeline.mechanisms):
         if not entry.spec.free and scheme_of(entry) in policy.forbid_sampling:
             message = f"{escaped(entry.name)}: the policy forbids sampling scheme {scheme_of(entry)}"
@@ -222,13 +237,14 @@ def required_conditions(policy: Policy, pipeline: Pipeline) -> Iterator[Conditio
 
 
 def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
-    """Report a file in a work tree that links to a place outside it: an error if changes are compared, else a warning.
+    """Yield a condition for a file in a work tree that is a link to a file outside it.
 
-    A change under review does not show the content behind such a link.
+    A change under review does not show the content behind such a link. So the verdict is "fail" if the gate compares with a base
+    (`is_compared`), and "warn" otherwise.
     """
     spelled = os.path.abspath(path)
     real, current = os.path.realpath(spelled), work_tree(os.path.realpath(os.getcwd()))
-    # Of the repository under review, not of one that a link among the file's folders leads into.
+    # The work tree of the repository under review, and not of a repository to which a link among the folders leads.
     top = current if current is not None and holds(current, spelled) else work_tree(os.path.dirname(spelled))
     if path == "-" or top is None or holds(os.path.realpath(top), real):
         return
@@ -237,9 +253,12 @@ def link_condition(path: str, is_compared: bool) -> Iterator[Condition]:
 
 
 def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition:
-    """Warn of a file without an earlier version if a limit on the rise exists, since the limit cannot be applied to it.
+    """Return the condition on the rise of a file that has no readable version at the base.
 
-    unpriced: the reason why the version at the base cannot be read; empty if there is no such version.
+    It is a warning if a limit on the rise exists, as the limit cannot be applied.
+
+    Args:
+        unpriced: The reason why the version at the base cannot be read; empty if there is no such version.
     """
     before = f"the version at the base cannot be read ({unpriced})" if unpriced else "new file: no earlier version"
     limits = max_rise(outside, result.pipeline.gate.max_increase).stated()
@@ -250,22 +269,22 @@ def new_file(result: Account, outside: Outside, unpriced: str = "") -> Condition
 
 
 def epsilon_now(result: Account, base: Base) -> float:
-    """Return the current epsilon at the base's delta."""
+    """Return the current epsilon at the delta of the base."""
     return result.upper if base.delta in (None, result.delta) else headline(result.pipeline, delta=base.delta).upper
 
 
 def statement_conditions(
     result: Account, own: Pipeline, base: Base, outside: Outside, horizons: Sequence[Horizon], escaped: Sequence[str]
 ) -> Iterator[Condition]:
-    """Fail a file that changes its statement or loosens its own terms, and list its other changes.
+    """Yield a failed condition if the file changes its privacy statement or loosens its own terms, and a passed one for other changes.
 
     Args:
-        result: the account of the current file, under the caps in force.
-        own: the current file with its own caps.
-        base: the earlier version.
-        outside: the caps of flags and policy.
-        horizons: the horizons from outside.
-        escaped: policy caps that held for the earlier version and no longer hold, in words.
+        result: The account of the current file, under the caps in force.
+        own: The current file with its own caps.
+        base: The earlier version.
+        outside: The caps of flags and policy.
+        horizons: The horizons of flags and policy.
+        escaped: Caps of the policy, in words, that held for the earlier version and no longer hold for the file.
     """
     terms = changed_terms(base.terms, base.statement, own, result.pipeline, _replaced_caps(base.terms, own, outside))
     changes = [*terms, *horizon_change(base.horizon, horizon_data(own.gate.horizon), horizons)]
@@ -286,9 +305,10 @@ def statement_conditions(
 
 
 def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) -> dict[str, str]:
-    """Return each key of a file's earlier caps that a cap of now implies, and that cap: `the policy's 3.0`.
+    """Return, for each cap of the earlier version that a current cap implies, the current cap in words, for example `the policy's 3.0`.
 
-    terms: of the file at the base, as `terms_of` has them.
+    Args:
+        terms: The terms of the file at the base, as `terms_of` returns them.
     """
     caps, delta = caps_in_force(own, outside), promised_delta(terms)
     rises = binding_caps(outside.stated("max_increase", "--max-increase"))
@@ -303,12 +323,15 @@ def _replaced_caps(terms: Mapping[str, Any], own: Pipeline, outside: Outside) ->
 
 
 def _first_path(changed: Sequence[Changed]) -> Path:
-    """Return the first key that changed; if only the policy did, the file's statement."""
+    """Return the first key that changed, or [privacy] if only the policy has changed."""
     return changed[0].key if changed else ("privacy",)
 
 
 def increase_condition(result: Account, base: Base, now: float, outside: Outside) -> Condition:
-    """Compare the rise of epsilon at the base's delta with the smallest limit from outside, the base and the file."""
+    """Return the condition on the rise of epsilon, at the delta of the base.
+
+    The limit is the smallest one that the flags, the policy, the base and the file state.
+    """
     block, warn = max_rise(outside, result.pipeline.gate.max_increase, base.max_increase), warn_rise(outside)
     change = difference(now, base.epsilon)
     at = "" if base.delta is None else f" at delta = {base.delta!r}"

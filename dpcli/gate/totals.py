@@ -1,4 +1,7 @@
-"""Sums over all pipelines of a dataset, judged by their caps and compared with the sums at the base."""
+"""Sums over all pipelines of a dataset, that is, the loss of a person whose records all of them read.
+
+The gate judges such a sum by its caps, and compares it with the sum at the base.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ from dpcli.git.past_files import contents_at, is_based_on
 from dpcli.lint.delta import judged_deltas
 
 NAME = "together"
-UNTOUCHED = (0.0, False)
+UNTOUCHED = (0.0, False)  # what `_rise` returns for an unchanged file
 REMEDY = "--max-together, or [[together]] in a policy, caps the sum"
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A pipeline in a sum. judged: whether the gate also judges it by itself."""
+    """A pipeline in a sum. judged: Whether the gate also judges the file by itself."""
 
     path: str
     pipeline: Pipeline
@@ -43,8 +46,8 @@ class Counted:
 
 
 def caps_of(cap: float | None, files: Sequence[Judged]) -> tuple[SharedCaps, ...]:
-    """Return --max-together as a cap on each dataset that the files name. Raises InputError if they name no dataset."""
-    if cap is None or all(file.own is None for file in files):  # unreadable files are reported elsewhere
+    """Return the cap of --max-together for each dataset that the files name. Raises InputError if no file names a dataset."""
+    if cap is None or all(file.own is None for file in files):  # unreadable files have verdicts of their own
         return ()
     names = dict.fromkeys(file.own.privacy.dataset for file in files if file.own is not None)
     caps = tuple(SharedCaps((name,), cap) for name in names if name is not None)
@@ -60,22 +63,23 @@ def capped_sums(
     outside: Callable[[str, Pipeline], Outside],
     ref: str | None = None,
 ) -> tuple[JudgedSum, ...]:
-    """Return a sum for each table of caps, over judged files and over all other pipelines of their repositories in the datasets.
+    """Return the verdict on a sum for each table of caps.
 
-    Each file counts once, or as often as its horizon plans. A sum that cannot be computed never passes.
+    A sum is over the judged files that name one of the datasets, and over all other such pipelines in their repositories. Each file counts
+    once or, if a horizon is planned for it, as often as that horizon states. A sum that cannot be computed never passes.
 
     Args:
-        caps: the caps on sums.
-        files: the judged files.
-        horizon: the horizon of flags or policy.
-        outside: returns the caps of flags and policy for a file.
-        ref: the revision to compare with, if there is one.
+        caps: The caps on sums.
+        files: The judged files.
+        horizon: The horizon of flags or policy.
+        outside: A function that returns the caps of flags and policy for a file.
+        ref: The git revision to compare with; None if there is none.
     """
     if not caps or not files:
         return ()
-    unread = [file.path for file in files if file.own is None]
-    if unread:
-        return tuple(_unknown(shared, f"no sum, as {first_names(unread)} cannot be judged", unread[0]) for shared in caps)
+    unreadable = [file.path for file in files if file.own is None]
+    if unreadable:
+        return tuple(_unknown(shared, f"no sum, as {first_names(unreadable)} cannot be judged", unreadable[0]) for shared in caps)
     judged = list(_judged(files))
     paths = [file.path for file in files]
     try:
@@ -90,24 +94,25 @@ def capped_sums(
 
 
 def _judged(files: Sequence[Judged]) -> Iterator[Counted]:
-    """Yield each file once, even if it was given twice or through a link."""
-    places: set[str] = set()
+    """Yield each judged file once, even if it was given twice or through a link."""
+    real_paths: set[str] = set()
     for file in files:
-        place = os.path.realpath(file.path)
-        if place not in places and file.own is not None:
-            places.add(place)
+        real_path = os.path.realpath(file.path)
+        if real_path not in real_paths and file.own is not None:
+            real_paths.add(real_path)
             yield Counted(file.path, file.own, True)
 
 
 def _members(caps: SharedCaps, judged: Iterable[Counted], others: Iterable[OtherFile]) -> Iterator[Counted]:
     """Yield the files that name one of the datasets.
 
-    Raises InputError for a file that cannot be read, and for a confusable spelling of a dataset's name.
+    Raises:
+        InputError: A file cannot be read, or names a dataset that only looks like one of the datasets.
     """
-    alike = {looks(name) for name in caps.datasets}
-    members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in alike]
+    skeletons = {looks(name) for name in caps.datasets}  # names that look the same have the same skeleton
+    members = [member for member in judged if looks(member.pipeline.privacy.dataset or "") in skeletons]
     members += [
-        Counted(file.path, parse(file.data, file.path), False) for file in others if looks(dataset_of(file.tables)) in alike
+        Counted(file.path, parse(file.data, file.path), False) for file in others if looks(dataset_of(file.tables)) in skeletons
     ]
     for member in members:
         name = member.pipeline.privacy.dataset
@@ -126,13 +131,17 @@ def _total(
     outside: Callable[[str, Pipeline], Outside],
     at: str,
 ) -> JudgedSum:
+    """Return the verdict on one sum. at: The file at which a sum without members is reported."""
     try:
         members = tuple(_members(caps, judged, others))
         runs = [runs_of(member.pipeline, horizon) for member in members]
-        around = [(member.pipeline, outside(member.path, member.pipeline)) for member in members]
-        # For a person in several datasets they are one dataset, so all get one name. An adaptive file costs the cap that holds for it.
-        parts = [_under_name(with_caps_in_force(own, more) if own.privacy.adaptive else own, caps.datasets) for own, more in around]
-        smallest = smallest_delta(caps_in_force(own, more).delta for own, more in around)
+        caps_around = [(member.pipeline, outside(member.path, member.pipeline)) for member in members]
+        # The sum bounds the loss of a person who is in all datasets, so all get one name. The cost of an adaptive file is its cap in force.
+        parts = [
+            _under_name(with_caps_in_force(own, around) if own.privacy.adaptive else own, caps.datasets)
+            for own, around in caps_around
+        ]
+        smallest = smallest_delta(caps_in_force(own, around).delta for own, around in caps_around)
         budget = replace(caps.budget, delta=smallest if caps.delta is None else caps.delta)
         result = account_of_dataset(list(zip(parts, runs, strict=True)), budget=budget, with_rows=False) if parts else None
     except (InputError, CannotCertify, NotRepresentable) as error:
@@ -150,11 +159,12 @@ def _total(
 
 
 def _under_name(pipeline: Pipeline, datasets: Sequence[str]) -> Pipeline:
+    """Return the pipeline with all datasets of a sum as the name of its dataset."""
     return replace(pipeline, privacy=replace(pipeline.privacy, dataset=", ".join(datasets)))
 
 
 def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) -> Iterator[Condition]:
-    """Apply the rule DP105 to the delta of a sum, with the largest dataset size in it."""
+    """Yield what the lint rule DP105 says about the delta of a sum, for the largest dataset_size of its files."""
     sizes = [size for member in members if (size := member.pipeline.privacy.dataset_size) is not None]
     for diagnostic in judged_deltas({f"{caps.words}: delta": result.delta}, max(sizes, default=None), caps.words):
         yield Condition(
@@ -163,7 +173,7 @@ def _large_delta(caps: SharedCaps, result: Account, members: Sequence[Counted]) 
 
 
 def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
-    """Return `3 files (a.toml, b.toml 53 times, c.toml (not judged here))`."""
+    """Return the members in words, for example `3 files (a.toml, b.toml 53 times, c.toml (not judged here))`."""
     words = [
         member.path + (f" {count:,} times" if count > 1 else "") + ("" if member.judged else " (not judged here)")
         for member, count in zip(members, runs, strict=True)
@@ -172,7 +182,7 @@ def _counted(members: Sequence[Counted], runs: Sequence[int]) -> str:
 
 
 def _refused(caps: SharedCaps, error: DpcliError, at: str) -> JudgedSum:
-    """Return the verdict that a sum cannot be computed, with the reason, at the file that cannot be read if there is one."""
+    """Return the verdict on a sum that cannot be computed, with the reason. If a file cannot be read, it is reported at that file."""
     verdict: Verdict = "unknown" if isinstance(error, CannotCertify | NotRepresentable) else "invalid"
     if isinstance(error, InvalidFile):
         first = error.diagnostics[0]
@@ -196,10 +206,14 @@ def _compared(caps: SharedCaps, total: JudgedSum, horizon: Horizon | None, ref: 
 
 
 def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horizon | None, now: Account) -> Base | None:
-    """Return the sum at the revision, at the current sum's delta; None if it cannot be computed, or was empty.
+    """Return the sum at the revision, at the delta of the current sum; None if it had no members or cannot be computed.
 
-    It cannot be computed if a file is in a nested repository, is a link or has another ending, or if the revision is not an ancestor of
-    the work tree's commit. paths: all files in the current sum.
+    It is not computed if a file is in a nested repository, is a link or has another ending than .toml, or if the revision is not an
+    ancestor of the work tree's commit.
+
+    Args:
+        paths: All files in the current sum.
+        now: The account of the current sum.
     """
     tops = tops_of(paths)
     plain = all(toml_name(path) and not os.path.islink(path) for path in paths)
@@ -214,32 +228,39 @@ def sum_at_base(caps: SharedCaps, ref: str, paths: Sequence[str], horizon: Horiz
 
 
 def _members_at(caps: SharedCaps, ref: str, top: str) -> Iterator[Pipeline]:
-    tree, alike = commit_of(top, ref), {looks(name) for name in caps.datasets}
+    """Yield the pipelines at the revision that name one of the datasets. top: The root of the repository."""
+    tree, skeletons = commit_of(top, ref), {looks(name) for name in caps.datasets}
     names = [name for mode, _, name in tree_entries(top, tree) if mode.startswith(b"100") and toml_name(name)]
     for name, data in zip(names, contents_at(top, [f"{tree}:{name}" for name in names]) if names else (), strict=True):
         try:
             tables = toml_document(data or b"", name)[1]
         except InvalidFile:
             continue
-        if is_pipeline(tables) and looks(dataset_of(tables)) in alike:
+        if is_pipeline(tables) and looks(dataset_of(tables)) in skeletons:
             yield parse(data or b"", f"{ref}:{name}")
 
 
 def uncapped_sums(files: Sequence[Judged], capped: Collection[str], horizon: Horizon | None = None) -> Iterator[JudgedSum]:
-    """Warn of each dataset without a cap on its sum whose sum exceeds the caps of all its files, or cannot be computed.
+    """Yield a warning for each dataset without a cap on its sum if the sum exceeds the cap of each file, or cannot be computed.
 
-    Each file counts once, or as often as its horizon plans. capped: the datasets with a cap. horizon: the horizon of flags or policy.
+    Each file counts once or, if a horizon is planned for it, as often as that horizon states.
+
+    Args:
+        files: The judged files.
+        capped: The datasets that have a cap on their sum.
+        horizon: The horizon of flags or policy.
     """
-    alike: dict[str, list[Judged]] = {}
+    by_skeleton: dict[str, list[Judged]] = {}
     for file in files:
         if file.account is not None and file.own is not None and file.own.privacy.dataset not in (None, *capped):
-            alike.setdefault(looks(file.own.privacy.dataset or ""), []).append(file)
-    for members in alike.values():
+            by_skeleton.setdefault(looks(file.own.privacy.dataset or ""), []).append(file)
+    for members in by_skeleton.values():
         if len(members) > 1:
-            yield from _above(members, horizon)
+            yield from _uncapped_sum(members, horizon)
 
 
-def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedSum]:
+def _uncapped_sum(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedSum]:
+    """Yield a warning if the sum of these files exceeds the cap of each of them, or cannot be computed."""
     paths = tuple(file.path for file in files)
     owns = [file.own for file in files if file.own is not None]
     names = tuple(dict.fromkeys(own.privacy.dataset or "" for own in owns))
@@ -269,28 +290,34 @@ def _above(files: Sequence[Judged], horizon: Horizon | None) -> Iterator[JudgedS
 
 
 def _without_cap(file: Judged, own: Pipeline) -> Pipeline:
-    """Return the file without its cap; an adaptive file keeps the cap in force, which is its cost."""
+    """Return the pipeline without its budget. An adaptive file keeps its cap in force, as this cap is its cost."""
     return file.account.pipeline if own.privacy.adaptive and file.account is not None else replace(own, budget=None)
 
 
 def placed_at_changes(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Place each sum at the file to report it at: the member with the largest rise, where a new file rises by its whole epsilon.
+    """Yield each sum at the file where it is reported: the member whose epsilon rose most.
 
-    If no epsilon rose, this is a member that changed at equal cost, or that joins the dataset at a lower cost, as that raises the sum too;
-    else the sum stays at its first file.
+    A new file rises by its whole epsilon. If no epsilon rose, the sum is reported at a member that changed at equal cost, or that joins the
+    dataset at a lower cost, as this raises the sum too. Otherwise the sum stays at its first file.
 
-    files: the judged files, after their comparison with the base.
+    Args:
+        together: The sums.
+        files: The judged files, after their comparison with the base.
     """
     for total in together:
-        touched = [(_touched(file, total.datasets), file.path) for file in files if file.path in total.members]
-        most, at = max(touched, key=lambda pair: pair[0], default=(UNTOUCHED, total.at))
-        yield replace(total, at=at) if most > UNTOUCHED else total
+        rises = [(_rise(file, total.datasets), file.path) for file in files if file.path in total.members]
+        largest, at = max(rises, key=lambda pair: pair[0], default=(UNTOUCHED, total.at))
+        yield replace(total, at=at) if largest > UNTOUCHED else total
 
 
 def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) -> Iterator[JudgedSum]:
-    """Warn of files that joined a non-empty sum after the base, since results of the others may have led to them.
+    """Yield each sum, with a warning if files have joined it since the base.
 
-    files: the judged files, after their comparison with the base.
+    The sum holds for files that are fixed in advance. A file that joins later may have been chosen after results of the others were seen.
+
+    Args:
+        together: The sums.
+        files: The judged files, after their comparison with the base.
     """
     for total in together:
         later = [file.path for file in files if file.path in total.members and (file.base is None or _joins(file, total.datasets))]
@@ -301,17 +328,20 @@ def with_joined_files(together: Iterable[JudgedSum], files: Sequence[Judged]) ->
         yield replace(total, conditions=(*total.conditions, Condition("joined", "warn", text, ())))
 
 
-def _touched(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
-    """Return the rise of a file's epsilon, negative if it fell, and whether the file changed at all, as far as the base shows."""
+def _rise(file: Judged, datasets: Sequence[str]) -> tuple[float, bool]:
+    """Return the rise of a file's epsilon, and whether the file has changed, as far as the base shows.
+
+    The rise is negative if epsilon fell. It is at least 0 for a file that joins one of the datasets.
+    """
     if file.base is None:
         return (0.0 if file.account is None else file.account.upper, True)
-    if file.now is None or file.now == file.base.epsilon:  # both may be infinite
+    if file.now is None or file.now == file.base.epsilon:  # the difference of two infinities would be NaN
         return (0.0, bool(file.changes))
     rise = file.now - file.base.epsilon
     return (max(rise, 0.0) if _joins(file, datasets) else rise, True)
 
 
 def _joins(file: Judged, datasets: Sequence[str]) -> bool:
-    """Return whether it named none of the datasets before."""
+    """Return whether the file names one of the datasets now, but named none of them at the base."""
     edits = [edit for change in file.changes for edit in change.change.edits if edit.path == ("privacy", "dataset")]
     return any(edit.old not in datasets for edit in edits)

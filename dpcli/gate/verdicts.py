@@ -1,4 +1,7 @@
-"""Verdicts of the gate: conditions, the files and sums that they judge, and the worst of them; unknown is never a pass."""
+"""The verdicts of the gate on conditions, files and sums.
+
+The verdict on a file is the worst verdict of its conditions. The verdict "unknown" never passes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ Verdict = Literal["pass", "warn", "waived", "fail", "unknown", "invalid", "error
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "warn": 0, "waived": 0, "fail": 1, "unknown": 3, "invalid": 2, "error": 4}
 PRECEDENCE: tuple[Verdict, ...] = ("error", "invalid", "unknown", "fail", "waived", "pass")
 
-# By the name of a condition: its title, and what it demands or, of a change that is listed, what was found.
+# By the name of a condition, its title and its requirement. For a condition that only lists a change, the second text describes the change.
 CONDITIONS: dict[str, tuple[str, str]] = {
     "budget": ("cap on epsilon", "Epsilon, an upper bound, is at most the cap of flag, policy or file at the budget's delta."),
     "rho": ("cap on rho", "Rho of zero-concentrated differential privacy is at most its cap, which holds with that on epsilon."),
@@ -51,7 +54,7 @@ CONDITIONS: dict[str, tuple[str, str]] = {
     "files": ("nothing to judge", "There is something to judge."),
 }
 
-# Titles of conditions that fail, if the noun alone would not say so.
+# Titles of failed conditions whose general title does not say that something is wrong.
 FAILURES = {
     "budget": "epsilon above its cap",
     "rho": "rho above its cap",
@@ -63,7 +66,7 @@ FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The goal of a remedy: an epsilon that the composition of `runs` runs may not exceed at `delta`."""
+    """The goal of a remedy: the largest epsilon that `runs` runs together may have at `delta`."""
 
     epsilon: float
     delta: float | None
@@ -74,9 +77,10 @@ class Target:
 class Pardon:
     """A waiver that turned a failure into "waived".
 
-    days: days until it expires.
-    new: whether the change under review adds it.
-    external: whether the policy states it, not the file.
+    Attributes:
+        days: Number of days until the waiver expires.
+        new: Whether the change under review adds the waiver.
+        external: Whether the waiver is in the policy, and not in the file.
     """
 
     waiver: Waiver
@@ -89,11 +93,13 @@ class Pardon:
 class Condition:
     """A requirement of a file, and its verdict.
 
-    key, place: the key concerned, as a path into the file, and its line and column.
-    mechanism: the name of the mechanism concerned, if there is exactly one.
-    measured, target: the epsilon that was judged, and the goal that would pass.
-    pardon: the waiver that covers a failure.
-    shares, delta: the shares of a ledger's cap that the runs take and that were left before, and the delta of that cap.
+    Attributes:
+        name: A key of `CONDITIONS`, or the code of a lint rule.
+        key, place: The key that the condition is about, as a path into the file, and its line and column.
+        mechanism: The name of the mechanism that the condition is about, if there is exactly one.
+        measured, target: The epsilon that was judged, and the goal that would pass.
+        pardon: The waiver that covers a failure.
+        shares, delta: The share of a ledger's cap that the runs take, the share that was left before, and the delta of that cap.
     """
 
     name: str
@@ -110,7 +116,7 @@ class Condition:
 
 
 def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict that decides the exit code; a warning passes."""
+    """Return the worst verdict, which determines the exit code. A warning counts as a pass."""
     present = set(verdicts)
     return next((verdict for verdict in PRECEDENCE if verdict in present), "pass")
 
@@ -119,11 +125,13 @@ def worst_verdict(verdicts: Iterable[Verdict]) -> Verdict:
 class Base:
     """The earlier version of a file.
 
-    epsilon, delta, statement: its guarantee, and the keys that the guarantee is a statement about.
-    terms, standings, waivers: as `bases.terms_of`, `claims.standings_of` and `bases.waiver_data` return them.
-    horizon: the number of planned runs and their cap.
-    account, data: its account and content; None if only figures of it are available.
-    renamed: its earlier name in the repository, if the file was renamed.
+    Attributes:
+        epsilon, delta: The guarantee.
+        statement: The keys, such as the unit, that determine what the guarantee means.
+        terms, standings, waivers: As `bases.terms_of`, `claims.standings_of` and `bases.waiver_data` return them.
+        horizon: The number of planned runs, and the cap on their epsilon.
+        account, data: The account and the content of the file; None if the base is from the JSON of an earlier gate.
+        renamed: The earlier path in the repository, if the file was renamed; else "".
     """
 
     epsilon: float
@@ -139,7 +147,7 @@ class Base:
 
     @property
     def max_increase(self) -> float | None:
-        """The limit that the earlier version set to its own rise."""
+        """The limit in nats that the earlier version states on the rise of its epsilon."""
         limit: float | None = self.terms.get("gate.max_increase")
         return limit
 
@@ -148,13 +156,14 @@ class Base:
 class Judged:
     """A judged file.
 
-    account: its account under the caps in force; None if the file cannot be read.
-    conditions, diagnostics: the verdicts on it, and the lint findings in it.
-    base, now: its earlier version, and its current epsilon at that version's delta.
-    changes: the cost of each change, made alone to the base.
-    granting: the positions of the policy's waivers that match a condition.
-    own: the file with its own caps; None if it cannot be read.
-    sources: the private data that commands read by the file.
+    Attributes:
+        account: The account under the caps in force; None if the file cannot be read.
+        conditions, diagnostics: The verdicts on the file, and its lint findings.
+        base, now: The earlier version, and the current epsilon at that version's delta.
+        changes: The cost of each change, if it alone were made to the base.
+        granting: The positions of the policy's waivers that are for one of the conditions.
+        own: The pipeline with its own caps; None if the file cannot be read.
+        sources: The places of the private data that commands read for the file.
     """
 
     path: str
@@ -170,7 +179,7 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the conditions."""
+        """The worst verdict of the conditions."""
         return worst_verdict(condition.verdict for condition in self.conditions)
 
 
@@ -178,11 +187,13 @@ class Judged:
 class JudgedSum(Judged):
     """The sum over all files of some datasets.
 
-    path: the sum's name in tables.
-    base, now: as for a file; None if the sum at the revision cannot be computed.
-    at: the file at which reports show the sum.
-    members: the paths of all files in the sum.
-    uncapped: the account of a sum without a cap, which can only give a warning.
+    Attributes:
+        path: The name of the sum in tables.
+        base, now: As for a file; None if the sum at the revision cannot be computed.
+        at: The file at which reports show the sum.
+        datasets: The names of the datasets.
+        members: The paths of all files in the sum.
+        uncapped: The account of a sum without a cap, which can only give a warning.
     """
 
     at: str = ""
@@ -193,7 +204,7 @@ class JudgedSum(Judged):
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """All files, sums over files, and warnings about the policy itself."""
+    """The verdicts on all files and sums over files, and warnings about the policy itself."""
 
     files: tuple[Judged, ...]
     policy: str | None = None
@@ -211,8 +222,8 @@ class Gated:
 
 
 def first_finding(diagnostics: Sequence[Diagnostic]) -> str:
-    """Return the first finding in words, and the number of further ones."""
+    """Return the first finding in words, and the number of further findings."""
     first = diagnostics[0]
     further = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
-    place = f"line {first.line}: " if first.line else ""  # no line if the whole file is of another kind
+    place = f"line {first.line}: " if first.line else ""  # a finding about the whole file has no line
     return f"{place}{first.key + ': ' if first.key else ''}{first.message}{further}"

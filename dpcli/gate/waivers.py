@@ -1,4 +1,4 @@
-"""Waivers: which failures they cover, and whether git blame names their approver as their author."""
+"""The application of waivers to failed conditions, and the check by git blame that no author approved the own waiver."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from dpcli.gate.policy import Policy, unwaivable
 from dpcli.gate.verdicts import Base, Condition, Pardon
 from dpcli.git.authors import Author, addressed, authors_of
 
-WARNING_DAYS = 14  # days before its expiry from which a waiver gives a warning
-GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # all but the reason, which anybody may correct
-_BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)  # of an approver's text
-_AROUND = " \t\r\n.\"'`<>()[]"
+WARNING_DAYS = 14  # a used waiver gives a warning from this number of days before its expiry on
+GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")  # the reason is left out, as anybody may correct it
+_BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)  # separates names in a text
+_AROUND = " \t\r\n.\"'`<>()[]"  # characters that are removed around a name
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """A waiver and its origin.
 
-    index: its position among the waivers of its file.
-    external: whether the policy states it, not the pipeline file.
-    new: whether the change under review adds it.
-    writers: its authors; empty if git does not know them, None if the policy does not ask for them.
+    Attributes:
+        index: The position of the waiver among the waivers of its file.
+        external: Whether the waiver is in the policy, and not in the pipeline file.
+        new: Whether the change under review adds the waiver.
+        writers: The authors of the waiver; empty if git does not know them, None if the policy does not ask for them.
     """
 
     waiver: Waiver
@@ -43,11 +44,11 @@ class Grant:
 
     @property
     def key(self) -> Path:
-        """The waiver's place in the pipeline file; empty if the policy states it."""
+        """The place of the waiver in the pipeline file; empty if the waiver is in the policy."""
         return () if self.external else ("gate", "waiver", self.index)
 
     def concerns(self, condition: Condition) -> bool:
-        """Return whether the waiver is for this condition. Lint rules are waived if they warn or fail, other conditions if they fail."""
+        """Return whether the waiver is for this condition. A lint finding can be waived if it warns or fails, others only if they fail."""
         lint = condition.name.startswith("DP")
         return (
             condition.name == self.waiver.rule
@@ -76,7 +77,8 @@ class Grant:
 class Waived:
     """The conditions after waivers were applied, and warnings about the waivers themselves.
 
-    granting: the positions of the policy's waivers that matched a condition.
+    Attributes:
+        granting: The positions of the policy's waivers that are for one of the conditions.
     """
 
     conditions: tuple[Condition, ...]
@@ -92,14 +94,16 @@ def apply_waivers(
     as_of: datetime.date,
     data: bytes,
 ) -> Waived:
-    """Turn each failure that a waiver covers into "waived"; unknown and invalid conditions stay as they are.
+    """Return the conditions with the verdict "waived" for each failure that a waiver covers.
+
+    Unknown and invalid conditions cannot be waived.
 
     Args:
-        conditions: the verdicts before waivers.
-        path, pipeline, data: the file.
-        policy: the policy, with its waivers.
-        base: the earlier version, by which waivers that the change adds are recognised; None without one.
-        as_of: the day on which waivers are judged.
+        conditions: The verdicts before waivers.
+        path, pipeline, data: The path of the file, its pipeline and its content.
+        policy: The policy, with its waivers.
+        base: The earlier version, by which waivers that the change adds are recognised; None if there is none.
+        as_of: The day on which the expiry of waivers is judged.
     """
     grants = [*_external(path, policy), *_own(pipeline, policy, base, path, data)]
     judged = [_judged(condition, grants, as_of) for condition in conditions]
@@ -113,12 +117,14 @@ def apply_waivers(
 
 
 def _external(path: str, policy: Policy) -> Iterator[Grant]:
+    """Yield the waivers of the policy that cover the file."""
     for index, waiver in enumerate(policy.waiver):
         if waiver.covers(path, policy.path):
             yield Grant(waiver, index, True, False)
 
 
 def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data: bytes) -> Iterator[Grant]:
+    """Yield the waivers of the file itself, if the policy accepts such waivers."""
     if not policy.takes_from_files:
         return
     writers = writers_of(pipeline, path, data) if policy.waiver_author == "another" else [None] * len(pipeline.gate.waiver)
@@ -128,7 +134,7 @@ def _own(pipeline: Pipeline, policy: Policy, base: Base | None, path: str, data:
 
 
 def _judged(condition: Condition, grants: Sequence[Grant], as_of: datetime.date) -> Condition:
-    """Apply the first waiver that holds; if none does, add to the message why each one fails."""
+    """Return the condition after the first waiver that holds. If none holds, its message states why each of them does not."""
     objections = []
     for grant in grants:
         if not grant.concerns(condition):
@@ -151,6 +157,7 @@ def pardon_words(pardon: Pardon) -> str:
 
 
 def _notices(grant: Grant, conditions: Sequence[Condition], is_used: bool, as_of: datetime.date) -> Iterator[Condition]:
+    """Yield a warning for a waiver that expires soon, whose author is unknown, or that is not needed."""
     waiver, days = grant.waiver, (grant.waiver.expires - as_of).days
     waiver_name = f"the {'policy' if grant.external else 'file'}'s waiver of {waiver.rule}"
     if is_used and days <= WARNING_DAYS:
@@ -169,14 +176,14 @@ def _notice(text: str, key: Path = ()) -> Condition:
 
 
 def unused_waivers(policy: Policy, paths: Sequence[str], granting: frozenset[int]) -> Iterator[Condition]:
-    """Warn of each waiver of the policy that covers a judged file but matched no condition."""
+    """Yield a warning for each waiver of the policy that covers a judged file but is for none of its conditions."""
     for index, waiver in enumerate(policy.waiver):
         if index not in granting and any(waiver.covers(path, policy.path) for path in paths):
             yield _notice(f"waiver[{index + 1}]: the waiver of {waiver.rule} is not needed: remove it")
 
 
 def check_waivers(pipeline: Pipeline, findings: Findings) -> None:
-    """Add a finding for each waiver of something that cannot be waived."""
+    """Add a finding for each waiver in a file of a rule that cannot be waived."""
     for index, waiver in enumerate(pipeline.gate.waiver):
         for key, expected, value in unwaivable(waiver):
             findings.add("DP005", ("gate", "waiver", index, *key), expected, value)
@@ -187,7 +194,10 @@ def _days(count: int) -> str:
 
 
 def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author, ...], ...]:
-    """Return the authors of each waiver's granting keys in a file; nobody for a waiver with a line that git does not know."""
+    """Return, for each waiver in a file, the authors of its lines with `GRANTING_KEYS`.
+
+    There are none for a waiver with a line that is not committed, or whose commit git does not know.
+    """
     count = len(pipeline.gate.waiver)
     if path == "-" or not count:
         return ((),) * count
@@ -198,6 +208,7 @@ def writers_of(pipeline: Pipeline, path: str, data: bytes) -> tuple[tuple[Author
 
 
 def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
+    """Return the authors and co-authors of all lines, each once; none if the author of a line is unknown."""
     if not lines <= set(known):
         return ()
     return tuple(dict.fromkeys(author for line in sorted(lines) for author in (known[line], *known[line].co_authors)))
@@ -205,14 +216,15 @@ def _all(lines: set[int], known: dict[int, Author]) -> tuple[Author, ...]:
 
 def self_approved(approver: str, writers: tuple[Author, ...]) -> Author | None:
     """Return the first writer whose name, or a confusable spelling of it, is in the approver's text; None if there is no such writer."""
-    approvers = {looks(name) for name in _names_in(approver)} - {""}  # an invisible text names nobody
+    approvers = {looks(name) for name in _names_in(approver)} - {""}  # a name of invisible characters names nobody
     return next((author for author in writers if any(looks(name) in approvers for name in author.names)), None)
 
 
 def _names_in(approver: str) -> tuple[str, ...]:
     """Return all names in an approver's text, such as "Name <address>", "@login", "Last, First" or "Name (office)".
 
-    If it names several people, the writer may be none of them: nobody can tell whether the other person approved.
+    All names of several people are returned. If the writer is one of them, the waiver counts as self-approved, as nobody can tell whether
+    the other person approved it.
     """
     pieces = [piece for part in _BETWEEN.split(approver) for piece in (part, *part.split("/"))]
     last, comma, first = approver.partition(",")

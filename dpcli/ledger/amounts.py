@@ -1,6 +1,7 @@
-"""Costs as decimal strings: rounded up when they are written, added without rounding.
+"""Amounts of privacy loss as decimal numbers. A cost is rounded up when it is written, a cap is rounded down, and sums are exact.
 
-A total over many blocks names each amount, "@", and the block.
+An amount is a part of a cost in the currency of the ledger's filter, for example "rho". In a total over the blocks of a dataset, each key
+consists of the name of the amount, "@" and the name of the block.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, Inval
 from dpcli.base.errors import InternalError, LedgerError
 
 Amounts = Mapping[str, Decimal]
-DIGITS = 20
-# Doubles reach from 1e308 to 1e-324: with as many digits every sum is exact, and one that is not is no sum.
+DIGITS = 20  # significant digits of an amount in an entry; a double needs 17
+# Doubles reach from 1e-324 to 1e308. With 700 digits their sums are exact; a sum that would be rounded raises Inexact instead.
 EXACT = Context(prec=700, Emin=-5000, Emax=5000, traps=[Inexact, InvalidOperation, Overflow])
-AT = "@"
+AT = "@"  # separates an amount and a block in a key
 ZERO = Decimal(0)
 _UP = Context(prec=DIGITS, rounding=ROUND_CEILING)
 _DOWN = Context(prec=DIGITS, rounding=ROUND_FLOOR)
@@ -34,12 +35,16 @@ def sum_text(amount: Decimal) -> str:
 
 
 def cap_text(lower: float | Decimal) -> str:
-    """Return a cap in [0, inf), rounded down: a double as what it is, a decimal as it was stated."""
+    """Return a cap in [0, inf) as a decimal of at most 20 significant digits, rounded down. A double stands for its exact value."""
     return str(_DOWN.create_decimal(Decimal(lower)).normalize(_DOWN))
 
 
 def decimal_of(x: float) -> Decimal:
-    """Return the decimal that a double stands for: of at most 15 digits, what somebody wrote (ten times 0.1 is 1); else its exact value."""
+    """Return the decimal that a double stands for.
+
+    If the shortest spelling of the double has at most 15 digits, this is the number that somebody wrote, so that ten times 0.1 is 1.
+    Otherwise it is the exact value of the double.
+    """
     short = Decimal(repr(x))
     return short if len(short.as_tuple().digits) <= 15 else Decimal(x)
 
@@ -51,13 +56,13 @@ def float_above(amount: Decimal) -> float:
 
 
 def float_below(amount: Decimal) -> float:
-    """Return the largest double that stands for no more than `amount`."""
+    """Return the largest double whose decimal (`decimal_of`) is not above `amount`."""
     near = float(amount)
     return near if decimal_of(near) <= amount else math.nextafter(near, 0.0)
 
 
 def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
-    """Return the amounts of an entry. Raises LedgerError for what no ledger has written."""
+    """Return the amounts of an entry as numbers. Raises LedgerError if a value is not a decimal >= 0 of the length that dpcli writes."""
     result = {}
     for name, text in amounts.items():
         try:
@@ -76,9 +81,9 @@ def read(amounts: Mapping[str, object]) -> dict[str, Decimal]:
 
 
 def add(total: Amounts, more: Amounts, sign: int = 1) -> dict[str, Decimal]:
-    """Return the sum (sign 1) or difference (-1) by name, exact."""
+    """Return the exact sum (`sign` = 1) or difference (`sign` = -1) of each amount."""
     result = dict(total)
-    for name, value in more.items():  # copied with its sign: a product would be rounded to 28 digits
+    for name, value in more.items():  # the sign is changed by a copy, as a product would be rounded to 28 digits
         result[name] = EXACT.add(result.get(name, ZERO), value.copy_negate() if sign < 0 else value)
     return result
 
@@ -89,38 +94,38 @@ def divide_down(cap: str, parts: int) -> str:
 
 
 def exceeded(total: Amounts, caps: Amounts) -> str | None:
-    """Return the first name whose total is above its cap, None if all are within; a name without a cap is above it."""
+    """Return the first amount whose total exceeds its cap; None if there is none. An amount without a cap exceeds it."""
     return next((name for name in total if name not in caps or total[name] > caps[name]), None)
 
 
 def largest_share(part: Amounts, caps: Amounts) -> float:
-    """Return the largest share of a cap that `part` takes, rounded up a little; inf where a cap of 0 is touched."""
+    """Return the largest share of its cap that an amount of `part` takes, rounded to a double; inf for an amount > 0 without a cap > 0."""
     shares = [float(part[name] / caps[name]) if caps.get(name) else (math.inf if part[name] else 0.0) for name in part]
     return max(shares, default=0.0)
 
 
 def cost_on_blocks(cost: Amounts, window: Sequence[str]) -> dict[str, Decimal]:
-    """Return a cost in full on each block of a window; as it is where there are no blocks."""
+    """Return the total that charges the whole cost to each block of a window. Without blocks, return the cost itself."""
     return {f"{name}{AT}{block}": value for block in window for name, value in cost.items()} if window else dict(cost)
 
 
 def most_on_one_block(total: Amounts, names: Iterable[str], window: Sequence[str]) -> dict[str, Decimal]:
-    """Return the most of each amount on any block of a window: what fits on that fits on all of them."""
+    """Return the largest total of each amount on any block of a window. A cost that fits on top of it fits on every block."""
     return {name: max((total.get(f"{name}{AT}{block}", ZERO) for block in window), default=ZERO) for name in names}
 
 
 def charged_blocks(total: Amounts) -> list[str]:
-    """Return the blocks that were ever charged, sorted."""
+    """Return the names of the blocks in a total, sorted."""
     return sorted({name.partition(AT)[2] for name in total})
 
 
 def amount_of(name: str) -> str:
-    """Return the amount of a name in a total."""
+    """Return the name of the amount in a key of a total."""
     return name.partition(AT)[0]
 
 
 def spent_by_block(total: Amounts, caps: Mapping[str, Decimal]) -> dict[str, dict[str, Decimal]]:
-    """Return what is spent of each amount, by block."""
+    """Return the spending of each block by amount, sorted by block. An amount that a block was not charged is 0."""
     by_block: dict[str, dict[str, Decimal]] = {}
     for name, value in total.items():
         by_block.setdefault(name.partition(AT)[2], dict.fromkeys(caps, ZERO))[amount_of(name)] = value

@@ -1,6 +1,6 @@
-"""A budget from Python: charge a run, draw its noise, say that it has ended.
+"""The Python interface to a ledger: a program charges a run, draws its noise, and records that the run has ended.
 
-Arguments are taken as what they plainly are, or refused in words before a ledger is opened.
+Arguments of a wrong type raise InputError before a ledger is opened.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 
 def text_of(name: str, given: object) -> str:
-    """Return a text. Raises InputError for anything else."""
+    """Return the value of argument `name` if it is a str. Raises InputError otherwise."""
     if not isinstance(given, str):
         raise InputError(f"{name}: expected a text, found {repr(given)[:60]}")
     return given
 
 
 def texts_of(name: str, given: object) -> tuple[str, ...]:
-    """Return one text or several. Raises InputError for anything else."""
+    """Return the value of argument `name`, a str or a list or tuple of them, as a tuple. Raises InputError otherwise."""
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, (list, tuple)):
         raise InputError(f"{name}: expected a text or a list of texts, found {repr(given)[:60]}")
-    return tuple(text_of(name, one) for one in given)
+    return tuple(text_of(name, text) for text in given)
 
 
 def path_or_url(name: str, given: object) -> str:
-    """Return a text, or a path as text. Raises InputError for anything else."""
+    """Return the value of argument `name`, a str or a path, as a str. Raises InputError otherwise."""
     if not isinstance(given, (str, os.PathLike)):
         raise InputError(f"{name}: expected a path or a URL, found {repr(given)[:60]}")
     return os.fsdecode(given)
 
 
 def number_of(name: str, given: object) -> float:
-    """Return a number, of whatever library, as a double. Raises InputError for anything else, a bool among it."""
+    """Return the value of argument `name`, a real number of any library, as a float. Raises InputError otherwise, also for a bool."""
     if not isinstance(given, Real) or isinstance(given, bool):
         raise InputError(f"{name}: expected a number, found {repr(given)[:60]}")
     try:
@@ -59,7 +59,7 @@ def number_of(name: str, given: object) -> float:
 
 
 def pipeline_of(name: str, given: object) -> Pipeline:
-    """Return a pipeline, or what is in its file. Raises InputError for anything else."""
+    """Return the value of argument `name`, a pipeline or the path of its file, as a pipeline. Raises InputError otherwise."""
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.file.pipeline.read import load
 
@@ -72,11 +72,12 @@ def pipeline_of(name: str, given: object) -> Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class DatasetBudget(Displayed):
-    """The ledger of one dataset, reached anew by each request: nothing is held while a run takes its hours.
+    """The ledger of one dataset. Each request opens it anew, so that no connection or lock is held during a long run.
 
     Attributes:
-        url: A path, sqlite:///path or postgresql://..., of now: a later change of the working directory means no other file.
-        dataset: Its name there; the only one if None.
+        url: A path, sqlite:///path or postgresql://... A relative path is made absolute, so that a later change of the working directory
+            does not lead to another file.
+        dataset: The name of the dataset; None for the only dataset of the ledger.
     """
 
     url: str
@@ -101,33 +102,33 @@ class DatasetBudget(Displayed):
         expires: str | None = None,
         window: str | Sequence[str] = (),
     ) -> ReservedRun:
-        """Charge one run in full, before it starts; what is returned is for `with`.
+        """Charge one run in full before it starts, and return a context manager for the run.
 
         Args:
-            pipeline: What the run does, or the path of its file.
-            key: Names the run. Asked for again before the run was started, it is the same charge; afterwards it is refused, since what
-                draws noise again is another run.
-            why: For the log.
-            delta: Delta at which the run is described, if the filter needs one; the file's if None.
-            expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which it can no longer be voided; it stays charged. Asked for again
-                with another one it keeps the first, and a UserWarning says so.
-            window: The blocks that it reads, if the dataset is cut into blocks: "2026-01-01..2026-01-28", one name, or several of these.
-                Each is charged in full, all or none. The pipeline's own (privacy.window) where empty; another one than that is refused.
-                That the run reads no other records is the caller's word, and not checked.
+            pipeline: The pipeline of the run, or the path of its file.
+            key: Name of the run. The same request under the same key is charged once, until the run is started. Afterwards it is refused,
+                as a run that draws noise again is another run.
+            why: Reason, for the log.
+            delta: The delta at which the run is described, if the filter needs one; that of the file if None.
+            expires: A time ("2030-12-31T00:00:00Z", "14d", "36h") after which the reservation cannot be voided and stays charged. A
+                repeated request with another time keeps the first one and issues a UserWarning.
+            window: The blocks that the run reads, if the dataset is cut into blocks: a name, a range "2026-01-01..2026-01-28", or several
+                of these; if empty, those of the pipeline (privacy.window), which they must not contradict. Either all blocks are charged
+                in full or none. The caller guarantees that the run reads no other records; this is not checked.
 
         Raises:
-            Denied: It does not fit in what is left, on one of its blocks. Nothing was written.
-            InputError: The file, the key, the time or the window is wrong or of another type, or the run is of another unit or adjacency;
-                the dataset has blocks and no window is stated, or has none and one is.
-            LedgerError: The ledger is missing, locked or damaged, or the key is another run's or has begun.
-            CannotCertify, NotRepresentable: The ledger's filter has no cost for it.
+            Denied: The run does not fit in the remaining budget of the dataset or of one of its blocks. Nothing was written.
+            InputError: An argument or the file is invalid, the run states another unit or adjacency than the ledger, or a window is
+                stated for a dataset without blocks or is missing for a dataset with blocks.
+            LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run or to a run that was started.
+            CannotCertify, NotRepresentable: The filter of the ledger has no cost for the run.
         """
         request = _request(pipeline, key, delta, why)
         last = None if expires is None else text_of("expires", expires)
         blocks = texts_of("window", window)
         with self._open() as ledger:
             receipt = ledger.reserve(*request, expiry_time(last, ledger.now()), blocks)
-            for line in receipt.notes[1:]:  # that it is the same reservation was asked for; that it ends at another time was not
+            for line in receipt.notes[1:]:  # the first note, that the request was granted before, is no surprise to the caller
                 warnings.warn(f"dpcli: {line}", stacklevel=2)
             return ReservedRun(DatasetBudget(self.url, ledger.dataset), key)
 
@@ -139,10 +140,10 @@ class DatasetBudget(Displayed):
         delta: float | None = None,
         window: str | Sequence[str] = (),
     ) -> None:
-        """Charge a run that is made at once; when this returns, and not before, its noise may be drawn.
+        """Charge a run that is made at once. Noise may be drawn only after this method returns.
 
-        Its arguments are those of `reserve`. Raises what `reserve` raises, and LedgerError if the key was charged before: its noise may
-        have been drawn.
+        The arguments and errors are those of `reserve`. LedgerError is raised as well if the key was charged before, as its noise may have
+        been drawn already.
         """
         request = _request(pipeline, key, delta, why)
         blocks = texts_of("window", window)
@@ -154,11 +155,11 @@ class DatasetBudget(Displayed):
 
 
 class ReservedRun(Displayed):
-    """A run that is charged. `start` it before the first noise; the end of the `with` commits it.
+    """A charged run, as a context manager. Call `start` before the first noise is drawn. The end of the `with` block commits the run.
 
-    Whatever goes wrong, it stays charged: an exception in the block, one that was not started, a process that dies. `void` gives back what
-    was not started. Threads and processes may hold the same run; one of them starts it. `with` refuses, with LedgerError, one that has
-    ended.
+    The run stays charged if the block raises an exception, if `start` is never called, and if the process dies. Only a run that was not
+    started can be voided. Several threads and processes may use the same run, but only one of them can start it. A `with` statement raises
+    LedgerError if the run has ended.
     """
 
     def __init__(self, budget: DatasetBudget, key: str) -> None:
@@ -169,34 +170,36 @@ class ReservedRun(Displayed):
 
     @property
     def run(self) -> Run:
-        """The run as the ledger has it now: status is reserved, started, committed or void."""
+        """The run as it is now in the ledger. Its status is "reserved", "started", "committed" or "void"."""
         with self.budget._open() as ledger:
             return ledger.state().run(self.key)
 
     def start(self) -> None:
-        """Noise is about to be drawn; granted once. Raises LedgerError if it was started before or voided: then draw nothing."""
+        """Record that noise is about to be drawn. Raises LedgerError if the run was started before or voided; then draw no noise."""
         with self.budget._open() as ledger:
             receipt = ledger.start(self.key)
         assert not receipt.repeated  # a second start is refused by the ledger
 
     def commit(self, why: str = "") -> None:
-        """The run has ended; it stays charged.
+        """Record that the run has ended. It stays charged.
 
         Args:
-            why: The reason, needed if it was never started.
+            why: Reason. Required if the run was never started.
 
         Raises:
-            LedgerError: If it was voided.
-            InputError: If it was never started and there is no reason.
+            LedgerError: The run was voided.
+            InputError: The run was never started and there is no reason.
         """
         reason = text_of("why", why)
         with self.budget._open() as ledger:
             ledger.commit(self.key, reason)
 
     def void(self, why: str) -> None:
-        """Give it back, as no noise was drawn. Raises LedgerError if it was started or has expired, InputError without a reason.
+        """Release the reservation, as no noise was drawn. In a two-person ledger, propose this; the run stays charged until it is approved.
 
-        In a ledger of two persons it is proposed, and stays charged until another person approves.
+        Raises:
+            LedgerError: The run was started, or the reservation has expired.
+            InputError: There is no reason.
         """
         reason = text_of("why", why)
         with self.budget._open() as ledger:
@@ -227,23 +230,24 @@ class ReservedRun(Displayed):
 
 
 def budget(url: str | os.PathLike[str], dataset: str | None = None) -> DatasetBudget:
-    """The ledger of a dataset, to charge runs from a program.
+    """Return the ledger of a dataset, to which a program can charge runs.
 
     Args:
         url: A path, sqlite:///path or postgresql://...
-        dataset: Its name there; the only one if None.
+        dataset: The name of the dataset; None for the only dataset of the ledger.
 
     Raises:
-        LedgerError: If it is not there.
-        InputError: If it is not named.
+        LedgerError: The ledger or the dataset does not exist.
+        InputError: The ledger has several datasets and none is named.
     """
-    named = DatasetBudget(path_or_url("budget", url), dataset)
-    with named._open() as ledger:
-        return DatasetBudget(named.url, ledger.dataset)
+    unresolved = DatasetBudget(path_or_url("budget", url), dataset)
+    with unresolved._open() as ledger:
+        return DatasetBudget(unresolved.url, ledger.dataset)
 
 
 def _request(
     pipeline: Pipeline | str | os.PathLike[str], key: str, delta: float | None, why: str
 ) -> tuple[Pipeline, str, float | None, str]:
-    at = None if delta is None else number_of("delta", delta)
-    return pipeline_of("pipeline", pipeline), text_of("key", key), at, text_of("why", why)
+    """Return the arguments of a request after a check of their types."""
+    checked_delta = None if delta is None else number_of("delta", delta)
+    return pipeline_of("pipeline", pipeline), text_of("key", key), checked_delta, text_of("why", why)

@@ -1,4 +1,7 @@
-"""The hash chain: an entry is its canonical bytes, and each names the SHA-256 of the one before. And the times that entries state.
+"""The hash chain of a ledger, and the times that its entries state.
+
+An entry is stored in one canonical spelling and contains the SHA-256 of the entry before it. To change, remove or insert an entry, one has
+to change the hash of every later entry too.
 
 Source: Haber & Stornetta 1991, How to time-stamp a digital document, Journal of Cryptology 3.
 """
@@ -15,14 +18,14 @@ from typing import Any
 
 from dpcli.base.errors import InputError, LedgerError
 
-VERSION = 1
-GENESIS = "0" * 64
-STAMP = "%Y-%m-%dT%H:%M:%SZ"
+VERSION = 1  # format of the entries
+GENESIS = "0" * 64  # stands for the hash before the first entry
+STAMP = "%Y-%m-%dT%H:%M:%SZ"  # times are in UTC, to the second
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """An entry as a backend keeps it."""
+    """An entry as a store keeps it: its number from 1, its canonical JSON, and the SHA-256 of that text."""
 
     seq: int
     body: str
@@ -39,7 +42,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """An entry, read: its place in the chain and its content."""
+    """An entry that was read: its stored row and its content."""
 
     row: StoredRow
     content: Mapping[str, Any]
@@ -51,17 +54,20 @@ class LedgerEntry:
 
     @property
     def key(self) -> str:
-        """The name of the run that it is about; "" if there is none."""
+        """The key of the run that the entry is about; "" if there is none."""
         return str(self.content.get("key", ""))
 
 
 def canonical(content: Mapping[str, Any]) -> str:
-    """Return the one spelling of a content: JSON, sorted keys, no spaces, ASCII, no infinities."""
+    """Return the canonical spelling of a content: JSON in ASCII with sorted keys and without spaces.
+
+    Raises ValueError for NaN and infinities.
+    """
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of a text, in hexadecimal."""
+    """Return the SHA-256 of a text, in hexadecimal. Characters outside ASCII are escaped first."""
     return hashlib.sha256(text.encode("ascii", "backslashreplace")).hexdigest()
 
 
@@ -73,7 +79,11 @@ def seal(content: Mapping[str, Any], dataset: str, head: Head) -> LedgerEntry:
 
 
 def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
-    """Return the entry in a row that follows `head`. Raises LedgerError if anything in it was changed."""
+    """Return the entry in a row that must follow `head`.
+
+    Raises:
+        LedgerError: The row was changed, or does not follow `head`.
+    """
     place = f'dataset "{dataset}", entry {head.seq + 1}'
     if row.seq != head.seq + 1:
         raise LedgerError(f"{place}: missing from the chain (entry {row.seq} comes next): the ledger was changed by hand")
@@ -86,7 +96,11 @@ def next_entry(row: StoredRow, dataset: str, head: Head) -> LedgerEntry:
 
 
 def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
-    """Return the entry in a row, checked by itself. Raises LedgerError if anything in it was changed."""
+    """Return the entry in a row. Its hash, number and dataset are checked, but not its link to the entry before.
+
+    Raises:
+        LedgerError: One of them is wrong.
+    """
     place = f'dataset "{dataset}", entry {row.seq}'
     if digest(row.body) != row.hash:
         raise LedgerError(f"{place}: its content does not match its hash: the ledger was changed or damaged")
@@ -97,7 +111,11 @@ def single_entry(row: StoredRow, dataset: str) -> LedgerEntry:
 
 
 def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
-    """Return the entry in a row, unchecked. Raises LedgerError, which begins with `place`, if there is none."""
+    """Return the entry in a row without a check of its hash.
+
+    Raises:
+        LedgerError: The row is not an entry of a known format. The message begins with `place`.
+    """
     try:
         content = json.loads(row.body)
     except (ValueError, RecursionError):
@@ -110,7 +128,7 @@ def unchecked_entry(row: StoredRow, place: str) -> LedgerEntry:
 
 
 def stated_dataset(body: object) -> str | None:
-    """Return the dataset that an entry says it is of; None if nothing can be made of it."""
+    """Return the dataset that the text of an entry names; None if the text is not an entry."""
     try:
         dataset = json.loads(str(body))["dataset"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -121,7 +139,7 @@ def stated_dataset(body: object) -> str | None:
 def _canonical_or_none(content: Mapping[str, Any]) -> str | None:
     try:
         return canonical(content)
-    except ValueError:  # NaN and infinities, which Python reads and no JSON has
+    except ValueError:  # NaN or an infinity, which Python's parser accepts although JSON does not
         return None
 
 
@@ -131,16 +149,16 @@ def utc_now() -> str:
 
 
 def is_stamp(text: str) -> bool:
-    """Check whether a text is a time as entries state one."""
+    """Check whether a text is a time in the form that entries use."""
     try:
         datetime.strptime(text, STAMP)
     except ValueError:
         return False
-    return len(text) == len("2030-01-01T00:00:00Z")
+    return len(text) == len("2030-01-01T00:00:00Z")  # strptime accepts numbers without leading zeros as well
 
 
 def time_after(now: str, days: float) -> str:
-    """Return the time `days` after `now`, at most the end of the calendar."""
+    """Return the time `days` after `now`, or `now` if the sum is beyond the year 9999."""
     try:
         return (datetime.strptime(now, STAMP) + timedelta(days)).strftime(STAMP)
     except OverflowError:
@@ -148,12 +166,13 @@ def time_after(now: str, days: float) -> str:
 
 
 def expiry_time(text: str | None, now: str) -> str | None:
-    """Return the time that `text` means: ISO (UTC where it names no zone), or days or hours from `now` ("14d", "36h").
+    """Return a time in UTC, to the second; None if `text` is None.
 
-    To the second, in UTC.
+    Args:
+        text: An ISO time, in UTC if it has no zone, or a number of days or hours after `now` ("14d", "36h").
 
     Raises:
-        InputError: For anything else, or a time that is over.
+        InputError: The text has another form, or the time is not after `now`.
     """
     if text is None:
         return None

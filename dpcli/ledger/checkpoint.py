@@ -1,16 +1,19 @@
-"""Checkpoints: what a chain came to at one of its entries, so that whoever trusts that need not read from the first entry on.
+"""Checkpoints: the state of a ledger at one of its entries, from which a reader can continue without reading the entries before.
 
-A checkpoint is a cache. It is written in the transaction of the entry that it is about, from a state that was itself read and checked; it
-names that entry and the opening by their hashes, holds every sum as the exact decimal that the fold has there, and has a digest. A reader
-uses it if the digest is right, it is of this dataset and of a format that he knows; then both entries must be there with those hashes,
-and what comes after is checked against the chain as ever. One that is damaged, foreign or of a later format is not used: everything is
-read, as without one. One that names an entry which is not there, or another, says that entries were lost: that is an error. One that
-lies behind the end of the chain is as good as new.
+A checkpoint is a cache. It is computed from a state that was read and checked, and it is written in the transaction of the entry that it
+describes. It contains the hashes of that entry and of the opening entry, every sum as an exact decimal, and a digest of itself.
 
-Whoever may write a file may write any chain and any checkpoint into it; against him there is the anchor. `verify` reads all entries and
-compares. In a database only the server's own functions write checkpoints, from what they let in.
+A reader uses a checkpoint under these rules:
 
-Runs that are under way are listed: a damaged index, which finds the others by their keys, hides neither a start nor a void from a move.
+* If the checkpoint is damaged, of another dataset or of a later format, it is ignored, and all entries are read.
+* Otherwise both entries must exist with the stated hashes. If they do not, entries were lost, and LedgerError is raised.
+* Later entries are checked against the chain as usual. So a checkpoint need not be at the end of the chain.
+
+Anybody who can write the ledger file can write any chain and any checkpoint into it. An anchor reveals such a forgery, as does `verify`,
+which reads all entries and compares the totals. In a database only the server's own functions write checkpoints, from accepted entries.
+
+A checkpoint lists the runs that have not ended, and other runs are looked up by an index of keys. Without the list, a damaged index could
+hide that a reservation was started or voided.
 """
 
 from __future__ import annotations
@@ -32,31 +35,32 @@ from dpcli.ledger.past_runs import EarlierRuns
 from dpcli.ledger.state import LedgerState, UnderWay
 from dpcli.ledger.stores.store import Store, StoredCheckpoint
 
-FORMAT, WITH_QUOTAS = 1, 2  # a version that knows no quotas would go on from the second without them
-EVERY = 256  # entries from one to the next
+# Formats of a checkpoint. Quotas have a format of their own, as a version that does not know quotas would ignore them otherwise.
+FORMAT, WITH_QUOTAS = 1, 2
+EVERY = 256  # number of entries between two checkpoints
 SUMS = ("caps", "spent", "reserved")
-MOST_DIGITS = 500  # digits before the point of an amount; no sum of entries comes near
+MOST_DIGITS = 500  # largest number of digits before the point of an amount; real sums are far smaller
 
 
-def is_due(state: LedgerState, noted: int) -> bool:
-    """Check whether one should be written at the end of `state`.
+def is_due(state: LedgerState, last_seq: int) -> bool:
+    """Check whether a checkpoint should be written at the end of `state`.
 
-    Never if the dataset has moved: whoever reads on from a checkpoint has to find that entry.
+    None is written if the dataset has moved, so that a reader who continues from a checkpoint always reads the entry of the move.
 
     Args:
-        noted: The entry of the last one, 0 if there is none.
+        last_seq: Number of the entry that the last checkpoint describes; 0 if there is no checkpoint.
     """
-    return state.departure is None and state.head.seq - noted >= EVERY
+    return state.departure is None and state.head.seq - last_seq >= EVERY
 
 
 def checkpoint_content(state: LedgerState) -> dict[str, Any]:
-    """Return everything about a state that the entries before its head decide."""
-    blocks = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
-    two = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _is_two_person(state) else {}
+    """Return the content of a checkpoint: everything that the entries up to the head determine about a state."""
+    retired = {} if state.terms is None or state.terms.blocks is None else {"retired": sorted(state.retired)}
+    proposals = {"proposals": {str(each.seq): each.hash for each in state.proposals.values()}} if _is_two_person(state) else {}
     unseen = {"unseen": True} if not state.unbounded and state.largest > state.at_opening else {}
     return {
-        **blocks,
-        **two,
+        **retired,
+        **proposals,
         **unseen,
         **_quota_content(state),
         "checkpoint": WITH_QUOTAS if state.quotas else FORMAT,
@@ -79,43 +83,49 @@ def checkpoint_content(state: LedgerState) -> dict[str, Any]:
 
 
 def checkpoint_of(state: LedgerState) -> StoredCheckpoint:
-    """Return the checkpoint of a state as a backend keeps it."""
+    """Return the checkpoint of a state in the form that a store keeps."""
     body = canonical(checkpoint_content(state))
     return StoredCheckpoint(body, _digest(body))
 
 
 def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()  # a server writes letters as they are
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()  # not ASCII, as a server does not escape letters
 
 
 def usable_content(checkpoint: StoredCheckpoint | None, dataset: str) -> Mapping[str, Any] | None:
-    """Return what a checkpoint says; None if there is none, or one that is damaged, of another dataset or of a later format."""
+    """Return the content of a checkpoint.
+
+    Return None if there is no checkpoint, or if it is damaged, of another dataset or of a later format.
+    """
     if checkpoint is None or _digest(checkpoint.body) != checkpoint.digest:
         return None
     try:
         content = json.loads(checkpoint.body)
     except (ValueError, RecursionError):
         return None
-    known = type(content) is dict and content.get("checkpoint") in (FORMAT, WITH_QUOTAS) and content.get("dataset") == dataset
-    return content if known and type(content.get("seq")) is int else None  # "9" would be read, and compared with no entry
+    is_known = type(content) is dict and content.get("checkpoint") in (FORMAT, WITH_QUOTAS) and content.get("dataset") == dataset
+    # A text such as "9" is refused, as `verify` would compare it with no entry.
+    return content if is_known and type(content.get("seq")) is int else None
 
 
-def agrees_with(noted: Mapping[str, Any], state: LedgerState) -> bool:
-    """Check whether a checkpoint says what the fold has come to at its entry."""
-    sound = checkpoint_content(state)
+def agrees_with(content: Mapping[str, Any], state: LedgerState) -> bool:
+    """Check whether the content of a checkpoint agrees with the state that was computed from all entries up to its entry."""
+    expected = checkpoint_content(state)
     try:
-        sums = all(_sum_by_name(name, noted, state) == _sum_by_name(name, sound, state) for name in SUMS)
-        sums = sums and _read_people(noted.get("people", {}), state) == _read_people(sound.get("people", {}), state)
+        sums_agree = all(_sum_by_name(name, content, state) == _sum_by_name(name, expected, state) for name in SUMS)
+        sums_agree = sums_agree and _read_people(content.get("people", {}), state) == _read_people(
+            expected.get("people", {}), state
+        )
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
-    return sums and all(noted.get(name) == value for name, value in sound.items() if name not in (*SUMS, "people"))
+    return sums_agree and all(content.get(name) == value for name, value in expected.items() if name not in (*SUMS, "people"))
 
 
 def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
-    """Return the state at the checkpoint of a dataset, None if there is none to use.
+    """Return the state at the checkpoint of a dataset; None if there is no usable checkpoint.
 
     Raises:
-        LedgerError: If it is about entries that are not there.
+        LedgerError: The entries that the checkpoint names are missing or were changed.
     """
     content = usable_content(store.checkpoint(dataset), dataset)
     if content is None:
@@ -127,6 +137,7 @@ def state_at_checkpoint(store: Store, dataset: str) -> LedgerState | None:
 
 
 def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerState:
+    """Return the state that a content describes. Raises LedgerError as `state_at_checkpoint`, or another error if a value is wrong."""
     state = LedgerState(dataset)
     state.apply(next_entry(_row_with_hash(store, dataset, 1, content["opening"]), dataset, Head()))
     terms = state.open_terms()
@@ -137,14 +148,16 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
     if terms.blocks is not None:
         state.retired = frozenset(map(str, content["retired"]))
     if _is_two_person(state):
-        proposed = (
+        proposal_entries = (
             single_entry(_row_with_hash(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["proposals"].items()
         )
-        state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposed}
+        state.proposals = {subject_of(entry.content): proposal_of(entry) for entry in proposal_entries}
     state.people = None
     if content["checkpoint"] == WITH_QUOTAS:
-        set_ = (single_entry(_row_with_hash(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items())
-        state.quotas = {subject_of(entry.content): quota_of(entry) for entry in set_}
+        quota_entries = (
+            single_entry(_row_with_hash(store, dataset, int(seq), hash_), dataset) for seq, hash_ in content["quotas"].items()
+        )
+        state.quotas = {subject_of(entry.content): quota_of(entry) for entry in quota_entries}
         state.people = _read_people(content["people"], state)
     state.epsilon, state.largest = float(content["epsilon"]), float(content["largest"])
     state.unbounded = state.largest > state.at_opening and content.get("unseen") is not True
@@ -160,17 +173,18 @@ def _state_of(store: Store, dataset: str, content: Mapping[str, Any]) -> LedgerS
 
 
 def _quota_content(state: LedgerState) -> dict[str, Any]:
-    """Return the quotas, and what each person has charged; nothing if no quota was ever set."""
+    """Return the quotas and the total charges of each person; an empty table if no quota was ever set."""
     if not state.quotas or state.people is None:
         return {}
     people = {who: _amount_texts(total) for who, total in state.people.items()}
     return {"quotas": {str(each.seq): each.hash for each in state.quotas.values()}, "people": people}
 
 
-def _read_people(noted: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
-    if any(amount_of(name) not in state.caps for total in noted.values() for name in total):
+def _read_people(people: Mapping[str, Mapping[str, str]], state: LedgerState) -> dict[str, dict[str, Decimal]]:
+    """Return the total charges of each person. Raises ValueError for an amount without a cap."""
+    if any(amount_of(name) not in state.caps for total in people.values() for name in total):
         raise ValueError("expected amounts that have a cap")
-    return {who: _read_amounts(total, dict.fromkeys(total, Decimal(0))) for who, total in noted.items()}
+    return {who: _read_amounts(total, dict.fromkeys(total, Decimal(0))) for who, total in people.items()}
 
 
 def _is_two_person(state: LedgerState) -> bool:
@@ -178,6 +192,7 @@ def _is_two_person(state: LedgerState) -> bool:
 
 
 def _row_with_hash(store: Store, dataset: str, seq: int, hash_: str) -> StoredRow:
+    """Return the row with a number. Raises LedgerError if it is missing or has another hash."""
     row = _row_at(store, dataset, seq)
     if row.hash != hash_:
         raise LedgerError(
@@ -188,6 +203,7 @@ def _row_with_hash(store: Store, dataset: str, seq: int, hash_: str) -> StoredRo
 
 
 def _row_at(store: Store, dataset: str, seq: int) -> StoredRow:
+    """Return the row with a number. Raises LedgerError if it is missing."""
     rows = store.after(dataset, seq - 1, 1)
     if not rows or rows[0].seq != seq:
         raise LedgerError(
@@ -201,21 +217,28 @@ def _amount_texts(total: amounts.Amounts) -> dict[str, str]:
     return {name: str(value) for name, value in total.items()}
 
 
-def _sum_by_name(name: str, noted: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
-    """Return a sum by the names of the caps, in their order; what is summed by block, by those of amounts and blocks."""
+def _sum_by_name(name: str, content: Mapping[str, Any], state: LedgerState) -> dict[str, Decimal]:
+    """Return a sum of a checkpoint by the names of the caps, in their order.
+
+    If the dataset is cut into blocks, the names of a sum consist of an amount and a block (dpcli.ledger.amounts), except those of the caps.
+    Raises ValueError for an amount without a cap.
+    """
     if state.terms is None or state.terms.blocks is None or name == "caps":
-        return _read_amounts(noted[name], state.caps)
-    total: Mapping[str, str] = noted[name]
+        return _read_amounts(content[name], state.caps)
+    total: Mapping[str, str] = content[name]
     if not {amount_of(each) for each in total} <= state.caps.keys():
         raise ValueError("expected amounts that have a cap")
     return _read_amounts(total, total)
 
 
 def _read_amounts(texts: Mapping[str, str], names: Collection[str]) -> dict[str, Decimal]:
-    """Return amounts by these names, in their order. Blocks that were charged alike have one text, which is read once."""
-    known = {text: amounts.EXACT.create_decimal(text) for text in set(texts.values())}
+    """Return the amounts of these names, in their order. Raises ValueError if a name is missing or unknown, or a value is invalid.
+
+    Each different text is converted once, as blocks with equal charges have equal texts.
+    """
+    value_of = {text: amounts.EXACT.create_decimal(text) for text in set(texts.values())}
     if texts.keys() != set(names) or not all(
-        value.is_finite() and value >= 0 and value.adjusted() < MOST_DIGITS for value in known.values()
+        value.is_finite() and value >= 0 and value.adjusted() < MOST_DIGITS for value in value_of.values()
     ):
         raise ValueError("expected an amount for each cap")
-    return {name: known[texts[name]] for name in names}
+    return {name: value_of[texts[name]] for name in names}

@@ -1,4 +1,4 @@
-"""The ledger of one dataset: decides whether a run fits in the remaining privacy budget, and records it."""
+"""The ledger of one dataset, which decides whether a run fits in the remaining privacy budget and records the run."""
 
 from __future__ import annotations
 
@@ -41,12 +41,15 @@ from dpcli.mechanisms.neighbours import Adjacency
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-# Entries that are read at once: by a replay, which forgets them, and by `state`, which keeps the runs.
+# Number of entries that are read at once, by `replay` and by `state`. Larger pages are read faster, but need more memory.
 PAGE, STATE_PAGE = 256, 4096
 
 
 def account_name() -> str:
-    """Return the account name of this process. In a ledger file it proves nothing: who can write the file can write any name."""
+    """Return the account name of this process.
+
+    In a ledger file the name is no proof of who wrote an entry, as anybody who can write the file can write any name.
+    """
     try:
         import pwd
 
@@ -78,7 +81,7 @@ class Receipt:
 
 
 def first_time(receipt: Receipt, key: str) -> Receipt:
-    """Return the receipt of a new charge. Raises LedgerError if the run was charged before: its noise may have been drawn."""
+    """Return the receipt. Raises LedgerError if it is of a run that was charged before, as the noise may have been drawn already."""
     if receipt.repeated:
         raise LedgerError(f'key "{key}": expected a run that was not charged before, found one that was: {OWN_KEY}')
     return receipt
@@ -87,8 +90,9 @@ def first_time(receipt: Receipt, key: str) -> Receipt:
 class Ledger:
     """The ledger of a dataset in a store.
 
-    Reading starts at the last checkpoint (dpcli.ledger.checkpoint), or at the first entry if there is none. Each entry is checked against
-    the hash chain when it is first read. The state is kept, and a later read starts after it. A `with` block closes the connection.
+    The state is read from the last checkpoint on (dpcli.ledger.checkpoint), or from the first entry if there is no checkpoint. Each entry
+    is checked against the hash chain when it is first read. The object caches the state, and a later read starts after it. A `with` block
+    closes the connection.
     """
 
     def __init__(self, store: Store, dataset: str, who: str = "", now: Callable[[], str] | None = None) -> None:
@@ -116,19 +120,19 @@ class Ledger:
         while rows is None or len(rows) == STATE_PAGE:
             rows = self.store.after(self.dataset, self._state.head.seq, STATE_PAGE)
             for row in rows:
-                self._take(row)
+                self._apply(row)
         self._state.open_terms()
         return self._state
 
-    def _take(self, row: StoredRow) -> None:
-        """Apply the next row. If it is a quota and the checkpoint has no totals per person, all entries are read again."""
+    def _apply(self, row: StoredRow) -> None:
+        """Apply the next row. If it is a quota and the checkpoint has no totals per person, read all entries again."""
         try:
             self._state.apply(next_entry(row, self.dataset, self._state.head))
         except UnknownPeople:
             self._state = fold_entries(self.store, self.dataset, row.seq)
 
-    def _know_people(self) -> None:
-        """Read all entries again if the checkpoint has no totals per person: before the first quota nothing needs them."""
+    def _require_people(self) -> None:
+        """Read all entries again if the charges per person are unknown. A checkpoint before the first quota does not contain them."""
         if self.state().people is None:
             self._state = fold_entries(self.store, self.dataset, self._state.head.seq)
 
@@ -137,7 +141,10 @@ class Ledger:
         return tuple(entry for entry, _ in self.replay())
 
     def replay(self) -> Iterator[tuple[LedgerEntry, LedgerState]]:
-        """Yield every entry, checked against the chain, with the state after it. Entries are read in pages and not kept."""
+        """Yield every entry, checked against the chain, with the state after it. Memory does not grow with the number of entries.
+
+        The yielded state is the same object each time, and changes with the next entry.
+        """
         with closing(ForgetfulRuns()) as runs:
             state = LedgerState(self.dataset, runs=runs, hides=self.store.hides)
             while rows := self.store.after(self.dataset, state.head.seq, PAGE):
@@ -147,7 +154,11 @@ class Ledger:
                     yield entry, state
 
     def reread(self, end: Head) -> Iterator[LedgerEntry]:
-        """Yield the entries again up to `end`, the head that `replay` reached, checked against the chain."""
+        """Yield the entries up to `end`, the head that `replay` reached, checked against the chain.
+
+        Raises:
+            LedgerError: The entries no longer lead to `end`.
+        """
         head = Head()
         for row in rows_up_to(self.store, self.dataset, end.seq, PAGE):
             entry = next_entry(row, self.dataset, head)
@@ -157,9 +168,10 @@ class Ledger:
             raise LedgerError(f'{self.store.place}: dataset "{self.dataset}": its entries have changed while they were read')
 
     def runs_beginning(self, start: str) -> Sequence[Run]:
-        """Return the runs whose keys begin with `start`, an ASCII character at its end, in the order in which they were charged.
+        """Return the runs whose keys begin with `start`, in the order in which they were charged.
 
-        Those up to the last checkpoint are found by the index of keys, on which every charge rests, and each is checked by itself.
+        The last character of `start` must be ASCII. Runs before the last checkpoint are looked up by the index of keys, which every charge
+        relies on too. The hash of each such entry is checked, but not its links in the chain.
         """
         runs = self.state().runs
         if isinstance(runs, EarlierRuns):
@@ -167,12 +179,17 @@ class Ledger:
         return [run for run in runs.values() if run.key.startswith(start)]
 
     def cost(self, pipeline: Pipeline, delta: float | None = None) -> tuple[Cost, float]:
-        """Return the cost of one run, and the delta at which it is described: `delta`, or that of the file, or 0.
+        """Return the cost of one run, and the delta at which it is described.
 
-        Raises InputError if the run is stated for another dataset, unit or adjacency; CannotCertify, NotRepresentable if it has no
-        cost; LedgerError if the dataset has moved.
+        Args:
+            delta: The delta; if None, the file's privacy.delta, or 0 if the file has none.
+
+        Raises:
+            InputError: The run states another dataset, unit or adjacency, or the delta is not in [0, 1).
+            CannotCertify, NotRepresentable: The run has no cost under the terms of the ledger.
+            LedgerError: The dataset has moved.
         """
-        terms = self._state.terms or self.state().open_terms()  # which no entry changes
+        terms = self._state.terms or self.state().open_terms()  # cached terms are current, as no entry changes them
         self._state.refuse_moved()
         if pipeline.privacy.dataset not in (None, self.dataset):
             raise InputError(
@@ -189,27 +206,30 @@ class Ledger:
             raise type(refusal)(f"{refusal}{terms.filter_advice(pipeline, at)}") from None
 
     def spend(self, pipeline: Pipeline, key: str, delta: float | None = None, why: str = "", window: Sequence[str] = ()) -> Receipt:
-        """Charge a run that is made at once. Noise may be drawn only after this returns, when the charge is durable.
+        """Charge a run that is made at once. Noise may be drawn only after this method returns, as only then the charge is durable.
 
         Args:
-            window: The blocks that it reads (names, FIRST..LAST), if the dataset has any; those of the pipeline if absent.
+            key: Name of the run. The same request under the same key is charged once.
+            delta: As in `cost`.
+            why: Reason, for the entry.
+            window: The blocks that the run reads, as names or ranges FIRST..LAST; if empty, those that the pipeline states.
 
         Raises:
-            Denied: If it does not fit: nothing is written then.
+            Denied: The run does not fit in the budget. Nothing was written.
         """
         return self._charge(self._request("spend", pipeline, key, delta, why, None, window), pipeline)
 
     def spend_both(self, parts: Sequence[tuple[Pipeline, str]], together: Pipeline, why: str = "") -> tuple[Receipt, ...]:
-        """Charge parts of one run, each under its key, all or none, as `spend` does.
+        """Charge the parts of one run, each under its own key, as `spend` does. Either all parts are charged or none.
 
         Args:
-            together: The run that a refusal names.
+            together: The whole run, which the message of `Denied` describes.
         """
         requests = [self._request("spend", pipeline, key, None, why, None, ()) for pipeline, key in parts]
         try:
             return self.append_all([(request, request.key) for request in requests])
         except Denied:
-            raise self._denied(replace(requests[0], cost=sum_of([one.cost for one in requests])), together) from None
+            raise self._denied(replace(requests[0], cost=sum_of([request.cost for request in requests])), together) from None
 
     def reserve(
         self,
@@ -222,7 +242,10 @@ class Ledger:
     ) -> Receipt:
         """Charge a long run before it starts. Call `start` before the first noise is drawn, and `commit` at the end.
 
-        A resumed run draws fresh noise. The steps that it repeats are another run, with a key of its own.
+        A run that is resumed draws fresh noise. So the steps that it repeats are a new run, which needs a key of its own.
+
+        Args:
+            expires: Until when the reservation can be voided (a time, 7d, 36h); until its start if None.
         """
         return self._charge(self._request("reserve", pipeline, key, delta, why, expires, window), pipeline)
 
@@ -245,8 +268,8 @@ class Ledger:
     def count(self, key: str, of: str, count: int, total: int) -> int:
         """Grant `count` more answers of a run, all or none, and return the number granted so far.
 
-        Noise may be drawn only after this returns, when the grant is durable. Restoring an earlier copy of the run's folder grants nothing
-        again.
+        Noise may be drawn only after this method returns, as only then the grant is durable. The ledger keeps the number, so that an answer
+        is not granted twice if an earlier copy of the run's folder is restored.
 
         Args:
             key: Key of the run.
@@ -275,29 +298,30 @@ class Ledger:
         expires: str | None = None,
         unseen: bool = False,
     ) -> Receipt:
-        """Change the cap on epsilon; chained like every entry. In a two-person ledger this is a proposal, which takes effect when approved.
+        """Change the cap on epsilon. In a two-person ledger this is a proposal, which takes effect when another person approves it.
 
         Args:
-            unseen: The approver states that nobody who decides on the cap has seen an output. The new cap is then the guarantee.
-            acknowledged: Required to raise the cap without `unseen`, which ends the guarantee, and to lower it, which stops further runs
-                but adds no guarantee for earlier ones.
-            expires: Until when another person may approve it (a time, 7d, 36h); a week if None.
+            approver: The person who approves the change, in a ledger without the two-person rule.
+            unseen: The statement of the approver that nobody who decides on the cap has seen an output. The new cap is then guaranteed.
+            acknowledged: Required to raise the cap without `unseen`, which ends the guarantee. Also required to lower the cap, which stops
+                further runs but guarantees nothing more about earlier runs.
+            expires: Until when another person may approve the proposal (a time, 7d, 36h); a week if None.
         """
         return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), self.who, unseen, acknowledged), expires), "")
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
-        """Approve the proposal of entry `seq`. Raises LedgerError if it is not open, or is this person's own.
+        """Approve the proposal of entry `seq`. Raises LedgerError if the proposal is not open, or was made by the same person.
 
         Args:
-            unseen, acknowledged: As in `amend`, of a cap that is raised.
+            unseen, acknowledged: As in `amend`, if the proposal raises the cap.
         """
         proposal = proposal_numbered(self.state().proposals, seq)
         if proposal is not None and proposal.asks["kind"] == "quota":
-            self._know_people()
+            self._require_people()
         return self._append(Approve(seq, self.who, seen(why), unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
-        """Close the proposal of entry `seq`. Its proposer can thereby withdraw it."""
+        """Refuse the proposal of entry `seq`, which closes it. The proposer can withdraw the proposal by this method."""
         return self._append(Refuse(seq, seen(why)), "")
 
     def quota(
@@ -310,12 +334,17 @@ class Ledger:
         why: str = "",
         expires: str | None = None,
     ) -> Receipt:
-        """Limit the charges of a person, or of the members of a team together, to a share of the cap; 1 removes the limit.
+        """Limit the charges of a person, or of all members of a team together, to a share of the cap.
 
         Args:
+            of: "person" or "team".
+            name: Name of the person or team.
+            share: The share as a decimal in [0, 1]; 1 removes the limit.
+            members: Names of the team's members.
+            alert_at: The share of the limit at which a warning is due.
             expires: As in `amend`.
         """
-        self._know_people()
+        self._require_people()
         people = tuple(sorted({*members})) if of == "team" else (name,)
         return self._append(Proposable(SetQuota(of, name, people, share, alert_at, seen(why)), expires), "")
 
@@ -324,7 +353,11 @@ class Ledger:
         return self._append(Retire(self.window(window), seen(why)), "")
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """Return the stated blocks in order; an empty tuple if the dataset has no blocks. Raises InputError if a name is wrong."""
+        """Return the names of the stated blocks in order; an empty tuple if the dataset has no blocks.
+
+        Raises:
+            InputError: A name is wrong, no block is stated, or blocks are stated for a dataset that has none.
+        """
         family = (self._state.terms or self.state().open_terms()).family
         if family is None:
             if stated:
@@ -338,10 +371,12 @@ class Ledger:
         return family.window(stated)
 
     def resolve_trailing(self, given: Sequence[str]) -> tuple[str, ...]:
-        """Return what is given to a flag, "last 7 days" as the blocks up to the day before this one, by the ledger's clock in UTC.
+        """Return the blocks that a flag names. A trailing window such as "last 7 days" is replaced by its blocks.
+
+        Such a window ends with the day before today, by the ledger's clock in UTC (dpcli.ledger.planning.schedule.Trailing).
 
         Raises:
-            InputError: If the blocks are not days or weeks.
+            InputError: The window is trailing, but the blocks of the dataset are not days or weeks.
         """
         if not given:
             return ()
@@ -357,10 +392,13 @@ class Ledger:
         return tuple(blocks)
 
     def stated_window(self, pipeline: Pipeline, given: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the blocks that a file says it reads, or that are given with it. Raises InputError if the two differ, or as `window`.
+        """Return the blocks that a run reads, which the file states or the caller gives. Raises InputError if the two differ.
 
-        Everything that is charged passes here: no run is charged on other blocks than it states. A blanked record may leave its block and
-        enter another: under zero-out only entries are charged on blocks to which a blank adds nothing.
+        Every charge calls this method, so that a run is charged on the blocks that it states. Under the adjacency zero-out a blanked record
+        may move from its block to another. So a mechanism is accepted on blocks only if a blank record adds nothing to its output.
+
+        Raises:
+            InputError: As `window`, or a mechanism may reveal a blank record.
         """
         stated = pipeline.privacy.window or ()
         if given and stated and self.window(given) != self.window(stated):
@@ -377,23 +415,23 @@ class Ledger:
         return blocks
 
     def upgrade(self) -> Receipt:
-        """Record that a later version made the definitions that guard the entries again."""
+        """Record that this version of dpcli has renewed the definitions that guard the entries."""
         return self._append(Upgrade(digest(self.store.schema()), self.store.version), "", even_moved=True)
 
     def leave(self, to: str, why: str = "", expires: str | None = None) -> Receipt:
-        """Close the dataset, as it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a ledger of two persons it is proposed.
+        """Close the dataset because it moves to the ledger at `to` (dpcli.ledger.stores.copying). In a two-person ledger, propose this.
 
         Raises:
-            LedgerError: If it moved elsewhere.
+            LedgerError: The dataset has moved elsewhere.
         """
         return self._append(Proposable(Leave(to, seen(why)), expires), "", even_moved=True)
 
     def name_copy(self, copy: str) -> Receipt:
-        """Record which copy the dataset has moved to, by the hash of the first entry that is the copy's own."""
+        """Record the name of the copy to which the dataset has moved: the hash of the copy's first own entry."""
         return self._append(Arrived(copy), "", even_moved=True)
 
     def first_own_entry(self, state: LedgerState, request: LedgerRequest) -> LedgerEntry:
-        """Return the first entry that is a copy's own, and apply it to `state`."""
+        """Return the first own entry of a copy, and apply it to `state`. The caller appends it."""
         now = self.now()
         content = request.entry(state, now)
         assert content is not None
@@ -428,26 +466,23 @@ class Ledger:
         return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
-        """Append one request.
-
-        Args:
-            even_moved: As of `append_all`.
-        """
+        """Append the entry of one request, as `append_all` does."""
         (receipt,) = self.append_all([(request, key)], even_moved)
         return receipt
 
     def append_all(self, requests: Sequence[tuple[LedgerRequest, str]], even_moved: bool = False) -> tuple[Receipt, ...]:
-        """Append requests, with the keys of their runs, in order and in one transaction: all or none. Errors of any request are raised.
+        """Append the entries of requests, in order and in one transaction. If a request raises an error, nothing is written.
 
         Args:
-            even_moved: Append them to a dataset that has moved too.
+            requests: Each request with the key of its run, which the receipt contains; "" if it has none.
+            even_moved: Whether entries may be appended if the dataset has moved.
         """
         state = self.state()  # most reading happens before the lock is taken
         entries: list[LedgerEntry | None] = []
         try:
             with self.store.writing(self.dataset) as tail:
                 for row in tail.after(state.head.seq):
-                    self._take(row)
+                    self._apply(row)
                 state = self._state
                 if not even_moved:
                     state.refuse_moved()
@@ -467,13 +502,16 @@ class Ledger:
         )
 
     def _is_checkpoint_due(self, state: LedgerState, entries: Sequence[LedgerEntry | None]) -> bool:
-        """Check whether a checkpoint is due. One is due at once after a quota, which needs totals per person, and in an opened copy."""
+        """Check whether a checkpoint is due. After a quota, which needs totals per person, and in an opened copy it is due at once."""
         return is_due(state, self._checkpoint_seq) or any(
             entry is not None and entry.kind in ("quota", "copied") for entry in entries
         )
 
     def append_in(self, tail: Tail, state: LedgerState, request: LedgerRequest) -> LedgerEntry | None:
-        """Append the entry of a request and apply it to `state`. Return None if no entry is needed. The caller ends the transaction."""
+        """Append the entry of a request, apply it to `state` and return it. Return None if the request was granted before.
+
+        The caller ends the transaction. Raises LedgerError if the entry cannot be read back.
+        """
         now = self.now()
         content = request.entry(state, now)
         if content is None:
@@ -489,7 +527,11 @@ class Ledger:
         return {**content, "who": self.who, "when": now or self.now(), "dpcli": __version__}
 
     def _applied(self, content: Mapping[str, Any], now: str, state: LedgerState) -> LedgerEntry:
-        """Return the signed entry, and apply it to `state`, so that no entry is written that a later reader would refuse."""
+        """Return the signed entry, and apply it to `state` as a later reader does. So no entry is written that a reader refuses.
+
+        Raises:
+            InputError: The content breaks the grammar of entries.
+        """
         entry = seal(self._signed(content, now), self.dataset, state.head)
         wrong = wrong_entry(entry.content)
         if wrong is None and len(entry.row.body) > LONGEST_ENTRY:
@@ -501,7 +543,11 @@ class Ledger:
 
 
 def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", now: Callable[[], str] | None = None) -> Ledger:
-    """Append the opening entry of a new dataset. Raises LedgerError if the dataset, or its data under another name, has one."""
+    """Append the opening entry of a new dataset.
+
+    Raises:
+        LedgerError: The dataset, or a dataset with the same fingerprint, has a ledger already.
+    """
     ledger = Ledger(store, dataset, who, now)
     caps = declared_caps(terms.declared) if terms.mode == "declared" else terms.caps(terms.epsilon)
     with store.writing(dataset) as tail:
@@ -516,8 +562,12 @@ def open_dataset(store: Store, dataset: str, terms: LedgerTerms, who: str = "", 
 
 
 def refuse_known_data(store: Store, dataset: str, terms: LedgerTerms) -> None:
-    """Check that no other dataset has the fingerprint: the same data under a second name would get a second budget."""
-    stated = (terms.fingerprint or "").lower()  # a hash in capitals is the same hash
+    """Check that no other dataset has the same fingerprint, as the same data under a second name would get a second budget.
+
+    Raises:
+        LedgerError: Another dataset has it.
+    """
+    stated = (terms.fingerprint or "").lower()  # hexadecimal digits may be capitals
     for other in store.datasets() if stated else ():
         known = _terms_of(store, other) if other != dataset else None
         if known is not None and (known.fingerprint or "").lower() == stated:

@@ -1,6 +1,6 @@
 """The opening of a ledger from the flags of `dpcli budget init`, with the fingerprint of the data.
 
-The same contents under another name, in another order or folder, have the same fingerprint.
+The fingerprint depends only on the contents of the files, and not on their names, folders or order.
 """
 
 from __future__ import annotations
@@ -29,25 +29,27 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
-PIECE = 1 << 20  # bytes that are held at once
+PIECE = 1 << 20  # number of bytes that are read at once
 
 
 def fingerprint_of(paths: Sequence[str]) -> str:
-    """Return the SHA-256 of one file's contents; of several, that of their distinct SHA-256 in order, a line each.
+    """Return the fingerprint of files.
 
-    A file that is named twice, or whose contents another one has too, adds nothing: else the same data could be given a second budget.
+    For files with one content it is the SHA-256 of that content. For several contents it is the SHA-256 of their sorted SHA-256 values, one
+    per line. Equal contents count once, as the same data could get a second budget otherwise.
 
     Raises:
-        InputError: For what is no file with contents, or cannot be read.
+        InputError: A path is not a file, or the file is empty, cannot be read or changes meanwhile.
     """
     digests = sorted({_digest(path) for path in paths})
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(f"{each}\n" for each in digests).encode()).hexdigest()
 
 
 def _digest(path: str) -> str:
+    """Return the SHA-256 of the content of one file. Raises InputError as `fingerprint_of`."""
     total, size = hashlib.sha256(), 0
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe has no end, and gives its contents once
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe may never end, and its content can be read only once
             raise InputError(f"--data {path}: not a file: name each file of a folder")
         with open(path, "rb") as file:
             before = _size_and_time(file.fileno())
@@ -59,25 +61,29 @@ def _digest(path: str) -> str:
         raise InputError(f"--data {path}: cannot be read: {error.strerror}") from None
     if not size:
         raise InputError(f"--data {path}: expected the data of the dataset, found an empty file")
-    if before != after:  # half of one and half of another is the fingerprint of neither
+    if before != after:  # the digest of a mixture of two contents is the fingerprint of neither
         raise InputError(f"--data {path}: was changed while it was read: expected a file that nobody writes to")
     return total.hexdigest()
 
 
 def _size_and_time(file: int) -> tuple[int, int]:
-    """Return the size of an open file, and when it was last written."""
+    """Return the size of an open file in bytes, and the time of its last change in nanoseconds."""
     info = os.fstat(file)
     return info.st_size, info.st_mtime_ns
 
 
 def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> Ledger:
-    """Open a ledger.
+    """Open a ledger with the terms that flags state, and return it.
 
     Args:
-        given: The flags by name.
+        url: The ledger.
+        dataset: Name of the dataset.
+        given: The values of the flags by name.
 
     Raises:
-        InputError, Denied, LedgerError: If it cannot be opened.
+        InputError: A flag is missing or invalid.
+        Denied: The declared runs exceed the cap.
+        LedgerError: The ledger cannot be written, or has the dataset already.
     """
     given = {**given, "dataset": dataset}
     _require_all(given)
@@ -91,7 +97,7 @@ def open_from_flags(url: str, dataset: str | None, given: Mapping[str, Any]) -> 
 
 
 def _require_all(given: Mapping[str, Any]) -> None:
-    """Raise InputError for every flag that is missing, in one message."""
+    """Check that no required flag is missing. Raises InputError with all missing flags in one message."""
     missing = [name for name in _needed_flags(given) if given.get(name) in (None, "", (), [])]
     lines = [
         f"--{FLAGS.get(name, name)}: state {REQUIRED_FLAGS[name] if name in REQUIRED_FLAGS else filter_wanted()}"
@@ -104,7 +110,7 @@ def _require_all(given: Mapping[str, Any]) -> None:
 
 
 def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the flags without which nothing is opened, whatever else is given."""
+    """Yield the required flags, which depend on the mode and on the kind of blocks."""
     yield from ALWAYS
     if given.get("blocks") is not None:
         yield from ("column", "max_blocks", *filter(None, [known_kinds().get(given["blocks"])]))
@@ -112,7 +118,7 @@ def _needed_flags(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fingerprint(given: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint that is stated, or that of the files; None where neither is."""
+    """Return the fingerprint of the files, or the one that is stated; None if neither is given."""
     files = given.get("data") or ()
     if not files:
         stated: str | None = given["fingerprint"]
@@ -123,7 +129,7 @@ def _fingerprint(given: Mapping[str, Any]) -> str | None:
 
 
 def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the blocks that the dataset is cut into, None if it is one."""
+    """Return the terms of the blocks into which the dataset is cut; None if it is not cut."""
     by, flags = given.get("blocks"), ("column", "max_blocks", "names", "count")
     if by is None:
         stray = next((name for name in flags if given.get(name)), None)
@@ -134,6 +140,7 @@ def _blocks_of(given: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
+    """Return the terms with the filter that flags state. Raises InputError if a flag does not belong to the mode or the filter."""
     if given["plans"]:
         raise InputError("--declare: only with --mode declared")
     own = {name: given[name] for name in ("order", "slack") if given[name] is not None}
@@ -145,7 +152,7 @@ def _adaptive_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
 
 
 def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTerms:
-
+    """Return the terms with the runs that flags declare. Raises InputError if a flag does not belong to the mode."""
     if terms.blocks is not None:
         raise InputError("--blocks: only with --mode adaptive")
     if terms.ceiling is not None:
@@ -164,6 +171,7 @@ def _declared_terms_of(terms: LedgerTerms, given: Mapping[str, Any]) -> LedgerTe
 
 
 def _pipeline_and_count(text: str) -> tuple[Pipeline, int]:
+    """Return the pipeline and the number of runs that a text PATH or PATH:COUNT states."""
     from dpcli.file.pipeline.read import load
 
     path, separator, count = text.rpartition(":")
@@ -197,12 +205,16 @@ _MODES = {"adaptive": _adaptive_terms_of, "declared": _declared_terms_of}
 
 
 def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> LedgerTerms:
-    """Return the terms with a set of (pipeline, count) runs, certified together.
+    """Return the terms of declared mode with a set of runs, whose epsilon is computed for all of them together.
+
+    Args:
+        terms: The other terms.
+        runs: Each pipeline with the number of its runs.
 
     Raises:
-        InputError: A run is stated for another unit or adjacency, is adaptive itself, or is declared twice.
-        Denied: The whole set exceeds the cap.
-        CannotCertify: Nobody can say what it costs.
+        InputError: A run states another unit or adjacency, is adaptive, or is declared twice.
+        Denied: The epsilon of the whole set exceeds the cap.
+        CannotCertify: No finite epsilon of the set can be certified.
     """
     declared: list[dict[str, Any]] = []
     for pipeline, count in runs:
@@ -228,7 +240,7 @@ def declared_terms(terms: LedgerTerms, runs: Sequence[tuple[Pipeline, int]]) -> 
 
 
 class QuotaTerms(NamedTuple):
-    """The terms of a quota, in the order in which `Ledger.quota` takes them."""
+    """The terms of a quota, in the order of the parameters of `Ledger.quota`."""
 
     of: str
     name: str
@@ -238,7 +250,7 @@ class QuotaTerms(NamedTuple):
 
 
 def quota_from_flags(person: str | None, team: str | None, members: Sequence[str], share: str, alert_at: str) -> QuotaTerms:
-    """Return the terms of a quota. Raises InputError for flags that contradict each other."""
+    """Return the terms of a quota that flags state. Raises InputError if flags are invalid or contradict each other."""
     if person is not None and team is not None:
         raise InputError("--person, --team: state one of the two, not both")
     if team is None and members:
@@ -256,14 +268,14 @@ def quota_from_flags(person: str | None, team: str | None, members: Sequence[str
 
 
 def _portion(flag: str, text: str) -> str:
-    """Return a decimal as entries spell it: 0.250 and .25 are 0.25."""
+    """Return the spelling that entries use for a decimal in [0, 1]; both 0.250 and .25 become 0.25. Raises InputError otherwise."""
     try:
         stated = Decimal(text) if len(text) <= 20 else Decimal("nan")
     except InvalidOperation:
         stated = Decimal("nan")
-    # What has no place among six digits after the point is not written out, nor rounded to 0: its exponent may have any size.
-    near = stated.is_finite() and -20 <= stated.as_tuple().exponent <= 1  # type: ignore[operator]
-    spelled = format(stated.normalize(), "f") if near else ""
+    # A decimal with a huge exponent would have as many digits when it is spelled out, and no such decimal is valid.
+    is_short = stated.is_finite() and -20 <= stated.as_tuple().exponent <= 1  # type: ignore[operator]
+    spelled = format(stated.normalize(), "f") if is_short else ""
     if not is_a("portion", spelled):
         raise InputError(f"{flag}: expected {WORDS['portion']}, found {text[:40]!a}")
     return spelled

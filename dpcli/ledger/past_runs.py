@@ -1,4 +1,8 @@
-"""Runs that are not held in memory: those before a checkpoint, the last ones of a chain, and those that a replay has passed."""
+"""Runs that are read from the store when they are needed, so that memory does not grow with the history of a ledger.
+
+`EarlierRuns` looks up runs that were charged before a checkpoint. `ForgetfulRuns` keeps the ended runs of a replay in a temporary file.
+`recent_runs` reads the last runs of a chain.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +17,27 @@ from dpcli.ledger.chain import Head, LedgerEntry, StoredRow, next_entry, single_
 from dpcli.ledger.state import NEXT, LedgerState, Run, UnderWay, payer
 from dpcli.ledger.stores.store import Store
 
-PAGE, LAST_PAGE = 1000, 64  # rows that are read at once, from the first entry and from the last
-ENDED = ("committed", "void")
+PAGE, LAST_PAGE = 1000, 64  # number of rows that are read at once: forwards from the first entry, and backwards from the last one
+ENDED = ("committed", "void")  # statuses of a run that no later entry changes
 
 
 class EarlierRuns(Mapping[str, Run]):
-    """The runs of a state that began at a checkpoint, by key: earlier ones are looked up when they are asked for.
+    """The runs of a state that was read from a checkpoint, by key. A run before the checkpoint is looked up when it is needed.
 
-    A row that is looked up is checked by itself, and not against the chain before and after it. Iteration reads every entry, once.
+    The hash of such a row is checked, but not its links to the entries before and after it. The first iteration reads every entry.
     """
 
     def __init__(self, store: Store, dataset: str, end: Head, under_way: Mapping[str, UnderWay]) -> None:
         self._store, self._dataset, self._end, self._under_way = store, dataset, end, under_way
-        self._known: dict[str, Run | None] = {}  # None: there is no such run up to the checkpoint
-        self._complete = False
+        self._known: dict[str, Run | None] = {}  # None marks a key that no run up to the checkpoint has
+        self._complete = False  # whether every entry was read, so that `_known` has all runs
 
     def __setitem__(self, key: str, run: Run) -> None:
         self._known[key] = run
 
     def __getitem__(self, key: str) -> Run:
         if key not in self._known:
-            self._known[key] = None if self._complete else self._looked_up(key)
+            self._known[key] = None if self._complete else self._look_up(key)
         run = self._known[key]
         if run is None:
             raise KeyError(key)
@@ -48,7 +52,7 @@ class EarlierRuns(Mapping[str, Run]):
         return sum(1 for _ in self)
 
     def beginning(self, start: str) -> list[Run]:
-        """Return the runs whose keys begin so, in the order in which they were charged, without reading other entries."""
+        """Return the runs whose keys begin with `start`, in the order in which they were charged. Only their entries are read."""
         if not self._complete:
             entries: dict[str, list[LedgerEntry]] = {}
             for entry in (single_entry(row, self._dataset) for row in self._store.beginning(self._dataset, start)):
@@ -56,7 +60,7 @@ class EarlierRuns(Mapping[str, Run]):
                     entries.setdefault(entry.key, []).append(entry)
             for key in (*entries, *self._under_way):
                 if key.startswith(start) and key not in self._known:
-                    self._known[key] = self._looked_up(key) if key in self._under_way else self._ended(key, entries[key])
+                    self._known[key] = self._look_up(key) if key in self._under_way else self._ended_run(key, entries[key])
         runs = (run for key, run in self._known.items() if run is not None and key.startswith(start))
         return sorted(runs, key=lambda run: run.seq)
 
@@ -65,11 +69,12 @@ class EarlierRuns(Mapping[str, Run]):
         later = {key: run for key, run in self._known.items() if run is not None}
         self._known, self._complete = {**{run.key: run for run in state.runs.values()}, **later}, True
 
-    def _looked_up(self, key: str) -> Run | None:
+    def _look_up(self, key: str) -> Run | None:
+        """Return the run of a key as it was at the checkpoint; None if there is none. Raises LedgerError if its entries contradict it."""
         about = [entry for entry in self._entries_about(key) if entry.key == key]
         reserved = self._under_way.get(key)
         if reserved is None:
-            return self._ended(key, about)
+            return self._ended_run(key, about)
         row = next(rows_up_to(self._store, self._dataset, reserved.seq, 1, reserved.seq - 1))
         entry = single_entry(row, self._dataset)
         if entry.row.hash != reserved.hash:
@@ -79,8 +84,12 @@ class EarlierRuns(Mapping[str, Run]):
     def _entries_about(self, key: str) -> Iterator[LedgerEntry]:
         return (single_entry(row, self._dataset) for row in self._store.about(self._dataset, key) if row.seq <= self._end.seq)
 
-    def _ended(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
-        """Return the run of a key that is not under way, by all of its entries."""
+    def _ended_run(self, key: str, entries: Sequence[LedgerEntry]) -> Run | None:
+        """Return a run that has ended, from all of its entries; None if there are none.
+
+        Raises:
+            LedgerError: There is not exactly one charge and one end.
+        """
         if not entries:
             return None
         ends = [entry.kind for entry in entries if entry.kind in ("spend", "commit", "void")]
@@ -97,19 +106,19 @@ class EarlierRuns(Mapping[str, Run]):
 
 
 class ForgetfulRuns(Mapping[str, Run]):
-    """The runs of a replay from the first entry: of those that have ended, only key, status and counts, on the disk.
+    """The runs of a replay from the first entry. A run that has ended is kept in a temporary file, without its cost and pipeline.
 
-    That a key is used is all that a replay needs to know of them. In a dictionary the keys alone would grow with the history.
+    A replay needs only the key, status and counts of an ended run. Even a dictionary of the keys would grow with the history.
     """
 
     def __init__(self) -> None:
         self._under_way: dict[str, Run] = {}
-        self._ended = sqlite3.connect("", isolation_level=None)  # a file without a name, which is gone with the connection
+        self._ended = sqlite3.connect("", isolation_level=None)  # an unnamed file, which is deleted when the connection is closed
         self._ended.execute("CREATE TABLE run (key BLOB PRIMARY KEY, seq INTEGER, status TEXT, counts TEXT) WITHOUT ROWID")
         self._ended.execute("PRAGMA journal_mode = OFF")
 
     def close(self) -> None:
-        """Give the disk back."""
+        """Delete the temporary file."""
         self._ended.close()
 
     def _execute(self, statement: str, values: tuple[bytes | int | str, ...] = ()) -> sqlite3.Cursor:
@@ -148,16 +157,16 @@ class ForgetfulRuns(Mapping[str, Run]):
 
 
 def _bytes(key: str) -> bytes:
-    return key.encode("utf-8", "surrogatepass")  # somebody's entry may hold half a character
+    return key.encode("utf-8", "surrogatepass")  # a forged entry may contain a lone surrogate
 
 
 def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
-    """Return up to `count` of the last runs up to `head`, in the order in which they were charged.
+    """Return the last `count` runs up to `head`, or all if there are fewer, in the order in which they were charged.
 
-    Each entry is checked against the one after it.
+    The entries are read backwards, and each is checked against the hash that the entry after it states. Raises LedgerError if one differs.
     """
     runs: list[Run] = []
-    status: dict[str, str] = {}  # whatever became of a run is further towards the end than its charge
+    status: dict[str, str] = {}  # the last status of each run: it is read before the charge, as entries are read backwards
     while head.seq and len(runs) < count:
         first = max(head.seq - LAST_PAGE, 0)
         entries = _linked_entries(store.after(dataset, first, head.seq - first), dataset, head, store.place)
@@ -185,7 +194,7 @@ def _linked_entries(rows: Sequence[StoredRow], dataset: str, end: Head, place: s
 
 
 def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -> Iterator[StoredRow]:
-    """Yield the rows after `seq` up to `end`, read `count` at a time. Raises LedgerError if one is missing at the end of a page."""
+    """Yield the rows after `seq` up to `end`, read `count` at a time. Raises LedgerError if a page is empty before `end`."""
     while seq < end:
         rows = store.after(dataset, seq, min(count, end - seq))
         if not rows:
@@ -195,7 +204,7 @@ def rows_up_to(store: Store, dataset: str, end: int, count: int, seq: int = 0) -
 
 
 def fold_entries(store: Store, dataset: str, end: int) -> LedgerState:
-    """Return what all entries up to `end` come to, without any totals that were noted."""
+    """Return the state after all entries up to `end`, which are read from the first one. No checkpoint is used."""
     state = LedgerState(dataset)
     for row in rows_up_to(store, dataset, end, PAGE):
         state.apply(next_entry(row, dataset, state.head))
@@ -203,10 +212,10 @@ def fold_entries(store: Store, dataset: str, end: int) -> LedgerState:
 
 
 def run_of(entry: LedgerEntry, status: str, counts: Mapping[str, int]) -> Run:
-    """Return the run of a charge that stands alone."""
+    """Return the run that an entry charges, with a status and counts that later entries determine."""
     return Run(entry.key, entry.row.seq, status, amounts.read(entry.content["cost"]), entry.content, counts)
 
 
 def counts_in(entries: Sequence[LedgerEntry]) -> dict[str, int]:
-    """Return how far the session of a run has gone, by its entries in their order."""
+    """Return the number of granted answers of a run's session by name. The last entry of each name holds the total so far."""
     return {str(entry.content["of"]): int(entry.content["count"]) for entry in entries if entry.kind == "count"}

@@ -1,11 +1,11 @@
-"""Requests to a ledger. Each looks at the state and returns the entry to append, or None if it was granted before.
+"""Requests to a ledger. A request reads the state and returns the entry to append, or None if it was granted before.
 
 A dataset moves in four steps, because two copies that can both be charged would be two budgets:
 
 1. `Leave` closes the chain at its origin with an entry "moved", which names the target. This entry is copied with the others.
-2. `Prepare` appends the first entry that is the copy's own: "moved" again, with the hash of the closing entry and a random word.
-3. Once the copy is durable, `Arrived` appends a last entry at the origin, which names the copy by the hash of its own entry.
-4. Only then `Open` opens the copy with an entry "copied": who copied it, from where, and which definitions guard it from then on.
+2. `Prepare` appends the copy's first own entry. Its kind is "moved" too. It contains the hash of the closing entry and a random word.
+3. When the copy is durable, `Arrived` appends a last entry at the origin. It names the copy by the hash of the copy's first own entry.
+4. Only then `Open` opens the copy with an entry "copied". It states who copied the dataset, from where, and which definitions guard it now.
 
 A copy that was never named stays closed.
 """
@@ -23,7 +23,7 @@ from dpcli.ledger.chain import canonical
 from dpcli.ledger.filters.filter import Cost
 from dpcli.ledger.state import COUNTED, NEXT, LedgerState, Run
 
-LONGEST_KEY_SHOWN = 200
+LONGEST_KEY = 200  # characters
 OWN_KEY = "noise may have been drawn, and a run that draws noise again needs a key of its own"
 
 
@@ -31,16 +31,20 @@ class LedgerRequest(Protocol):
     """A request to a ledger."""
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
-        """Return the entry. Raises Denied if the budget says no, LedgerError if the ledger holds something that contradicts it."""
+        """Return the content of the entry to append; None if the request was granted before.
+
+        Raises:
+            Denied: The request exceeds the budget.
+            LedgerError: An entry of the ledger contradicts the request.
+            InputError: A required reason is missing, or a value is invalid.
+        """
         ...
 
 
 def checked_key(key: str) -> str:
-    """Return a key as an entry may hold it. Raises InputError for one that is empty, long, or holds what a terminal would act on."""
-    if not key.strip() or len(key) > LONGEST_KEY_SHOWN or not key.isprintable():
-        raise InputError(
-            f"--key: expected a name of at most {LONGEST_KEY_SHOWN} printable characters for this run, found {key[:60]!r}"
-        )
+    """Return the key. Raises InputError if it is empty, too long, or contains control characters, which a terminal would obey."""
+    if not key.strip() or len(key) > LONGEST_KEY or not key.isprintable():
+        raise InputError(f"--key: expected a name of at most {LONGEST_KEY} printable characters for this run, found {key[:60]!r}")
     return key
 
 
@@ -51,14 +55,16 @@ def nonempty(**optional: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Spend at once, or reserve for a long run (`kind`: spend or reserve).
+    """A charge for a run.
 
     Attributes:
-        key: Name of the run. A repeated key with the same body is charged once. The body includes the person (`who`), so that two people
-            under one key make two runs.
-        expires: ISO time after which a reservation cannot be voided; it then counts in full.
-        window: The blocks that it reads, sorted; none if the dataset has none.
-        made, maker: When and by whom, of a run that was made before there was a ledger; whoever charges it, it is charged once.
+        kind: "spend" for a run that is made at once, "reserve" for a long run that is about to start.
+        key: Name of the run. A request that repeats the key, the body and the person (`who`) is charged once. If the body or the person
+            differs, it is an error.
+        expires: ISO time after which a reservation cannot be voided and counts in full.
+        window: The blocks that the run reads, sorted; empty if the dataset has no blocks.
+        made, maker: For a run that was made before the ledger was opened, when and by whom it was made. Such a run is charged once, even if
+            several people charge it.
     """
 
     kind: str
@@ -74,7 +80,7 @@ class Charge:
     maker: str = ""
 
     def body(self) -> dict[str, Any]:
-        """Return the content by which two charges are equal."""
+        """Return the part of the content that must be equal if a charge is repeated."""
         body = {"kind": self.kind, "key": self.key, "pipeline": self.pipeline, "delta": repr(self.delta)}
         return {**body, **nonempty(window=list(self.window), made=self.made, maker=self.maker)}
 
@@ -94,7 +100,7 @@ class Charge:
         return {**self.body(), **cost, **nonempty(why=self.why, expires=self.expires)}
 
     def repeated(self, run: Run) -> tuple[str, ...]:
-        """Return notes for a request that was granted before, so that nothing is written."""
+        """Return notes for the user of a request that repeats the charge of `run`, so that nothing is written."""
         charged = f'"{self.key}" was charged before, by entry {run.seq} of {run.content.get("when")}'
         lines: tuple[str, ...] = (f"{charged}: this is no new run, and one that draws noise again needs a key of its own",)
         end = run.content.get("expires")
@@ -104,6 +110,7 @@ class Charge:
         return lines
 
     def _refuse_other(self, run: Run) -> None:
+        """Check that `run`, which has the same key, was charged by the same request and has not begun. Raises LedgerError if not."""
         body = {**dict.fromkeys(("made", "maker")), **self.body()}
         other = sorted(name for name in body if canonical({"": run.content.get(name)}) != canonical({"": body[name]}))
         if other:
@@ -118,7 +125,7 @@ class Charge:
             )
         if run.status == "void":
             raise LedgerError(f'key "{self.key}": expected a new key, found one whose reservation was voided')
-        if self.kind == "reserve" and run.status != "reserved":  # a run that starts again would draw noise again
+        if self.kind == "reserve" and run.status != "reserved":  # a second start would draw noise again
             raise LedgerError(
                 f'key "{self.key}": expected a reservation that has not begun, found one that is {run.status}: {OWN_KEY}'
             )
@@ -126,7 +133,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Start, commit or void a reservation (`kind`), by the person who made it or by another one with a reason."""
+    """The start, commit or void of a reservation, as `kind` states. A person who did not make the reservation has to give a reason."""
 
     kind: str
     key: str
@@ -136,7 +143,7 @@ class Move:
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         run = state.run(self.key)
         owner = run.content.get("who")
-        if owner != self.who and not has_words(self.why):  # whether somebody is an administrator, a database knows
+        if owner != self.who and not has_words(self.why):  # a database checks itself whether the login is an administrator
             raise InputError(f'--reason: state why, as "{self.key}" is a reservation of {owner}')
         if self.kind == "start" and run.status == "started":
             raise LedgerError(f'key "{self.key}": expected a reservation that was not started, found one that was: {OWN_KEY}')
@@ -154,6 +161,7 @@ class Move:
         return {"kind": self.kind, "key": self.key, **nonempty(why=self.why)}
 
     def _refuse_void(self, run: Run, now: str) -> None:
+        """Check that the reservation can be voided. Raises InputError without a reason, LedgerError if it has expired or was started."""
         if not has_words(self.why):
             raise InputError("--reason: state why no noise was drawn")
         if run.expired(now):
@@ -168,7 +176,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CountAnswers:
-    """Grant `count` more answers (`of`: as they are called) of a session that was charged as a whole, of `total`."""
+    """A grant of further answers of a session whose answers were all charged together.
+
+    Attributes:
+        of: Name of the answers.
+        count: Number of further answers.
+        total: Largest number of answers that the charge pays for.
+    """
 
     key: str
     of: str
@@ -193,7 +207,7 @@ class CountAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Close blocks permanently for further runs. Earlier charges stay."""
+    """The permanent closing of blocks for further runs. Earlier charges stay."""
 
     window: tuple[str, ...]
     why: str
@@ -210,14 +224,19 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """Record that version `version` made the definitions that guard the entries again. Their hash is `schema` from then on."""
+    """A record that dpcli has renewed the definitions that guard the entries.
+
+    Attributes:
+        schema: Hash of the new definitions.
+        version: Version number of the new definitions.
+    """
 
     schema: str
     version: int
 
     def entry(self, state: LedgerState, now: str) -> dict[str, Any] | None:
         state.open_terms()
-        if state.schema == self.schema or state.not_open:  # as a copy is opened, what guards it is noted
+        if state.schema == self.schema or state.not_open:  # the entry that opens a copy records its definitions
             return None
         if state.version >= self.version:
             raise LedgerError(
@@ -229,7 +248,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Close a dataset that moves to the ledger at `to`. A repeated request for the same place is granted."""
+    """The closing of a dataset that moves to the ledger at `to`. A repeated request with the same target writes nothing."""
 
     to: str
     why: str = ""
@@ -246,7 +265,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Name the copy, which is durable, at the place that the dataset has moved to: `copy` is the hash of its own first entry."""
+    """A record, at the origin, of the durable copy to which the dataset has moved. `copy` is the hash of the copy's first own entry."""
 
     copy: str
 
@@ -264,7 +283,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Append the first entry that is a copy's own. The copy stays closed, and its name is the hash of this entry.
+    """The copy's first own entry. The copy stays closed, and its name is the hash of this entry.
 
     Attributes:
         word: Random word that makes the name of the copy unique.
@@ -281,9 +300,12 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open the copy that was named: `name` is the hash of its own first entry, `origin` the place that it comes from.
+    """The opening of the copy that the origin has named. Nothing is written if the copy is open already.
 
-    schema and version are of the definitions that guard it at its new place. Nothing is written if it is open.
+    Attributes:
+        name: Hash of the copy's first own entry.
+        origin: Address of the ledger that the dataset comes from.
+        schema, version: Hash and version number of the definitions that guard the copy in its new ledger.
     """
 
     name: str

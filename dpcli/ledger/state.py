@@ -25,8 +25,8 @@ from dpcli.ledger.governance.proposals import (
 from dpcli.ledger.governance.quotas import Quota, Quotas, UnknownPeople, quota_of, quotas_of
 from dpcli.ledger.terms import LedgerTerms
 
-LONGEST_NAMES = 200  # characters of a run's mechanisms in print
-# Status of a run after each kind of entry. Every run but a void one counts in full: an abandoned reservation stays charged.
+LONGEST_NAMES = 200  # characters; limit of the text that names a run's mechanisms
+# Status of a run after each kind of entry. All runs except void ones are charged in full, also a reservation that was abandoned.
 NEXT = {"reserve": "reserved", "spend": "committed", "start": "started", "commit": "committed", "void": "void"}
 TWO_PERSONS = ("amend", "void", "quota", "moved")  # kinds of entries that a two-person ledger accepts only if approved
 COUNTED = ("started", "committed")  # statuses of a run whose answers may be counted
@@ -35,10 +35,14 @@ STATUSES_BEFORE = {"start": ("reserved",), "commit": ("reserved", "started"), "v
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A charge and its status: reserved, started (noise may have been drawn), committed or void.
+    """A charged run.
 
     Attributes:
-        counts: Number of granted answers of its session, by their name.
+        seq: Number of the entry that charged it.
+        status: "reserved", "started" (noise may have been drawn), "committed" or "void".
+        cost: The cost, by amount; with blocks, the cost on each block of the window.
+        content: Content of the entry that charged it.
+        counts: Number of granted answers of the run's session, by the name of the answers.
     """
 
     key: str
@@ -61,7 +65,7 @@ class Run:
 
     @property
     def total(self) -> Mapping[str, Decimal]:
-        """The amounts that the run adds to the spending: its cost, on each block of its window."""
+        """The amounts that the run adds to the spending: with blocks, its whole cost on each block of its window."""
         return cost_on_blocks(self.cost, self.window)
 
     @property
@@ -70,7 +74,7 @@ class Run:
         return mechanism_names(self.pipeline)
 
     def expired(self, now: str) -> bool:
-        """Check whether the reservation has expired. It then stays charged in full and cannot be voided."""
+        """Check whether the run is a reservation that has expired. Such a run stays charged in full and cannot be voided."""
         return "expires" in self.content and self.status == "reserved" and str(self.content["expires"]) <= now
 
 
@@ -94,7 +98,12 @@ class LedgerRuns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A reservation that has not ended: number and hash of its entry, and its status, reserved or started."""
+    """A reservation that has not ended.
+
+    Attributes:
+        seq, hash: Number and hash of its entry.
+        status: "reserved" or "started".
+    """
 
     seq: int
     hash: str
@@ -106,11 +115,13 @@ KINDS_AFTER_MOVE = ("moved", "copied", "upgrade")  # kinds of entries that may f
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
-    """A dataset that has moved `to` another place, `at` an entry.
+    """The move of a dataset to another ledger.
 
     Attributes:
-        copy: The name of its copy there, once that is known.
-        prepared: Its own name, where this is a copy that was not opened yet.
+        to: Address of the other ledger.
+        at: The entry that closed the dataset at its origin.
+        copy: The name of the copy in the other ledger; "" if it is not known yet.
+        prepared: The name of this chain, if it is a copy that is not open yet; else "".
     """
 
     to: str
@@ -119,7 +130,7 @@ class MovedAway:
     prepared: str = ""
 
     def __str__(self) -> str:
-        """Return the end of a sentence that begins with the dataset's name: why nothing more is charged, and what to do."""
+        """Return why the dataset cannot be charged and what to do, as the end of a sentence whose subject is the dataset."""
         if self.prepared:
             return f"is a copy that is not open yet: dpcli budget copy, from where it comes from to {self.to}, completes the move"
         charged = "it is charged there, and where that is not open yet" if self.copy else "where it is not there yet"
@@ -128,37 +139,45 @@ class MovedAway:
 
 @dataclass(slots=True)
 class LedgerState:
-    """The state of a dataset's ledger up to `head`. It is built by `apply`, which refuses entries that no sound ledger contains.
+    """The state of a dataset's ledger up to the entry `head`. It is built by `apply`, which refuses entries that dpcli does not write.
+
+    If the dataset is cut into blocks, each block has the same caps, and each key of `spent` and `reserved` consists of an amount and a
+    block (dpcli.ledger.amounts). The method `over` returns a state whose keys are amounts.
 
     Attributes:
-        reserved: Part of `spent` whose runs have not ended.
-        charges: Number of runs. If the dataset is cut into blocks, caps are those of each block, and spent and reserved name
-            amount and block (dpcli.ledger.amounts): `over` a window they name amounts, as without blocks.
+        caps, spent: The caps and the total spending, in the currency of the filter.
+        reserved: The part of `spent` that belongs to runs that have not ended.
+        charges: Number of charges, including runs that were voided.
+        under_way: The reservations that have not ended, by key.
+        runs: All runs by key.
+        last: The run that was charged last.
     """
 
     dataset: str
     head: Head = field(default_factory=Head)
     terms: LedgerTerms | None = None
     caps: dict[str, Decimal] = field(default_factory=dict)
-    epsilon: float = 0.0  # the cap as last amended
-    largest: float = 0.0  # the largest cap so far, or the ceiling up to which caps may depend on outputs
-    unbounded: bool = False  # whether the largest cap was set without a statement that no output had been seen
+    epsilon: float = 0.0  # the current cap on epsilon
+    largest: float = 0.0  # the largest cap on epsilon so far, or the ceiling up to which caps may depend on outputs
+    unbounded: bool = False  # whether a cap above `largest` was set without a statement that no output had been seen
     spent: dict[str, Decimal] = field(default_factory=dict)
     reserved: dict[str, Decimal] = field(default_factory=dict)
     charges: int = 0
     under_way: dict[str, UnderWay] = field(default_factory=dict)
     runs: LedgerRuns = field(default_factory=dict[str, Run])
     last: Run | None = None
-    latest: str = ""  # latest time of an entry
+    latest: str = ""  # the latest time that an entry states
     opening: str = ""  # hash of the first entry
-    departure: MovedAway | None = None  # new place of a dataset that has moved; nothing is charged here any more
+    departure: MovedAway | None = None  # the move of the dataset, after which it cannot be charged in this ledger
     schema: str = ""  # hash of the definitions that guard the entries
-    version: int = 1  # of those definitions
-    retired: frozenset[str] = frozenset()  # blocks that were closed by `retire`
+    version: int = 1  # version number of those definitions
+    retired: frozenset[str] = frozenset()  # blocks that are closed for further runs
     proposals: Proposals = field(default_factory=dict)  # open proposals of a two-person ledger
     quotas: Quotas = field(default_factory=dict)
-    hides: bool = False  # whether the store hides datasets of other teams, so that a dataset without entries may still exist
-    people: dict[str, dict[str, Decimal]] | None = field(default_factory=dict)  # None: not known, and no quota needs them
+    hides: bool = False  # whether the store hides datasets of other teams, so that a dataset without visible entries may exist
+    people: dict[str, dict[str, Decimal]] | None = field(
+        default_factory=dict
+    )  # charges by person; None if unknown, as without quotas
 
     def apply(self, entry: LedgerEntry) -> None:
         """Apply the next entry. Raises LedgerError, and changes nothing, if the entry contradicts the state."""
@@ -190,17 +209,21 @@ class LedgerState:
 
     @property
     def guaranteed(self) -> float | None:
-        """The epsilon that bounds all runs together, even if runs are chosen by earlier outputs; None if there is no bound.
+        """The epsilon that bounds the loss of all runs together, even if runs were chosen by earlier outputs; None if there is no bound.
 
         The theorem of a privacy filter holds for a cap that does not depend on outputs. Caps below `largest` may be chosen in any way, as
-        they admit no run beyond it. If a cap is raised because of outputs, neither the old nor the new cap is a bound: with caps 1 and 2
-        an adversary reaches 1.94 times delta at the final cap, and 3,000 times delta at the first.
+        they admit no run that `largest` would not admit. If a cap is raised because of outputs, neither the old nor the new cap is a
+        bound. For example, with caps 1 and 2 an adversary reaches 1.94 times delta at the final cap, and 3,000 times delta at the first.
         """
         return None if self.unbounded else self.largest
 
     @property
     def guarantee(self) -> str:
-        """The basis of `guaranteed`: "cap", a "ceiling" fixed at the opening, the largest cap if stated unseen ("stated"), or "none"."""
+        """The basis of `guaranteed`.
+
+        "cap" is the cap at the opening, and "ceiling" is the ceiling that was fixed at the opening. "stated" is a larger cap that was set
+        with the statement that no output had been seen. "none" means that there is no bound.
+        """
         if self.unbounded:
             return "none"
         if self.largest > self.at_opening:
@@ -215,16 +238,16 @@ class LedgerState:
 
     @property
     def not_open(self) -> bool:
-        """True for a copy that is not open yet. Its guarding definitions are recorded when it is opened."""
+        """True for a copy that is not open yet. The definitions that guard it are recorded when it is opened."""
         return self.departure is not None and self.departure.prepared != ""
 
     def refuse_moved(self) -> None:
-        """Check that the dataset is charged here. Raises LedgerError if it has moved, or is a copy that is not open yet."""
+        """Check that the dataset can be charged in this ledger. Raises LedgerError if it has moved, or is a copy that is not open yet."""
         if self.departure is not None:
             raise LedgerError(f'dataset "{self.dataset}" {self.departure}')
 
     def left(self) -> dict[str, Decimal]:
-        """Return the rest of each cap, at least 0."""
+        """Return the amount that remains below each cap, at least 0."""
         return {name: max(value, Decimal(0)) for name, value in amounts.add(self.caps, self.spent, -1).items()}
 
     def fits(self, cost: Mapping[str, Decimal]) -> bool:
@@ -232,7 +255,10 @@ class LedgerState:
         return amounts.exceeded(amounts.add(self.spent, cost), self.caps) is None
 
     def over(self, window: Sequence[str]) -> LedgerState:
-        """Return the balance for a run that reads these blocks: that of the fullest block. Without blocks, return the balance as it is."""
+        """Return the state as a run that reads these blocks sees it.
+
+        Its spending is, for each amount, the largest on any of the blocks. If the dataset has no blocks, this state itself is returned.
+        """
         if self.terms is None or self.terms.blocks is None:
             return self
         flat = copy(self)
@@ -240,7 +266,7 @@ class LedgerState:
         return flat
 
     def fullest(self) -> LedgerState:
-        """Return the balance of the fullest of all blocks; without blocks, the balance as it is."""
+        """Return the state as a run that reads all charged blocks sees it (`over`)."""
         return self.over(charged_blocks(self.spent))
 
     def closed(self, window: Sequence[str]) -> str | None:
@@ -256,7 +282,10 @@ class LedgerState:
         return None
 
     def quota_used(self, quota: Quota, window: Sequence[str] = ()) -> dict[str, Decimal]:
-        """Return the charges to a quota: with blocks, on the fullest block of the window, or of all blocks without a window."""
+        """Return the charges that count against a quota. With blocks, this is the largest total on a block of the window.
+
+        An empty window stands for all blocks.
+        """
         return quota.used(self.people or {}, self.caps, window, self.open_terms().blocks is not None)
 
     def run(self, key: str) -> Run:
@@ -267,7 +296,7 @@ class LedgerState:
         return run
 
     def rehearsal(self) -> LedgerState:
-        """Return a copy on which an entry can be tried."""
+        """Return a copy to which entries can be applied without a change of this state."""
         trial = copy(self)
         trial.people = None if self.people is None else dict(self.people)
         trial.runs, trial.under_way = ChainMap({}, cast("dict[str, Run]", self.runs)), dict(self.under_way)
@@ -295,7 +324,7 @@ class LedgerState:
         if self.over_quota(payer(entry.content), window, cost) is not None:
             raise LedgerError(f"{self._place(entry)}: overspends a quota: the ledger was changed by hand")
         total = cost_on_blocks(cost, window)
-        self._paid(entry.content, total, 1)
+        self._charge_person(entry.content, total, 1)
         self.spent, self.charges = amounts.add(self.spent, total), self.charges + 1
         self.last = self.runs[entry.key] = Run(entry.key, entry.row.seq, NEXT[entry.kind], cost, entry.content)
         if window and not total.keys() <= self.reserved.keys():
@@ -316,10 +345,10 @@ class LedgerState:
         self.reserved = amounts.add(self.reserved, run.total, -1)
         if entry.kind == "void":
             self.spent = amounts.add(self.spent, run.total, -1)
-            self._paid(run.content, run.total, -1)
+            self._charge_person(run.content, run.total, -1)
 
     def _count(self, entry: LedgerEntry) -> None:
-        """Record how many answers a session has given, which can only grow."""
+        """Record how many answers a session has been granted. Raises LedgerError if the number does not grow."""
         run, of, count = self.run(entry.key), str(entry.content["of"]), int(entry.content["count"])
         if run.status not in COUNTED or count <= run.counts.get(of, 0):
             raise LedgerError(
@@ -327,7 +356,8 @@ class LedgerState:
             )
         self.runs[entry.key] = replace(run, counts={**run.counts, of: count})
 
-    def _paid(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
+    def _charge_person(self, content: Mapping[str, Any], total: Mapping[str, Decimal], sign: int) -> None:
+        """Add a total to the charges of the person who pays (`sign` = 1), or take it off again (-1)."""
         if self.people is not None:
             who = payer(content)
             self.people[who] = amounts.add(self.people.get(who, {}), total, sign)
@@ -360,7 +390,12 @@ class LedgerState:
         return tuple(stated or ())
 
     def _require_approved(self, entry: LedgerEntry) -> None:
-        """Raise LedgerError if what takes two persons was not approved by a second one, or something is proposed without that term."""
+        """Check the approvals of a two-person ledger.
+
+        Raises:
+            LedgerError: An entry that needs a second person was not approved by one, or an entry of a two-person ledger, such as a
+                proposal, is in another ledger.
+        """
         is_two_person = self.terms is not None and self.terms.two_person is True
         try:
             if is_two_person and entry.kind in TWO_PERSONS and not is_arrival(entry.content):
@@ -373,7 +408,7 @@ class LedgerState:
             raise LedgerError(f"{self._place(entry)}: {error}: the ledger was changed by hand") from None
 
     def _propose(self, entry: LedgerEntry) -> None:
-        self.open_terms()  # proposals change nothing else
+        self.open_terms()  # only `proposals` changes, and `apply` sets it
 
     def _upgrade(self, entry: LedgerEntry) -> None:
         self.open_terms()
@@ -411,7 +446,7 @@ def payer(content: Mapping[str, Any]) -> str:
 
 
 def mechanism_names(pipeline: Mapping[str, Any]) -> str:
-    """Return the names of a pipeline's mechanisms, cut to a readable length, as a spender can write any text."""
+    """Return the names of a pipeline's mechanisms, cut to `LONGEST_NAMES`, as an entry can contain names of any length."""
     text = " + ".join(str(entry.get("name", "?")) for entry in pipeline["mechanism"])
     return text if len(text) <= LONGEST_NAMES else text[: LONGEST_NAMES - 3] + "..."
 
@@ -419,7 +454,7 @@ def mechanism_names(pipeline: Mapping[str, Any]) -> str:
 def _require_run(content: Mapping[str, Any]) -> None:
     """Check that a charge states its run. Raises TypeError, ValueError or KeyError, which `apply` turns into a LedgerError.
 
-    A delta of 1 or more is accepted here, so that the ledger stays readable; `verify` reports it.
+    A delta of 1 or more is accepted, so that the ledger can still be read. `verify` reports such a delta.
     """
     pipeline = content["pipeline"]
     if not (isinstance(pipeline["privacy"], dict) and all(isinstance(entry, dict) for entry in pipeline["mechanism"])):

@@ -1,4 +1,4 @@
-"""The terms that a ledger is opened with. They never change, but for the cap on epsilon, which an entry of its own (amend) may change."""
+"""The terms that a ledger is opened with. They never change; only the cap on epsilon can be changed, by an entry "amend"."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 LONGEST_NAME = 200  # characters of a unit, a fingerprint, a team or a column
-LARGEST_DATASET = 10**18  # records
-MOST_BLOCKS = 10**6  # of one unit, and parts of a hash
+LARGEST_DATASET = 10**18  # records; every count in an entry has this limit
+MOST_BLOCKS = 10**6  # limit of the blocks of one unit, and of the number of blocks by hash
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerTerms:
-    """The terms of one dataset's ledger, named as its opening entry names them.
+    """The terms of one dataset's ledger. The attributes have the names that the opening entry uses.
 
     Attributes:
-        unit, adjacency: What every run must be stated in.
-        epsilon, delta: The cap.
-        ceiling: The largest cap that may be set whatever outputs show, and so what is guaranteed from the first day; epsilon if None.
-        mode: "adaptive" (the filter decides on each run) or "declared" (the runs are fixed in advance: dpcli.ledger.filters.declared_set).
-        filter, parameters: The filter and what was chosen for it.
-        dataset_size: Where declared public.
-        declared: In declared mode the runs, as tables and how often.
-        certified: The epsilon of them all and the accountant.
-        schema, version: Schema and version of the definitions that guard the entries, their hash and which of dpcli's they are (1 if
-            absent).
-        blocks: What the dataset is cut into, as tables (dpcli.ledger.blocks.family); None if it is one.
-        two_person: Whether a second person has to approve what changes the cap or gives something back; True or None.
-        fingerprint: Fingerprint of the data, as whoever opened the ledger computes it; the same data under a second name is refused.
-        team: In a database, the role whose members see the dataset; nobody else does.
+        unit, adjacency: The unit of privacy and the neighbouring relation that every run must state.
+        epsilon, delta: The cap on the privacy loss of all runs together.
+        ceiling: The largest cap on epsilon that may be set after outputs were seen, and so the guarantee from the opening on; the cap
+            itself if None.
+        mode: "adaptive" (a privacy filter decides on each run) or "declared" (dpcli.ledger.filters.declared_set: the runs are fixed in
+            advance).
+        filter, parameters: The name of the privacy filter, and its parameters.
+        dataset_size: Number of records, if it is public.
+        declared: In declared mode, the runs: the tables of each pipeline, and how often it is run.
+        certified: In declared mode, the epsilon of all runs together, and the accountant that computed it.
+        schema, version: Hash of the definitions that guard the entries, and their version number in dpcli (1 if absent).
+        blocks: How the dataset is cut into blocks, as fields of dpcli.ledger.blocks.family.BlockFamily; None if it is not cut.
+        two_person: True if a second person has to approve changes of the cap, quotas, voided reservations and moves; else None.
+        fingerprint: Fingerprint of the data, computed by the person who opens the ledger. A second dataset with it is refused.
+        team: In a database, the role whose members see the dataset. All other logins do not see it.
     """
 
     unit: str
@@ -62,12 +63,12 @@ class LedgerTerms:
     ceiling: float | None = None
 
     def content(self) -> dict[str, Any]:
-        """Return the terms as the opening entry has them."""
+        """Return the terms as they are written in the opening entry, without absent ones."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) not in (None, (), "")}
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> LedgerTerms:
-        """Return the terms in an opening entry. Raises LedgerError if there are none."""
+        """Return the terms in an opening entry. Raises LedgerError if a term is unknown or missing."""
         try:
             return cls(**content)
         except TypeError as error:
@@ -80,22 +81,25 @@ class LedgerTerms:
 
     @property
     def family(self) -> BlockFamily | None:
-        """The blocks that the dataset is cut into, None if it is one."""
+        """The blocks that the dataset is cut into; None if it is not cut."""
         return None if self.blocks is None else BlockFamily(**self.blocks)
 
     def caps(self, epsilon: float) -> dict[str, str]:
-        """Return the caps that keep one unit within `epsilon` at the ledger's delta, of the dataset or of each block; in adaptive mode."""
+        """Return the caps, in the filter's currency, that keep the loss of one unit within `epsilon` at the ledger's delta.
+
+        If the dataset is cut into blocks, they are the caps of each block. Only a ledger in adaptive mode has a filter.
+        """
         caps, family = dict(self.the_filter.caps(epsilon, self.delta)), self.family
         return caps if family is None else family.per_block(caps, self.the_filter)
 
     def price(self, pipeline: Pipeline, delta: float) -> Cost:
-        """Return what one run is charged, described at `delta`. Raises CannotCertify or NotRepresentable if it has no cost."""
+        """Return the cost of one run, described at `delta`. Raises CannotCertify or NotRepresentable if the run has no cost."""
         if self.mode == "declared":
             return declared_cost(self.declared, pipeline)
         return self.the_filter.cost(pipeline, delta)
 
     def filter_advice(self, pipeline: Pipeline, delta: float) -> str:
-        """Return "; the filter of this ledger is zcdp, and one with --filter rdp takes this run"; "" if no filter does."""
+        """Return the end of an error message that names a filter under which this run has a cost; "" if there is none."""
         if self.mode == "declared":
             return ""
         for name in FILTERS:
@@ -128,11 +132,11 @@ class LedgerTerms:
             )
 
     def refuse_forged(self, caps: Mapping[str, Any]) -> None:
-        """Raise LedgerError if an opening entry with these caps was written by hand: under its terms nothing can be added up."""
+        """Check that the terms and these caps are consistent. Raises LedgerError if not: dpcli does not write such an opening entry."""
         try:
             fits_mode = self._fits_declared_mode(caps) if self.mode == "declared" else self._fits_adaptive_mode(caps)
             consistent = self._has_valid_numbers() and self._has_proved_blocks() and fits_mode
-        except Exception as error:  # whatever a forged value does
+        except Exception as error:  # a forged value can cause any error
             raise LedgerError(f"not the terms of a ledger: {error!r}") from None
         if not consistent:
             raise LedgerError("not the terms of a ledger: their numbers contradict each other")
@@ -168,7 +172,7 @@ class LedgerTerms:
         return bool(self.declared) and caps == {name: item["runs"] for name, item in numbered_runs(self.declared)}
 
     def refuse_invalid(self) -> None:
-        """Raise InputError, which names the flag of dpcli budget init, for values that no ledger may be opened with."""
+        """Check the values with which a ledger is opened. Raises InputError, which names the flag of dpcli budget init."""
         from dpcli.mechanisms.neighbours import Adjacency
 
         column = None if self.family is None else self.family.column
@@ -189,7 +193,7 @@ class LedgerTerms:
             _refuse_large_delta(self.delta, self.dataset_size)
 
     def _refuse_unproved_blocks(self, family: BlockFamily) -> None:
-        """Raise InputError for blocks over which nothing is proved."""
+        """Check that a theorem covers these blocks under the ledger's filter and adjacency. Raises InputError if none does."""
         if self.dataset_size is not None:
             raise InputError("--dataset-size: expected none with --blocks, as each window has a size of its own")
         kind_named(family.by, family.names, family.count)
@@ -205,7 +209,7 @@ class LedgerTerms:
 
 
 def _refuse_large_delta(delta: float, dataset_size: int) -> None:
-    """Raise InputError if delta is too large for so many records to promise anything (DP105)."""
+    """Check that delta is small enough for the number of records (DP105). Raises InputError if not."""
     if not 1 <= dataset_size <= LARGEST_DATASET:
         raise InputError(f"--dataset-size: expected a whole number from 1 to 10^18, found {str(dataset_size)[:40]}")
     from dpcli.lint.delta import CODE, size_problem

@@ -1,8 +1,8 @@
 """Verification of a whole ledger: the backend, the guards around the rows, the chain, its replay, every cost, and an anchor.
 
-It is read twice, a page at a time: first the chain, so that what is broken is said before hours of pricing; then every cost, under the
-ledger's own terms, whatever the entries say they are stated for. Memory does not grow with the history, but for the problems that are
-found.
+The entries are read twice, one page at a time. The first pass checks the chain, so that a broken chain is reported before the costs are
+computed, which can take hours. The second pass computes every cost again under the terms of the ledger, even if an entry states other
+terms. Memory grows with the number of problems, but not with the number of entries.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
-ANCHOR = "dpcli/anchor/v1"  # the schema of its file
-REMEMBERED = 1_000  # runs whose price is kept
-SLACK = Decimal("1.000000001")  # two versions may differ in the last digits of one and the same bound
+ANCHOR = "dpcli/anchor/v1"  # value of "schema" in an anchor file
+REMEMBERED = 1_000  # number of different runs whose costs are cached; it limits the memory
+SLACK = Decimal("1.000000001")  # two versions of dpcli may compute the same bound with different last digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,19 @@ class Verified:
 
 
 def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Callable[[int, int], None] | None = None) -> Verified:
-    """Check everything there is to check.
+    """Check the store, the guards, the chain, every entry and every cost.
 
-    Raises LedgerError for the first thing that cannot be right: a damaged store, changed guards, a broken chain, an entry that no sound
-    ledger holds, or a chain that no longer contains the anchor. A cost that this version finds larger than the entry says is a problem
-    in the result, and so are a run that was stated under other terms than the ledger's and a cap above what its epsilon allows: entries
-    stay as they are, and the cap has to be amended.
+    The result lists each of these as a problem: a cost that this version computes as larger than the entry states, a run that states
+    other terms than the ledger's, and a cap that is larger than its epsilon allows. Entries cannot be changed, so the remedy is to amend
+    the cap.
+
+    Args:
+        anchor: The content of an anchor file, which the chain must contain; None if there is no anchor.
+        progress: Called before each cost is computed, with the number of costs that are done and the number of charges.
+
+    Raises:
+        LedgerError: The store is damaged, the guards were changed, the chain is broken, an entry cannot be in a sound ledger, or the chain
+            no longer contains the anchor. Only the first such fault is reported.
     """
     damaged = ledger.store.check(ledger.dataset)
     if damaged:
@@ -91,7 +98,7 @@ def verify(ledger: Ledger, anchor: Mapping[str, Any] | None = None, progress: Ca
 def refuse_changed(store: Store, state: LedgerState) -> None:
     """Check that the definitions that guard the entries are those that the chain states. Raises LedgerError if not.
 
-    The chain of a copy that is not open says what guards it where it comes from.
+    A copy that is not open yet is not checked, as its chain still states the definitions at its origin.
     """
     if not state.not_open and digest(store.schema()) != state.schema:
         again = " (dpcli budget upgrade notes it where a later version made them)" if store.version > state.version else ""
@@ -99,13 +106,16 @@ def refuse_changed(store: Store, state: LedgerState) -> None:
 
 
 def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
-    """Return the state after all entries, whatever totals were noted.
+    """Return the state after all entries, which are read from the first one even if there is a checkpoint.
 
-    Raises LedgerError if the chain is broken, is not what the noted totals say, or no longer contains the anchor. An anchor stands for
-    nothing unless all before it is read: totals that somebody else noted would be believed in its name.
+    An anchor is compared only with a chain that was read in full. Otherwise the anchor would seem to confirm a checkpoint that anybody
+    could have written.
+
+    Raises:
+        LedgerError: The chain is broken, contradicts the totals of the checkpoint, or no longer contains the anchor.
     """
-    state, noted = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
-    content = usable_content(noted, ledger.dataset)
+    state, checkpoint = LedgerState(ledger.dataset, hides=ledger.store.hides), ledger.store.checkpoint(ledger.dataset)
+    content = usable_content(checkpoint, ledger.dataset)
     for _, state in ledger.replay():
         if content is not None and state.head.seq == content.get("seq") and not agrees_with(content, state):
             raise LedgerError(
@@ -124,7 +134,13 @@ def replay_all(ledger: Ledger, anchor: Mapping[str, Any] | None) -> LedgerState:
 
 
 def anchor_of(ledger: Ledger) -> dict[str, Any]:
-    """Return the head of the chain. Kept elsewhere, it reveals a restored backup, which does not contain a later head."""
+    """Return the head of the chain as the content of an anchor file.
+
+    An anchor that is stored outside the ledger reveals a restored backup: the backup does not contain a head that was written later.
+
+    Raises:
+        LedgerError: The dataset has moved, or its ledger cannot be read.
+    """
     state = ledger.state()
     state.refuse_moved()
     return {"schema": ANCHOR, "dataset": ledger.dataset, "seq": state.head.seq, "hash": state.head.hash, "when": ledger.now()}
@@ -147,7 +163,12 @@ def read_anchor(path: str) -> dict[str, Any]:
 
 
 def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
-    """Check that the chain contains the anchored entry. Raises LedgerError if not: a backup was restored, or the history replaced."""
+    """Check that the chain contains the anchored entry.
+
+    Raises:
+        LedgerError: The chain does not contain the entry: a backup was restored, or the history was replaced.
+        InputError: The anchor is of another dataset.
+    """
     place, seq = f'{ledger.store.place}: dataset "{ledger.dataset}"', anchor["seq"]
     if anchor["dataset"] != ledger.dataset:
         raise InputError(f"{place}: expected an anchor of this dataset, found one of {anchor['dataset']!r}")
@@ -159,11 +180,14 @@ def _refuse_lost(ledger: Ledger, head: Head, anchor: Mapping[str, Any]) -> None:
 
 
 def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
-    """Yield the caps, in the filter's currency, that exceed those that this version derives from the cap on epsilon."""
+    """Yield a problem for each cap of an entry that exceeds the cap that this version derives from the entry's epsilon.
+
+    The caps are in the currency of the ledger's filter.
+    """
     epsilon = float(entry.content.get("epsilon", terms.epsilon))
     try:
         sound = amounts.read(terms.caps(epsilon))
-    except InputError as error:  # nothing of it is left to spend
+    except InputError as error:  # this epsilon leaves no budget to spend
         yield f"entry {entry.row.seq}: no cap can be derived from epsilon {epsilon!r}: {error}"
         return
     for name, value in amounts.read(entry.content["caps"]).items():
@@ -173,29 +197,29 @@ def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
 
 
 def _lookalike_approver(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
-    """Yield a problem for an approval by a name that looks like the proposer's. A ledger file accepts any name."""
+    """Yield a note on an approval by a name that looks like the proposer's. A ledger file accepts any name."""
     who = str(entry.content.get("who"))
     if proposal.made_by(who):
         yield f"entry {entry.row.seq}: {who} approved what {proposal.who} proposed, and the two names look alike"
 
 
 def _notes_on_store(ledger: Ledger) -> Iterator[str]:
-    """Yield notes on guards of an earlier version, which may have accepted invalid entries, and on unusable checkpoints."""
-    amiss = ledger.store.outdated
-    if amiss:
-        yield f"{amiss}: dpcli budget upgrade makes them again"
-    noted = ledger.store.checkpoint(ledger.dataset)
-    if noted is not None and usable_content(noted, ledger.dataset) is None:
+    """Yield a note on guards of an earlier version, which may have accepted invalid entries, and on an unusable checkpoint."""
+    outdated = ledger.store.outdated
+    if outdated:
+        yield f"{outdated}: dpcli budget upgrade makes them again"
+    checkpoint = ledger.store.checkpoint(ledger.dataset)
+    if checkpoint is not None and usable_content(checkpoint, ledger.dataset) is None:
         yield "the totals that were noted are damaged or of a later version, and not used: all entries are read instead"
 
 
 @dataclass(frozen=True, slots=True)
 class Restated:
-    """A run under the ledger's terms.
+    """A run whose pipeline is restated under the ledger's terms.
 
     Attributes:
-        others: Terms that the run was stated for instead, in words.
-        least: The cost is a lower bound, as the number of contributions is unknown.
+        others: The terms of the run that differ from the ledger's, in words.
+        least: True if the cost is only a lower bound, because the number of contributions of a unit is unknown.
     """
 
     pipeline: Pipeline
@@ -204,47 +228,51 @@ class Restated:
 
 
 def restate(terms: LedgerTerms, pipeline: Pipeline) -> Restated:
-    """Return the run as the ledger must count it: its mechanisms under the ledger's unit, adjacency and dataset_size.
+    """Return the run as the ledger must charge it: its mechanisms under the ledger's unit, adjacency and dataset_size.
 
-    A unit without a bound on its records counts as one record. The cost is then a lower bound.
+    If the pipeline does not bound the records of a unit, one record per unit is assumed. If the pipeline states another unit than the
+    ledger, the cost is only a lower bound.
     """
     from dpcli.mechanisms.neighbours import Adjacency
 
     stated = pipeline.privacy
     size = stated.dataset_size if terms.dataset_size is None or stated.dataset_size is None else terms.dataset_size
-    given = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
-    wanted = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
-    others = tuple(f"{name} {given[name]} instead of {wanted[name]}" for name in wanted if given[name] != wanted[name])
-    unknown = stated.unit != terms.unit and terms.unit != "example"
+    of_run = {"unit": stated.unit, "adjacency": stated.adjacency.value, "dataset_size": stated.dataset_size}
+    of_ledger = {"unit": terms.unit, "adjacency": terms.adjacency, "dataset_size": size}
+    others = tuple(f"{name} {of_run[name]} instead of {of_ledger[name]}" for name in of_ledger if of_run[name] != of_ledger[name])
+    is_lower_bound = stated.unit != terms.unit and terms.unit != "example"
     records = None if terms.unit == "example" else stated.max_contributions or 1
     privacy = replace(stated, unit=terms.unit, adjacency=Adjacency(terms.adjacency), dataset_size=size, max_contributions=records)
-    return Restated(replace(pipeline, privacy=privacy), others, unknown)
+    return Restated(replace(pipeline, privacy=privacy), others, is_lower_bound)
 
 
 class Prices:
-    """Costs of the charges of a ledger, computed again. Equal runs are composed once, which covers most of a year of nightly runs."""
+    """The costs of a ledger's charges, computed again.
+
+    The cost of equal runs is computed once. Most nightly runs of a year are equal.
+    """
 
     def __init__(self, terms: LedgerTerms) -> None:
         self.terms = terms
         self.known: dict[tuple[str, float], Mapping[str, Decimal]] = {}
 
     def understated(self, entry: LedgerEntry) -> Iterator[str]:
-        """Yield a problem for a charge under other terms than the ledger's, or below the cost that this version computes.
+        """Yield a problem if the charge is under other terms than the ledger's, or is below the cost that this version computes.
 
-        A run whose cost cannot be computed is a problem as well, whatever error its content causes.
+        A charge whose cost cannot be computed is a problem as well.
         """
-        who = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
+        place = f'entry {entry.row.seq} ("{entry.key}", dpcli {entry.content.get("dpcli")})'
         try:
             problem = " and ".join(_problems_of_charge(self, entry))
-        except Exception as error:  # whatever pricing a forged run ends in is a problem with its entry
+        except Exception as error:  # a forged run can cause any error
             problem = f"its cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
         if problem:
-            yield f"{who}: {problem}"
+            yield f"{place}: {problem}"
 
     def of(self, pipeline: Pipeline, delta: float) -> Mapping[str, Decimal]:
-        """Return the cost of a run. Raises CannotCertify or NotRepresentable if it has none; errors are not cached."""
-        if self.terms.mode != "declared":  # a declared run is looked up by all that it states
-            pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # which decides on what, and no cost
+        """Return the cost of a run by amount. Raises CannotCertify or NotRepresentable if the run has no cost. Errors are not cached."""
+        if self.terms.mode != "declared":  # in declared mode the window is a part of what identifies the run
+            pipeline = replace(pipeline, privacy=replace(pipeline.privacy, window=None))  # the window does not change the cost
         key = (json.dumps(tables_of(pipeline), sort_keys=True), delta)
         if key not in self.known:
             if len(self.known) >= REMEMBERED:
@@ -254,14 +282,15 @@ class Prices:
 
 
 def declared_set_problems(terms: LedgerTerms) -> Iterator[str]:
-    """Yield the problems of all runs of a declared set together, under the ledger's terms."""
+    """Yield the problems of a declared set of runs, composed under the ledger's terms."""
     try:
         yield from _excess_of_declared_set(terms)
-    except Exception as error:  # whatever composing a forged set ends in
+    except Exception as error:  # a forged set can cause any error
         yield f"the declared runs: their cost cannot be computed again: {str(error)[:300] or type(error).__name__}"
 
 
 def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
+    """Yield the runs that state other terms than the ledger's, and the epsilon of the whole set if it exceeds the cap."""
     runs = [(restate(terms, pipeline_from(item["pipeline"])), int(item["runs"])) for item in terms.declared]
     for i, (run, _) in enumerate(runs, 1):
         if run.others:
@@ -272,6 +301,7 @@ def _excess_of_declared_set(terms: LedgerTerms) -> Iterator[str]:
 
 
 def _problems_of_charge(prices: Prices, entry: LedgerEntry) -> Iterator[str]:
+    """Yield the faults of one charge. Raises any error that its content causes."""
     terms, delta = prices.terms, float(entry.content["delta"])
     if not delta < 1.0:
         raise InputError(f"described at delta = {entry.content['delta']}, which promises nothing")

@@ -14,7 +14,7 @@ from dpcli.base.lazy import load
 from dpcli.ledger.stores.places import POSTGRES, path_of
 from dpcli.predict.models.model_answers import same_content
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LedgerQueries, require_count
-from dpcli.sessions.charged import Session, charge, noted, reason, session_in
+from dpcli.sessions.charged import Session, charge, mark_counted, reason, session_in
 from dpcli.sessions.window import Resumable
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def begin_session(
         raise InputError(f"{released}: released before this session began, under another charge: begin in a new folder")
     session = charge(session, plan.pipeline, ledger, reason(command, plan.path, plan.pipeline))
     budgets = [count.opened(session, ledger, place, moved) for count in counts]
-    return noted(session), budgets
+    return mark_counted(session), budgets
 
 
 def require_count_of(path: str, last: int, budget: QueryBudget) -> None:

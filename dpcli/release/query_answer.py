@@ -11,7 +11,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.release.aggregate import KeyValue
-from dpcli.sessions.folder import replaced
+from dpcli.sessions.folder import replace_file
 
 Value = float | int | str | bool | None
 ANSWERS = "answers.json"
@@ -76,7 +76,7 @@ def store(folder: str, stored: Stored) -> None:
     answers = [as_json(answer) for answer in stored.answers]
     body = {"run": stored.run, "fingerprint": stored.fingerprint, "data": stored.data, "answers": answers}
     try:
-        replaced(path, json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False).encode())
+        replace_file(path, json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False).encode())
     except OSError as error:
         raise LedgerError(
             f"{path}: cannot be written ({error.strerror}): the release stays charged, its answers are lost and were shown to nobody"

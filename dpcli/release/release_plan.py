@@ -14,7 +14,7 @@ from dpcli.file.keys.tables import plain
 from dpcli.file.pipeline.canonical import tables_of
 from dpcli.file.pipeline.read import parse, section
 from dpcli.file.toml.limits import read_bytes
-from dpcli.ledger.blocks.rows import RowWindow, told_rows
+from dpcli.ledger.blocks.rows import RowWindow, rows_of_blocks
 from dpcli.release.data_source import Source, declared_keys_of, folder_of
 from dpcli.release.query_answer import ANSWERS, STATEMENT, QueryAnswer
 from dpcli.release.query_entries import PricedQuery, priced_queries
@@ -168,7 +168,7 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
         InputError: If dpcli cannot tell a row's block: of parts of a hash, which is computed elsewhere, and where the file computes the
             column anew, as what decides a block must be the same in every file.
     """
-    rows = told_rows(family, family.window(window))
+    rows = rows_of_blocks(family, family.window(window))
     if rows is None:
         raise InputError(
             f"{place}: expected a ledger whose blocks a column tells (day, week, region), found blocks by {family.by}: dpcli does not know "

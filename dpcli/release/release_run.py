@@ -14,7 +14,7 @@ from dpcli.release.group_keys import in_declared_order
 from dpcli.release.query_answer import STATEMENT, Stored, store, stored_in
 from dpcli.release.release_plan import ReleaseOutcome, ReleasePlan, require_expressions
 from dpcli.sessions.charged import RUN, UNCHARGED, Session, commit, reason, require_same_books, session_in, session_there
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -124,7 +124,7 @@ def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Non
     if os.path.lexists(path):
         return
     try:
-        replaced(path, statement(plan, answers).encode())
+        replace_file(path, statement(plan, answers).encode())
     except OSError as error:
         raise LedgerError(
             f"{path}: cannot be written ({error.strerror}): the answers are stored, and given when asked again"

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import CannotCertify, Denied, InputError, LedgerError, NotRepresentable
-from dpcli.ledger.blocks.rows import kept_rows
-from dpcli.sessions.folder import replaced
+from dpcli.ledger.blocks.rows import rows_from_content
+from dpcli.sessions.folder import replace_file
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -70,7 +70,7 @@ class Session:
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
         path = os.path.join(self.folder, RUN)
         try:
-            replaced(path, json.dumps(content, indent=1).encode(), 0o600)
+            replace_file(path, json.dumps(content, indent=1).encode(), 0o600)
         except OSError as error:
             raise LedgerError(f"{path}: cannot be written ({error.strerror}): nothing was drawn") from None
 
@@ -190,7 +190,7 @@ def commit(session: Session, ledger: Ledger | None) -> None:
         ledger.commit(session.run)
 
 
-def noted(session: Session) -> Session:
+def mark_counted(session: Session) -> Session:
     """Return the session with a record that its counts exist."""
     counted = replace(session, counted=True)
     counted.write()
@@ -202,7 +202,7 @@ def _read(path: str, folder: str) -> Session:
         with open(path, "rb") as file:
             content = json.load(file)
         session = Session(folder=folder, **{**content, "window": tuple(content.get("window", ()))})
-        kept_rows(session.rows, session.window)
+        rows_from_content(session.rows, session.window)
         known = (session.run, session.fingerprint, session.charged, session.counted, session.inputs)
         types = [type(value) for value in known] + [type(value) for value in session.inputs.values()]
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):

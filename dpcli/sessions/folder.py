@@ -35,7 +35,9 @@ LOCK = ".lock"
 LOCK_ATTEMPTS = 100  # on a folder that other processes keep making and removing
 
 
-def replaced(path: str, content: bytes, mode: int = 0o666, fresh: bool = False, last: Callable[[], None] = lambda: None) -> None:
+def replace_file(
+    path: str, content: bytes, mode: int = 0o666, fresh: bool = False, last: Callable[[], None] = lambda: None
+) -> None:
     """Replace a file durably and in one step: readers see the old content or the new, never a part.
 
     The content is written to a draft, `path`.new, which then takes the name of the file. If anything fails, the draft is removed and the

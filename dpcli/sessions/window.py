@@ -29,7 +29,7 @@ from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import quoted
 from dpcli.file.toml.suggest import same_word
 from dpcli.ledger.blocks.family import spelled
-from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
+from dpcli.ledger.blocks.rows import RowWindow, rows_from_content, rows_of_blocks
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
@@ -104,7 +104,7 @@ def require_bounded(
 
 def _block_words(family: BlockFamily) -> frozenset[str]:
     """Return the words that may name a block in the name of a unit: week in patient-week, region in patient-region."""
-    of_column = set() if family.kind.told_by == "date" else set(_words(family.column)) - PARTS
+    of_column = set() if family.kind.column_type == "date" else set(_words(family.column)) - PARTS
     return frozenset({*_words(family.by), *of_column})
 
 
@@ -238,7 +238,7 @@ def over_window(plan: Plan, ledger: Ledger | None, given: Sequence[str] = ()) ->
         _require_bounded(plan, None)
         return plan
     plan = plan if plan.pipeline.privacy.window is not None else plan.over(spelled(family, blocks))
-    plan = plan.on_rows(in_table(plan.private_file, plan.path, told_rows(family, blocks)))
+    plan = plan.on_rows(in_table(plan.private_file, plan.path, rows_of_blocks(family, blocks)))
     _require_bounded(plan, family if plan.rows is not None or len(blocks) == 1 else None)
     return plan
 
@@ -271,4 +271,4 @@ def as_begun(plan: Begun, window: Sequence[str], rows: object) -> Begun:
         ValueError: `rows` does not describe a RowWindow.
     """
     from_flag = plan.pipeline.privacy.window is None and len(window) > 0
-    return (plan.over(tuple(window)) if from_flag else plan).on_rows(kept_rows(rows, tuple(window)))
+    return (plan.over(tuple(window)) if from_flag else plan).on_rows(rows_from_content(rows, tuple(window)))

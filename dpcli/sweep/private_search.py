@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import InputError
 from dpcli.sessions.charged import reason
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sweep.sweep_plan import Better, PrivateSelection, SweepPlan, rank
 from dpcli.sweep.sweep_runs import Books, Pool, job_of
 from dpcli.sweep.sweep_trials import draw_settings
@@ -91,7 +91,7 @@ def _read_state(state_file: str) -> dict[str, Any]:
 
 
 def _save_state(state_file: str, state: Mapping[str, Any]) -> None:
-    replaced(state_file, json.dumps(state).encode(), OWNER_ONLY)
+    replace_file(state_file, json.dumps(state).encode(), OWNER_ONLY)
 
 
 def _make_trials(plan: SweepPlan, processes: int, state_file: str, state: dict[str, Any]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcli.base.errors import DpcliError, InputError, InternalError
 from dpcli.ledger.blocks.rows import RowWindow
-from dpcli.sessions.folder import replaced
+from dpcli.sessions.folder import replace_file
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -99,14 +99,14 @@ def perform(job: Job) -> dict[str, float]:
     plan = plan_of(job.path, job.text.encode())
     plan = (plan.over(job.window) if job.window else plan).on_rows(job.rows)
     os.makedirs(job.folder)
-    replaced(os.path.join(job.folder, FILE), job.text.encode())
+    replace_file(os.path.join(job.folder, FILE), job.text.encode())
     outcome = train(replace(plan, train=replace(plan.train, output=os.path.join(job.folder, RUN))))
     if not outcome.private or outcome.repeated:
         raise InternalError("a run of a sweep was seeded or resumed: its epsilon is not that of its file")
     if not outcome.metrics:
         raise InputError(outcome.unmeasured or "no metric on data declared public, by which runs are compared")
     record = {"schema": SCHEMA, "fingerprint": job.fingerprint, "metrics": dict(outcome.metrics), "charge": job.charge}
-    replaced(os.path.join(job.folder, RESULT), json.dumps(record).encode())
+    replace_file(os.path.join(job.folder, RESULT), json.dumps(record).encode())
     return dict(outcome.metrics)
 
 

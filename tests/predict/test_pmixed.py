@@ -179,7 +179,7 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
     """An interrupted fit goes on without another charge, and makes no model again."""
     plan, ledger = plan_of(str(written(place, **FEW))), books(place)
     made: list[str] = []
-    complete = fitting.replaced
+    complete = fitting.replace_file
 
     def write(path: str, content: bytes, mode: int = 0o666) -> None:
         if path.endswith(".model"):
@@ -189,14 +189,14 @@ def test_all_tokens_are_charged_once_before_the_first_model(place: Path, monkeyp
             assert [run.status for run in ledger.state().runs.values()] == ["started"]
         complete(path, content, mode)
 
-    monkeypatch.setattr(fitting, "replaced", write)
+    monkeypatch.setattr(fitting, "replace_file", write)
     with pytest.raises(KeyboardInterrupt):
         fit(plan, ledger)
     with pytest.raises(InputError, match="found a session: --resume goes on with it"):
         fit(plan, ledger)
     with pytest.raises(InputError, match="--resume: expected the --ledger that was charged for this session, found none"):
         fit(plan, resume=True)
-    monkeypatch.setattr(fitting, "replaced", complete)
+    monkeypatch.setattr(fitting, "replace_file", complete)
     assert fit(plan, ledger, resume=True).resumed == 1
     assert [run.status for run in ledger.state().runs.values()] == ["committed"]
     with pytest.raises(InputError, match="holds fitted models: fitting again is a further release"):
@@ -434,17 +434,17 @@ def test_over_budget_says_which_radius_would_pass(place: Path) -> None:
 def test_a_copy_of_a_fit_that_goes_on_has_no_tokens_of_its_own(place: Path, ledger: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copied at any model, before the first ends and after: what is charged once is counted once."""
     path, first = written(place, **FEW), place / "runs" / "small"
-    kept = fitting.replaced
+    kept = fitting.replace_file
 
     def copying(name: str, *arguments: Any) -> None:
         if name.endswith(".model"):
             shutil.copytree(first, place / f"copy{name[-7]}")
         kept(name, *arguments)
 
-    monkeypatch.setattr(fitting, "replaced", copying)
+    monkeypatch.setattr(fitting, "replace_file", copying)
     with books(place) if ledger else nullcontext() as outcome:
         fit(plan_of(str(path)), outcome)
-        monkeypatch.setattr(fitting, "replaced", kept)
+        monkeypatch.setattr(fitting, "replace_file", kept)
         for shard in (0, 2):
             plan = plan_of(str(written(place, output=f'"copy{shard}"', **FEW)))
             if outcome is None:

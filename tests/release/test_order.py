@@ -82,7 +82,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "compute": (Table, "totals"),
     "answers": (running, "_compute_answers"),
     "store": (running, "store"),
-    "statement": (running, "replaced"),
+    "statement": (running, "replace_file"),
     "commit": (running, "commit"),
 }
 
@@ -314,19 +314,19 @@ def test_a_full_disk_is_told_with_the_file_and_what_became_of_the_charge(
     """And when there is room again nothing is drawn twice."""
     from dpcli.release import query_answer as storing
     from dpcli.sessions import charged as sessions
-    from dpcli.sessions.folder import replaced
+    from dpcli.sessions.folder import replace_file
 
     Table.asked = 0
 
     def full(path: str, *others: Any) -> None:
         if os.path.basename(path) == name:
             raise OSError(28, "No space left on device")
-        replaced(path, *others)
+        replace_file(path, *others)
 
     with books(tmp_path) as ledger:
         with monkeypatch.context() as patched:
             for owner in (storing, sessions, running):
-                patched.setattr(owner, "replaced", full)
+                patched.setattr(owner, "replace_file", full)
             with pytest.raises(LedgerError, match=rf"{name}: cannot be written \(No space left on device\): .*(drawn|lost|stored)"):
                 release(plan(tmp_path), ledger if charged else None)
         assert Table.asked == (name != RUN)

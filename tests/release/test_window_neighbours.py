@@ -94,7 +94,7 @@ def breaches(
 
 
 def test_the_blocks_are_those_that_dpcli_tells() -> None:
-    assert set(CELLS) == {by for by, target in BLOCKS.items() if load(target).told_by is not None}
+    assert set(CELLS) == {by for by, target in BLOCKS.items() if load(target).column_type is not None}
 
 
 EVERY = range(len(MEASURES) * len(TOLD))  # every measure under every kind of blocks

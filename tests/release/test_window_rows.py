@@ -14,7 +14,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
-from dpcli.ledger.blocks.rows import RowWindow, kept_rows, told_rows
+from dpcli.ledger.blocks.rows import RowWindow, rows_from_content, rows_of_blocks
 from dpcli.ledger.plugin import BLOCKS
 from dpcli.release.aggregate import Aggregation, GroupKey
 from dpcli.release.data_source import Column, Source
@@ -98,8 +98,8 @@ def test_they_agree_about_csv_and_jsonl(by: str, tmp_path: Path) -> None:
     seed = 0 if os.environ.get("CI") else random.randrange(2**32)
     draw, kept = random.Random(seed), 0
     for window in [*windows(by, draw), *windows(by, draw)]:
-        rows = told_rows(family(by), window)
-        assert rows is not None and kept_rows(json.loads(json.dumps(rows.content())), rows.blocks) is not None
+        rows = rows_of_blocks(family(by), window)
+        assert rows is not None and rows_from_content(json.loads(json.dumps(rows.content())), rows.blocks) is not None
         held = [{"id": f"r{number}", "when": text(by, draw)} for number in range(200)]
         as_csv(Table({"id": "text", "when": "text"}, held), tmp_path / "rows.csv")
         found = of_release(tmp_path / "rows.csv", rows)
@@ -132,7 +132,7 @@ PARQUET = pytest.mark.needs("pyarrow")
 
 
 @PARQUET
-@of_each("by, kind", [(by, kind) for by in TOLD for kind in KINDS[load(BLOCKS[by]).told_by]])
+@of_each("by, kind", [(by, kind) for by in TOLD for kind in KINDS[load(BLOCKS[by]).column_type]])
 def test_they_agree_about_parquet(by: str, kind: str, tmp_path: Path) -> None:
     """Also where a value is none that Python knows: it is not looked at."""
     import pyarrow as pa
@@ -142,7 +142,7 @@ def test_they_agree_about_parquet(by: str, kind: str, tmp_path: Path) -> None:
     draw, where = random.Random(seed), tmp_path / "rows.parquet"
     for window in windows(by, draw) if "int" not in kind else [("7",), ("12", "20")]:
         own = family(by) if "int" not in kind else type(family(by))("region", "when", 1, ("7", "12", "20"))
-        rows = told_rows(own, window)
+        rows = rows_of_blocks(own, window)
         assert rows is not None
         pq.write_table(pa.table({"id": [f"r{number}" for number in range(200)], "when": arrow(kind, by, 200, draw)}), where)
         assert of_training(parquet_table, where, rows) == of_release(where, rows), (seed, window)
@@ -167,7 +167,7 @@ def test_they_refuse_the_same_types(by: str, tmp_path: Path) -> None:
         pa.string(),
     ):
         pq.write_table(pa.table({"id": ["a"], "when": pa.nulls(1, kind)}), where)
-        rows = told_rows(family(by), next(iter(windows(by, draw))))
+        rows = rows_of_blocks(family(by), next(iter(windows(by, draw))))
         assert rows is not None
         answers = [refusal(of_release, where, rows), refusal(of_training, parquet_table, where, rows)]
         assert answers[0] == answers[1], kind
@@ -180,7 +180,7 @@ def test_every_day_has_the_block_of_the_calendar() -> None:
     draw = random.Random(2)
     for by in TOLD:
         for window in windows(by, draw):
-            rows = told_rows(family(by), window)
+            rows = rows_of_blocks(family(by), window)
             assert rows is not None
             for value in [text(by, draw) for _ in range(300)]:
                 odd = isinstance(value, str) and not value.isascii()

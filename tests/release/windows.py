@@ -25,7 +25,7 @@ REGIONS = ("eu", "us west", "it's", "é")
 DAYS = [date(2020, 12, 20) + timedelta(i) for i in range(30)]
 
 
-TOLD = [by for by, target in BLOCKS.items() if load(target).told_by is not None]
+TOLD = [by for by, target in BLOCKS.items() if load(target).column_type is not None]
 
 
 def family(by: str, column: str = "when", max_blocks: int = 1) -> BlockFamily:

@@ -11,7 +11,7 @@ import pytest
 from dpcli.base.errors import Denied, InputError, LedgerError
 from dpcli.ledger.ledger import Ledger
 from dpcli.ledger.stores.places import init
-from dpcli.sessions.charged import RUN, Session, charge, commit, noted, require_charged, require_going_on, session_in
+from dpcli.sessions.charged import RUN, Session, charge, commit, mark_counted, require_charged, require_going_on, session_in
 from dpcli.sessions.folder import exclusive
 from tests.cases import of_each
 from tests.ledger.setting import DATASET, run, terms
@@ -43,7 +43,7 @@ def test_an_interruption_anywhere_charges_once_and_in_full(
         session = begun(tmp_path, ledger, resume)
         charge(session, run(), ledger, "a test")
         require_charged(ledger, session.run)
-        commit(noted(session), ledger)
+        commit(mark_counted(session), ledger)
 
     with monkeypatch.context() as patched:
         patched.setattr(owner, step, broken)
@@ -107,7 +107,7 @@ def test_a_ledger_that_lost_the_run_is_not_charged_again(tmp_path: Path) -> None
     """It is an earlier copy, or another one: what was drawn would be paid for here and nowhere else."""
     ledger = books(tmp_path)
     charge(begun(tmp_path, ledger), run(), ledger, "a test")
-    session = noted(begun(tmp_path, ledger, resume=True))
+    session = mark_counted(begun(tmp_path, ledger, resume=True))
     ledger.close()
     (tmp_path / "other").mkdir()
     other = books(tmp_path / "other")

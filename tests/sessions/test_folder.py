@@ -14,7 +14,7 @@ import pytest
 
 from dpcli.base.errors import InputError
 from dpcli.sessions import folder as folders
-from dpcli.sessions.folder import LOCK, exclusive, replaced
+from dpcli.sessions.folder import LOCK, exclusive, replace_file
 from tests.cases import of_each
 from tests.ledger.spenders import started
 from tests.waiting import until
@@ -26,7 +26,7 @@ CALLS = ("open", "fsync", "replace")
 def test_an_interrupted_file_is_the_old_one_or_the_new_one(call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At each call of the system; and whoever writes it again succeeds."""
     path = str(tmp_path / "file")
-    replaced(path, b"old")
+    replace_file(path, b"old")
     seen: list[str] = []
 
     class System:
@@ -44,10 +44,10 @@ def test_an_interrupted_file_is_the_old_one_or_the_new_one(call: int, tmp_path: 
     with monkeypatch.context() as patched:
         patched.setattr(folders, "os", System())
         with pytest.raises(KeyboardInterrupt):
-            replaced(path, b"new")
+            replace_file(path, b"new")
     assert seen == ["open", "fsync", "replace", "open", "fsync"][: call + 1], "durable before it has its name, and the name then"
     assert Path(path).read_bytes() == (b"new" if "replace" in seen[:-1] else b"old")
-    replaced(path, b"newest")
+    replace_file(path, b"newest")
     assert Path(path).read_bytes() == b"newest"
     assert os.listdir(tmp_path) == ["file"]
 
@@ -64,21 +64,21 @@ def test_a_failed_write_leaves_no_draft(call: str, tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as patched:
         patched.setattr(os, call, full_disk)
         with pytest.raises(OSError, match="No space left"):
-            replaced(str(path), b"new", fresh=True)
+            replace_file(str(path), b"new", fresh=True)
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("file", b"old")]
-    replaced(str(path), b"new", fresh=True)
+    replace_file(str(path), b"new", fresh=True)
     assert path.read_bytes() == b"new"
 
 
 def test_the_draft_of_another_process_is_kept(tmp_path: Path) -> None:
     (tmp_path / "file.new").write_bytes(b"theirs")
     with pytest.raises(FileExistsError):
-        replaced(str(tmp_path / "file"), b"mine", fresh=True)
+        replace_file(str(tmp_path / "file"), b"mine", fresh=True)
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("file.new", b"theirs")]
 
 
 def test_a_file_is_its_owners_where_that_is_said(tmp_path: Path) -> None:
-    replaced(str(tmp_path / "file"), b"", 0o600)
+    replace_file(str(tmp_path / "file"), b"", 0o600)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dpcli.base.errors import InputError
-from dpcli.ledger.blocks.rows import kept_rows
+from dpcli.ledger.blocks.rows import rows_from_content
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.sessions.window import over_window
@@ -142,7 +142,7 @@ def test_a_unit_is_bounded_in_each_block_where_its_ledger_says_so(
     assert plan.rows.each == ("week" if by == "week" else "value")
     found = TABLES[name][2](plan)[1]
     assert alike(found) == alike([owner(by, row) for row in inside]), seed
-    again = plan.on_rows(kept_rows(json.loads(json.dumps(plan.rows.content())), plan.rows.blocks))
+    again = plan.on_rows(rows_from_content(json.loads(json.dumps(plan.rows.content())), plan.rows.blocks))
     assert alike(TABLES[name][2](again)[1]) == alike(found) and again.fingerprint() == plan.fingerprint()
     whole = planned(name, by, rows, ending, most=3)
     assert whole.rows.each is None and alike(TABLES[name][2](whole)[1]) == alike([row["user"] for row in inside]), seed
@@ -220,7 +220,7 @@ def test_a_part_of_a_unit_is_refused_without_blocks(name: str, planned: Callable
 
 def test_how_a_unit_is_bounded_is_kept_or_refused(planned: Callable[..., Any]) -> None:
     rows = planned("generate", "week", rows_of("week", random.Random(5))).rows
-    assert kept_rows(rows.content(), rows.blocks) == replace(rows, family={})
+    assert rows_from_content(rows.content(), rows.blocks) == replace(rows, family={})
     for forged in ("day", 7, [], True, "", {}):
         with pytest.raises(ValueError, match="rows"):
-            kept_rows({**rows.content(), "each": forged}, rows.blocks)
+            rows_from_content({**rows.content(), "each": forged}, rows.blocks)

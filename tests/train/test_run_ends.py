@@ -91,7 +91,7 @@ def test_a_metric_that_fails_later_takes_no_model_away(tmp_path: Path, folder: P
 
 
 def test_a_disk_that_is_full_at_the_end_costs_no_step(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    books, real = ledger(tmp_path), results.replaced
+    books, real = ledger(tmp_path), results.replace_file
 
     def replaced(path: str, *given: Any) -> None:
         if path.endswith("model.safetensors"):
@@ -99,7 +99,7 @@ def test_a_disk_that_is_full_at_the_end_costs_no_step(tmp_path: Path, folder: Pa
         real(path, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(results, "replaced", replaced)
+        patch.setattr(results, "replace_file", replaced)
         with pytest.raises(InputError, match=r"No space left on device\): make room; --resume"):
             train(plan_of("tiny.toml"), books)
     assert statuses(books) == ["started"]
@@ -108,7 +108,7 @@ def test_a_disk_that_is_full_at_the_end_costs_no_step(tmp_path: Path, folder: Pa
 
 
 def test_a_disk_without_room_for_the_last_state_may_have_room_for_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = checkpoint.replaced
+    real = checkpoint.replace_file
     saved: list[str] = []
 
     def replaced(path: str, content: bytes) -> None:
@@ -118,7 +118,7 @@ def test_a_disk_without_room_for_the_last_state_may_have_room_for_the_model(fold
             raise FULL
         real(path, content)
 
-    monkeypatch.setattr(checkpoint, "replaced", replaced)
+    monkeypatch.setattr(checkpoint, "replace_file", replaced)
     last = 3  # at the start, after steps 10 and 20
     train(plan_of("tiny.toml"))
     assert (folder / "model.safetensors").exists() and not list(folder.glob("state.pt*"))
@@ -202,7 +202,7 @@ def test_a_disk_without_room_for_the_first_state_is_not_charged(
 
     books = ledger(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "replaced", full)
+        patch.setattr(checkpoint, "replace_file", full)
         with pytest.raises(InputError, match="make room"):
             train(plan_of("tiny.toml"), books)
     assert statuses(books) == ["void"] and not (folder / "state.pt").exists()

@@ -1,4 +1,7 @@
-"""The blocks that a dataset may be cut into: days, weeks, listed parts, parts by a hash of the unit. A block has one spelling."""
+"""The kinds of blocks into which a dataset can be cut: days, weeks, listed parts, and parts by a hash of the unit.
+
+The name of each block has exactly one spelling.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ ColumnType = Literal["date", "text"]
 Part = Literal["value", "week"]
 PARTS: tuple[Part, ...] = ("value", "week")
 
-# What every ledger of blocks rests on, besides its filter.
+# The assumptions of every ledger with blocks, besides those of its filter.
 PREMISES: Premises = (
     Premise(
         "The block of a record depends on that record alone.",
@@ -43,17 +46,19 @@ PREMISES: Premises = (
 
 
 class BlockKind(ABC):
-    """A way to cut a dataset, with the names or the count of its blocks.
+    """A way to cut a dataset into blocks.
 
     Attributes:
-        needs: The term that says which blocks there are, "" if the calendar does.
-        within: Whether a unit's records all lie in one.
-        ordered: Whether one block follows another.
-        weekly: Whether a week of blocks fills a line.
-        word: A block as messages call it.
-        told_by: What the column holds from which a record's block follows; None if dpcli cannot tell the block from a column.
-        shared: What of the column's values is the same for all records of a block, and differs between blocks.
-        premises: What must be true for the numbers of its blocks to hold.
+        names: The names of the blocks, if they are listed.
+        count: The number of the blocks, if a hash determines them.
+        needs: The term of the ledger that determines the blocks, "names" or "count"; "" if the calendar does.
+        within: Whether all records of a unit lie in one block.
+        ordered: Whether the blocks have an order.
+        weekly: Whether a calendar shows a week of blocks in one line.
+        word: A block in words, for messages.
+        column_type: The type of the column that determines the block of a record; None if dpcli cannot compute the block from a column.
+        shared: The part of the column's value that is equal for all records of a block and differs between blocks.
+        premises: The assumptions under which the guarantees of the blocks hold.
     """
 
     names: Sequence[str]
@@ -64,7 +69,7 @@ class BlockKind(ABC):
     ordered: ClassVar[bool] = True
     weekly: ClassVar[bool] = False
     word: ClassVar[str]
-    told_by: ClassVar[ColumnType | None]
+    column_type: ClassVar[ColumnType | None]
     shared: ClassVar[Part] = "value"
 
     def __init__(self, names: Sequence[str] = (), count: int | None = None) -> None:
@@ -72,36 +77,36 @@ class BlockKind(ABC):
 
     @property
     def listed(self) -> Sequence[str]:
-        """All blocks, in order; none if the calendar has no end."""
+        """All blocks, in order; empty if the calendar determines the blocks, which have no end."""
         return ()
 
     def extent(self, name: str) -> tuple[str, str]:
-        """Return the least and the largest value of the column in a block: dates as 2026-01-31, or the text itself."""
+        """Return the smallest and the largest value of the column in a block. Dates are written as 2026-01-31."""
         return name, name
 
     @abstractmethod
     def holds(self, name: str) -> bool:
-        """Check whether a name is a block, in its one spelling."""
+        """Check whether a text is the name of a block."""
 
     @abstractmethod
     def rank(self, name: str) -> int:
-        """Return the place of a block; if they are ordered, the next one's is one more."""
+        """Return the position of a block. If the blocks have an order, the positions of consecutive blocks differ by 1."""
 
     @abstractmethod
     def between(self, first: str, last: str) -> Sequence[str]:
-        """Return all blocks from the first to the last, both included. Raises InputError if they have no order."""
+        """Return all blocks from the first to the last, including both. Raises InputError if the blocks have no order."""
 
     def of_day(self, day: date) -> str | None:
-        """Return the block that a day lies in, None if they are not of the calendar."""
+        """Return the block that contains a day; None if the calendar does not determine the blocks."""
         return None
 
     def first_day(self, name: str) -> date | None:
-        """Return the first day of a block, None if they are not of the calendar."""
+        """Return the first day of a block; None if the calendar does not determine the blocks."""
         return None
 
 
 def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
-    """Return the kind of an opening entry. Raises InputError for one that is not known."""
+    """Return the kind of blocks that an opening entry names. Raises InputError if it is unknown."""
     if by not in BLOCKS:
         raise InputError(f"--blocks: expected one of {', '.join(BLOCKS)}, found {by[:60]!r}")
     kind: BlockKind = load(BLOCKS[by])(tuple(names), count)
@@ -109,7 +114,7 @@ def kind_named(by: str, names: Sequence[str], count: int | None) -> BlockKind:
 
 
 def known_kinds() -> Mapping[str, str]:
-    """Return the term that each kind needs, by its name."""
+    """Return, for the name of each kind, the term that it needs (`BlockKind.needs`)."""
     return {by: load(target).needs for by, target in BLOCKS.items()}
 
 
@@ -118,7 +123,7 @@ class Days(BlockKind):
 
     weekly: ClassVar[bool] = True
     word: ClassVar[str] = "a day as 2026-01-31"
-    told_by: ClassVar[ColumnType | None] = "date"
+    column_type: ClassVar[ColumnType | None] = "date"
 
     def holds(self, name: str) -> bool:
         return bool(re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", name)) and _is_day(name)
@@ -140,7 +145,7 @@ class Weeks(BlockKind):
     """Weeks from Monday to Sunday by ISO 8601: 2026-W05."""
 
     word: ClassVar[str] = "a week as 2026-W05"
-    told_by: ClassVar[ColumnType | None] = "date"
+    column_type: ClassVar[ColumnType | None] = "date"
     shared: ClassVar[Part] = "week"
 
     def extent(self, name: str) -> tuple[str, str]:
@@ -170,7 +175,7 @@ class Regions(BlockKind):
     needs: ClassVar[str] = "names"
     ordered: ClassVar[bool] = False
     word: ClassVar[str] = "one of the blocks that were listed at the opening"
-    told_by: ClassVar[ColumnType | None] = "text"
+    column_type: ClassVar[ColumnType | None] = "text"
 
     @property
     def listed(self) -> Sequence[str]:
@@ -192,7 +197,7 @@ class Hashes(BlockKind):
     needs: ClassVar[str] = "count"
     within: ClassVar[bool] = True
     word: ClassVar[str] = "a whole number below the count that was stated at the opening"
-    told_by: ClassVar[ColumnType | None] = None
+    column_type: ClassVar[ColumnType | None] = None
 
     @property
     def listed(self) -> Sequence[str]:
@@ -212,7 +217,7 @@ class Hashes(BlockKind):
 
 
 def week_of(day: date) -> str:
-    """Return the week by ISO 8601 that a day is in, as 2026-W05."""
+    """Return the ISO 8601 week of a day, as 2026-W05."""
     calendar = day.isocalendar()
     return f"{calendar.year:04}-W{calendar.week:02}"
 

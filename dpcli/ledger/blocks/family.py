@@ -1,26 +1,31 @@
-"""A dataset that grows, cut into blocks with one cap and one filter each: a budget that renews because the data do.
+"""The blocks of a growing dataset. Each block has its own cap and filter, so that new data bring new budget.
 
-A family is opened once: what the blocks are (`by` a `column`), and in how many of them the records of one unit may lie (`max_blocks`).
-A run names the blocks that it reads, its window, and is charged in full on every one of them or on none, in one entry. A block opens with
-its first charge. One whose cap is used up, or that was retired by an entry of its own, takes no further charge. A run without a window is
-refused: nobody knows what it reads. The block of a record must depend on that record only.
+When the ledger is opened, its terms fix how the blocks are cut (`by` a `column`) and in how many blocks the records of one unit may lie
+(`max_blocks`). The block of a record must depend on that record only. A run names the blocks that it reads, its window. One entry charges
+it in full on every block of the window, or it is refused. A run without a window is refused, as nobody knows which blocks it reads. A block
+opens with its first charge. It accepts no further charge if its cap is used up or an entry has retired it.
 
-What holds. A unit (the ledger's; what every run is stated for) lies in blocks B, |B| <= m = max_blocks. Run r reads j_r of them and costs
-c_r in the filter's currency for a change of one unit's records in one block. On every path of outputs, whatever the windows and runs were
-chosen from, each block keeps sum(c_r over runs that read it) <= C. So, summed over B: sum(j_r c_r) <= m C, and j_r <= m. A run with
-j_r = 0 does not see the unit. One with j_r > 0 sees a group of j_r such changes, one after the other, and costs the whole unit
+The guarantee follows in these steps. Let a unit (the ledger's unit, which every run must state) lie in blocks B, |B| <= m = max_blocks. Let
+run r read j_r of these blocks, and let c_r be its cost in the filter's currency for a change of one unit's records in one block.
 
-* pure epsilon: j_r c_r, as likelihood ratios multiply; in all at most m C;
-* rho of zCDP: j_r^2 c_r (Bun & Steinke 2016, arXiv:1605.02065, group privacy); mu^2 of GDP: j_r^2 c_r, as a test that rejects one dataset
-  with probability p rejects its neighbour with at most Phi(Phi^-1(p) + mu) (Dong et al. 2019, arXiv:1905.02383), and the mu of j
-  neighbours add up. In all at most m sum(j_r c_r) <= m^2 C.
+The ledger ensures that sum(c_r over the runs that read a block) <= C for each block. This holds on every path of outputs, no matter how
+windows and runs were chosen. Summed over B this gives sum(j_r c_r) <= m C, and j_r <= m. A run with j_r = 0 does not read the unit. For a
+run with j_r > 0 the unit is a group of j_r changes, one after the other. Its cost for the whole unit is
 
-These sums are bounded on every path, which is all that the filters' theorems ask for; they are used for one pair of datasets, with and
-without that unit. Hence C is the cap of an ordinary ledger, divided by m or m^2 and rounded down, and the ledger's epsilon and delta hold
-for the whole unit. A run that bounds what the unit adds to its whole window costs the unit c_r and not more: the same C holds it as well.
-With m = 1 every filter does, as j_r <= 1. With m > 1 deltas and Renyi divergences at one order are refused: a group multiplies a delta by a
-power of e^epsilon, and takes a divergence from other orders. Replace-one is refused: a record that is replaced may move between blocks.
-So may one that is blanked: under zero-out a run on blocks is refused unless a blank adds nothing to it (Ledger.stated_window).
+* pure epsilon: j_r c_r, as likelihood ratios multiply, and so at most m C in all;
+* rho of zCDP: j_r^2 c_r (Bun & Steinke 2016, arXiv:1605.02065, group privacy);
+* mu^2 of GDP: j_r^2 c_r. A test that rejects one dataset with probability p rejects its neighbour with probability at most
+  Phi(Phi^-1(p) + mu) (Dong et al. 2019, arXiv:1905.02383), and the mu of j neighbours add up.
+
+The last two are at most m sum(j_r c_r) <= m^2 C in all. The theorems of the filters require only that such a sum is bounded on every path.
+They are applied to one pair of datasets, with and without the unit. So C is the cap of a ledger without blocks, divided by m or m^2 and
+rounded down, and the ledger's epsilon and delta hold for the whole unit.
+
+A run that bounds the contribution of the unit to its whole window costs the unit at most c_r, so that the same C is enough. With m = 1
+every filter is accepted, as j_r <= 1. With m > 1 the filters with a delta, or with the Renyi divergence at one order, are refused: group
+privacy multiplies delta by a power of e^epsilon, and needs the divergence at other orders. The adjacency replace-one is refused, as a
+replaced record may move between blocks. A blanked record may move as well. So under zero-out a run on blocks is refused unless a blank
+record adds nothing to its mechanisms (Ledger.stated_window).
 
 Source: Lecuyer et al. 2019, arXiv:1909.01502 (block composition); Feldman & Zrnic 2021, arXiv:2008.11193 (filters for each individual).
 """
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.filters.filter import Filter
 
 
-MOST = 2000  # blocks in one window
+MOST = 2000  # largest number of blocks in one window
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +53,11 @@ class BlockFamily:
     """The blocks of a dataset.
 
     Attributes:
-        by: Day, week, region or hash.
-        column: What decides a record's block.
-        max_blocks: In how many blocks one unit's records may lie.
-        names: Names of the blocks, if they are listed.
-        count: Count of the blocks, if they are parts of a hash.
+        by: The kind of the blocks: "day", "week", "region" or "hash".
+        column: The column that determines the block of a record.
+        max_blocks: The largest number of blocks in which the records of one unit may lie.
+        names: The names of the blocks, if they are listed.
+        count: The number of the blocks, if a hash determines them.
     """
 
     by: str
@@ -63,11 +68,11 @@ class BlockFamily:
 
     @property
     def kind(self) -> BlockKind:
-        """The way in which they are cut."""
+        """The kind of the blocks."""
         return kind_named(self.by, self.names, self.count)
 
     def content(self) -> dict[str, Any]:
-        """Return the family as the opening entry has it."""
+        """Return the family as it is written in the opening entry."""
         optional = {"names": list(self.names), "count": self.count}
         return {
             "by": self.by,
@@ -77,7 +82,7 @@ class BlockFamily:
         }
 
     def wrong(self, window: object) -> str | None:
-        """Return what is wrong with the window of an entry, None if nothing is: distinct blocks of this family, sorted."""
+        """Return the fault of a window in an entry, as "expected ..."; None if it is a list of distinct blocks of this family, sorted."""
         if type(window) is not list or not 1 <= len(window) <= MOST or any(type(name) is not str for name in window):
             return f"expected a window of 1 to {MOST} blocks"
         kind = self.kind
@@ -87,7 +92,14 @@ class BlockFamily:
         return None if window == sorted(set(window)) else "expected the blocks of a window once each, in order"
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
-        """Return the blocks that are stated: names, and FIRST..LAST for all between. Raises InputError if one is none."""
+        """Return the blocks of a stated window, sorted.
+
+        Args:
+            stated: Names of blocks, and ranges FIRST..LAST that include both ends.
+
+        Raises:
+            InputError: A name is not a block, a range is reversed, or there are none or more than `MOST` blocks.
+        """
         kind, blocks = self.kind, set[str]()
         for text in stated:
             first, dots, last = (text, "", text) if kind.holds(text) else text.partition("..")
@@ -95,7 +107,7 @@ class BlockFamily:
             if stray is not None:
                 moving = ' ("last 7 days" is for --window and for schedules)' if text.startswith("last ") else ""
                 raise InputError(f"--window: expected {kind.word}, or FIRST..LAST, found {text[:60]!a}{moving}")
-            if dots and kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # before they are all written down
+            if dots and kind.ordered and kind.rank(last) - kind.rank(first) >= MOST:  # checked before the blocks are listed
                 raise InputError(f"--window: expected a window of 1 to {MOST} blocks, found {text}")
             blocks.update(kind.between(first, last) if dots else (text,))
             if dots and not (first in blocks and last in blocks):
@@ -107,7 +119,10 @@ class BlockFamily:
         return tuple(names)
 
     def per_block(self, caps: Mapping[str, str], rule: Filter) -> dict[str, str]:
-        """Return the caps of one block that keep the whole unit within `caps`, rounded down: the proof is at the top of this file."""
+        """Return the caps of one block that keep the loss of the whole unit within `caps`, rounded down.
+
+        The proof is in the docstring of this module.
+        """
         if self.max_blocks == 1:
             return dict(caps)
         return {name: divide_down(value, self.max_blocks ** (rule.group_power or 0)) for name, value in caps.items()}
@@ -133,7 +148,7 @@ class BlockFamily:
 
 
 def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the blocks of each stretch without a gap, in order; each block by itself if they have no order."""
+    """Return the maximal runs of consecutive blocks, in order. If the blocks have no order, each block is returned by itself."""
     kind = family.kind
     ranked = sorted(set(blocks), key=kind.rank)
     gaps = groupby(enumerate(ranked), key=lambda item: kind.rank(item[1]) - item[0] if kind.ordered else item[0])
@@ -141,5 +156,5 @@ def stretches(family: BlockFamily, blocks: Iterable[str]) -> list[tuple[str, ...
 
 
 def spelled(family: BlockFamily, blocks: Iterable[str]) -> tuple[str, ...]:
-    """Return blocks in one spelling, FIRST..LAST for each stretch, as privacy.window and --window take them."""
+    """Return blocks in the spelling of privacy.window and --window, with FIRST..LAST for each stretch of consecutive blocks."""
     return tuple(part[0] if len(part) == 1 else f"{part[0]}..{part[-1]}" for part in stretches(family, blocks))

@@ -1,4 +1,7 @@
-"""The blocks of a window as a condition on rows: which value of a column lies in them, the same for whoever reads the rows."""
+"""The blocks of a window as a condition on rows: a row may be read if the value of one column lies in the blocks.
+
+All commands that read rows use this condition.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from dpcli.file.pipeline.datasets import blocks_words
 from dpcli.ledger.blocks.block_kinds import PARTS, ColumnType, Part, week_of
 from dpcli.ledger.blocks.family import BlockFamily, spelled, stretches
 
-REMEMBERED = 2**16  # values of a column
+REMEMBERED = 2**16  # number of values of a column for which the result of the check is cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +24,14 @@ class RowWindow:
     """The rows that may be read.
 
     Attributes:
-        column: Column of the data, which decides a row's block.
-        type: What it holds there.
-        spans: Its least and largest value in each stretch of blocks, as dates or as texts that are compared by their bytes. A row whose
-            column has no such value is in no block.
-        blocks: In words, as privacy.window has them.
-        family: What the blocks are.
-        each: What the rows of one block share, where what a unit does is bounded in each block by itself; None if it is bounded in the
-            whole window.
+        column: The column of the data that determines the block of a row.
+        type: The type of its values.
+        spans: The smallest and the largest value in each stretch of consecutive blocks, as dates or as texts in the order of their bytes. A
+            row whose value is of another type is in no block.
+        blocks: The blocks in the spelling of privacy.window.
+        family: The terms of the blocks.
+        each: The part of the value that all rows of a block share, if the contributions of a unit are bounded in each block by itself; None
+            if they are bounded in the whole window.
     """
 
     column: str
@@ -40,56 +43,63 @@ class RowWindow:
 
     @property
     def words(self) -> str:
-        """The rows that are read, in a sentence."""
+        """The rows that are read, as a sentence."""
         return f"only {self.which} are read"
 
     @property
     def which(self) -> str:
-        """The rows, within a sentence."""
+        """The rows that are read, as a part of a sentence."""
         return f'rows whose "{self.column}" lies in {blocks_words(self.blocks)}'
 
     def holds(self, value: object) -> bool:
-        """Check whether a row with this value in its column is in the window: as the engines of a release decide it."""
+        """Check whether a row with this value in the column is in the window. The engines of dpcli release check the same."""
         place = PLACES[self.type](value)
         return place is not None and any(least <= place <= most for least, most in self.spans)
 
     def judge(self) -> Callable[[object], bool]:
-        """Return `holds` with a memory: a column has few days, and a window may have many stretches."""
+        """Return `holds` with a cache, as a column has few different days, and a window may have many stretches."""
         by_text = lru_cache(REMEMBERED)(self.holds)
         return lambda value: by_text(value) if isinstance(value, str) else self.holds(value)
 
     def part(self, value: object) -> str:
-        """Return what a row with this value has in common with the rows of its block alone, where the window holds it and has `each`."""
+        """Return a text that is the same for all rows of a block and differs between blocks.
+
+        The row must be in the window, and `each` must not be None.
+        """
         place = PLACES[self.type](value) or ""
         return place if self.each != "week" else week_of(date.fromisoformat(place))
 
     def content(self) -> dict[str, Any]:
-        """Return JSON values, to be kept with what was read; the blocks are kept as the window."""
+        """Return the rows as JSON values, for a file of a session. The blocks are left out, as the session stores its window."""
         spans = [list(span) for span in self.spans]
         return {"column": self.column, "type": self.type, "spans": spans, "each": self.each, "words": self.words}
 
 
-def told_rows(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
-    """Return the rows of some blocks; None if no column tells the block, as of parts of a hash."""
+def rows_of_blocks(family: BlockFamily, blocks: tuple[str, ...]) -> RowWindow | None:
+    """Return the rows of some blocks; None if no column determines the block, as for blocks by a hash."""
     kind = family.kind
-    if kind.told_by is None:
+    if kind.column_type is None:
         return None
     spans = tuple((kind.extent(part[0])[0], kind.extent(part[-1])[1]) for part in stretches(family, blocks))
     each = kind.shared if family.max_blocks == 1 else None
-    return RowWindow(family.column, kind.told_by, spans, spelled(family, blocks), family.content(), each)
+    return RowWindow(family.column, kind.column_type, spans, spelled(family, blocks), family.content(), each)
 
 
-def kept_rows(content: object, window: object) -> RowWindow | None:
-    """Return the rows that `content` has kept, of the blocks of a window; None if there are none. Raises ValueError for anything else."""
+def rows_from_content(content: object, window: object) -> RowWindow | None:
+    """Return the rows that `RowWindow.content` described, with the blocks of a window; None if `content` is None.
+
+    Raises:
+        ValueError: The content has another form.
+    """
     if content is None:
         return None
     if not isinstance(content, dict) or not isinstance(window, list | tuple):
         raise ValueError("rows")
     column, spans, blocks = content.get("column"), content.get("spans"), tuple(window)
-    each = next((one for one in PARTS if one == content.get("each")), None)
+    each = next((part for part in PARTS if part == content.get("each")), None)
     if each is None and content.get("each") is not None:
         raise ValueError("rows")
-    kind = next((one for one in PLACES if one == content.get("type")), None)
+    kind = next((type_ for type_ in PLACES if type_ == content.get("type")), None)
     if not isinstance(column, str) or kind is None or not isinstance(spans, list) or not all(map(_text, blocks)):
         raise ValueError("rows")
     if not all(isinstance(span, list) and len(span) == 2 and all(map(_text, span)) for span in spans):
@@ -102,9 +112,9 @@ def _text(value: object) -> bool:
 
 
 def day_of(value: object) -> str | None:
-    """Return the day that a value names, as 2026-01-31; None if it names none.
+    """Return the day of a date, a time or a text, as 2026-01-31; None if the value has no day.
 
-    A time with a zone names none: its day depends on who asks.
+    A datetime with a time zone has no day, as the day depends on the zone in which it is read.
     """
     if isinstance(value, datetime):
         return value.date().isoformat() if value.tzinfo is None else None
@@ -120,7 +130,7 @@ def day_of(value: object) -> str | None:
 
 
 def _text_of(value: object) -> str | None:
-    """Return a text as it is, a whole number by its digits; None for anything else."""
+    """Return a text unchanged, and a whole number as its digits; None for anything else."""
     return value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 

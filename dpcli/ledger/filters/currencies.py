@@ -1,4 +1,7 @@
-"""The filters, by their currencies: (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence at one order, mu^2 of GDP."""
+"""The privacy filters.
+
+Their currencies are (epsilon, delta), squares of epsilon, rho of zCDP, the Renyi divergence at one order, and mu^2 of Gaussian DP.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class ApproxFilter(Filter):
         return Cost({"epsilon": cost_text(epsilon), "delta": cost_text(delta)}, f"epsilon at delta = {delta!r} by {accountant}")
 
     def pure_room(self, left: float) -> float:
-        return left  # what somebody states is what is charged
+        return left  # a pure epsilon is charged as it is stated
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return float_above(amounts["epsilon"])
@@ -70,7 +73,7 @@ class AdvancedFilter(Filter):
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, slack: float | None = None) -> AdvancedFilter:
-        """Return the filter whose conversion takes `slack` of delta; half of it where None."""
+        """Return the filter whose conversion uses `slack` of delta; half of delta if None. Raises InputError if it is not in (0, delta]."""
         cls.refuse_delta(delta)
         slack = 0.5 * delta if slack is None else slack
         if not 0.0 < slack <= delta:
@@ -158,7 +161,7 @@ class RdpFilter(Filter):
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float, order: float | None = None) -> RdpFilter:
-        """Return the filter at `order`; where None, at the order where Gaussian-like runs get the most out of the cap."""
+        """Return the filter at `order`; if None, at the order with the largest cap for runs with Gaussian noise."""
         cls.refuse_delta(delta)
         if order is None:
             order = float(f"{1.0 + _best_order_minus_one(epsilon, math.log(delta)):.4g}")
@@ -186,9 +189,9 @@ class RdpFilter(Filter):
         )
 
     def pure_room(self, left: float) -> float:
-        """Solve the Renyi divergence of randomised response at the order a for epsilon.
+        """Return the pure epsilon at which the Renyi divergence of randomised response at the order a is `left`.
 
-        It is log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p = 1/(1 + e^-epsilon), q = 1 - p.
+        The divergence is log(p^a q^(1-a) + q^a p^(1-a)) / (a - 1) with p = 1/(1 + e^-epsilon), q = 1 - p.
         """
         above_one = self.order - 1.0
 
@@ -206,7 +209,7 @@ class RdpFilter(Filter):
 
 
 def _best_order_minus_one(epsilon: float, log_delta: float) -> float:
-    """Return order - 1 with the largest cap over order, which is the rho that a Gaussian could spend."""
+    """Return order - 1 at which the quotient of cap and order is largest. The quotient is the rho that Gaussian mechanisms could spend."""
     tried: list[tuple[float, float]] = []
 
     def negative_rho(z: float) -> float:
@@ -253,10 +256,12 @@ def _gaussian_epsilon(square: float, delta: float) -> float:
 
 
 def mu_of(mechanism: Mechanism) -> float:
-    """Return mu such that the mechanism is mu-Gaussian DP: its own if it is a Gaussian, else from its pure epsilon; an upper bound.
+    """Return an upper bound on the mu for which a mechanism is mu-Gaussian DP.
+
+    It is the mechanism's own mu if it has Gaussian noise without sampling, and else follows from its pure epsilon.
 
     Raises:
-        NotRepresentable: If it is neither.
+        NotRepresentable: The mechanism has neither.
     """
     try:
         return mechanism.gdp()
@@ -265,6 +270,7 @@ def mu_of(mechanism: Mechanism) -> float:
 
 
 def _pure_epsilon(mechanism: Mechanism) -> float:
+    """Return the pure epsilon of a mechanism. Raises NotRepresentable if it has no finite one."""
     reason = "the gdp filter adds up Gaussian noise without sampling and mechanisms with a pure epsilon, and this is neither"
     try:
         pure = mechanism.approx_dp(0.0)

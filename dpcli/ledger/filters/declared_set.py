@@ -1,4 +1,4 @@
-"""The set of runs that a ledger in declared mode was opened for: certified together before the first, and charged by number.
+"""The set of runs for which a ledger in declared mode is opened. Their epsilon is certified together, and each run is charged by number.
 
 A declared set is fixed before the first run, so any sound accountant may compose it: nothing about the runs depends on an output. Which of
 them are made, and in which order, may be chosen freely: whoever sees some of the outputs could have computed that view from all of them
@@ -18,8 +18,8 @@ from dpcli.ledger.filters.filter import Cost, steps_of
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-DeclaredRuns = Sequence[Mapping[str, Any]]  # as the opening entry has them: {"pipeline": tables, "runs": how often}
-MOST_RUNS = 10**6  # of one pipeline
+DeclaredRuns = Sequence[Mapping[str, Any]]  # as in the opening entry, each {"pipeline": tables, "runs": number of runs}
+MOST_RUNS = 10**6  # largest number of runs of one pipeline
 
 
 class Composition(NamedTuple):
@@ -30,7 +30,15 @@ class Composition(NamedTuple):
 
 
 def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:
-    """Return the smallest sound bound at `delta` on (pipeline, count) runs whose parameters were all fixed in advance."""
+    """Return the smallest sound bound on the epsilon of all runs together at `delta`. All runs must be fixed in advance.
+
+    Args:
+        runs: Each pipeline with the number of its runs.
+        delta: The delta of the bound.
+
+    Raises:
+        CannotCertify: No accountant finds a finite bound.
+    """
     from dpcli.analysis.inquiry import tightest
 
     steps = [(mechanism, steps * count) for pipeline, count in runs for mechanism, steps in steps_of(pipeline)]
@@ -41,17 +49,20 @@ def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:
 
 
 def numbered_runs(declared: DeclaredRuns) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the declared runs by the names of their amounts, in order: an entry's names are sorted, "run 10" before "run 2"."""
+    """Return each declared run with the name of its amount ("run 1", "run 2", ...), in the order of the declaration.
+
+    This is not the order in an entry, where names are sorted as texts, "run 10" before "run 2".
+    """
     return [(f"run {number}", item) for number, item in enumerate(declared, 1)]
 
 
 def declared_caps(declared: DeclaredRuns) -> dict[str, str]:
-    """Return how often each declared run may be made."""
+    """Return the caps of a declared set: how often each run may be made, by the name of its amount."""
     return {name: str(item["runs"]) for name, item in numbered_runs(declared)}
 
 
 def declared_cost(declared: DeclaredRuns, pipeline: Pipeline) -> Cost:
-    """Return the cost of one of the declared runs: one of its number. Raises InputError for a pipeline that was not declared."""
+    """Return the cost of a declared run, which is 1 of its own amount. Raises InputError if the pipeline was not declared."""
     text = canonical(tables_of(pipeline))
     for name, item in numbered_runs(declared):
         if canonical(item["pipeline"]) == text:

@@ -1,9 +1,11 @@
-"""Privacy filters: what may be added up where a later run is chosen from an earlier one's output.
+"""Privacy filters, which bound the total loss of runs even if a later run is chosen from the outputs of earlier ones.
 
-A filter has a currency. It turns a cap (epsilon, delta) into caps in that currency once, when a ledger is opened; a run into a cost in
-it; and a sum of costs back into an epsilon. Privacy-loss distributions and the like may describe one run, whose parameters were fixed in
-advance, but are not added up across runs (arXiv:2602.06756, arXiv:2602.15815). Runs that overlap in time add up like others (Haney et
-al. 2023, arXiv:2309.05901).
+A filter has a currency, for example rho of zCDP. When a ledger is opened, the filter converts the cap (epsilon, delta) into caps in its
+currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon.
+
+A privacy-loss distribution may describe one run, whose parameters were fixed in advance. Such distributions are not composed across runs
+(arXiv:2602.06756, arXiv:2602.15815). The costs of runs that overlap in time add up like those of other runs (Haney et al. 2023,
+arXiv:2309.05901).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
 
-# What every filter rests on, besides its theorem.
+# The assumptions of every filter, besides those of its theorem.
 PREMISES: Premises = (
     Premise(
         "Whatever is released of the dataset is charged, before anybody sees it.",
@@ -46,10 +48,11 @@ PREMISES: Premises = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one run: amounts by name as decimal strings, rounded up.
+    """The cost of one run.
 
     Attributes:
-        detail: How they came about, for people.
+        amounts: The amounts in the currency of the filter, by name, as decimal texts that are rounded up.
+        detail: How the amounts were computed, in words.
     """
 
     amounts: Mapping[str, str]
@@ -57,7 +60,7 @@ class Cost:
 
 
 def sum_of(costs: Sequence[Cost]) -> Cost:
-    """Return what runs cost together, rounded up."""
+    """Return the sum of costs, rounded up."""
     total: Amounts = {}
     for cost in costs:
         total = add(total, read(cost.amounts))
@@ -68,14 +71,15 @@ class Filter(Protocol):
     """A privacy filter with its parameters, which are fixed when a ledger is opened.
 
     Attributes:
-        name, source: Its theorem.
-        premises: What must be true for its numbers to hold beyond the theorem.
-        summary: Its currency and use, in a few words.
-        currency: The names of its amounts.
-        labels: How they are printed, where that differs.
-        ranges: Its parameters and the numbers that each may be, both ends included.
-        needs_delta: Whether it refuses a ledger at delta = 0.
-        group_power: k such that a group of j changes costs j^k times as much in each amount but delta; None if that is not proved.
+        name, source: The name of the filter, and the source of its theorem.
+        premises: The assumptions under which its numbers hold, besides those of the theorem.
+        summary: The currency and its use, in a few words.
+        currency: The names of the amounts.
+        labels: The printed names of amounts, if they differ from those in entries.
+        ranges: The smallest and the largest value of each parameter.
+        needs_delta: Whether a ledger with this filter needs delta > 0.
+        group_power: The power k such that a group of j changes costs j^k times as much in each amount except delta; None if no such power
+            is proved.
     """
 
     name: ClassVar[str]
@@ -90,43 +94,43 @@ class Filter(Protocol):
 
     @classmethod
     def chosen(cls, epsilon: float, delta: float) -> Self:
-        """Return the filter for a cap; a filter with parameters takes them as further arguments, and chooses those that are None."""
+        """Return the filter for a cap. A filter with parameters takes them as further arguments, and chooses a value for None."""
         cls.refuse_delta(delta)
         return cls()
 
     @classmethod
     def refuse_delta(cls, delta: float) -> None:
-        """Raise InputError at delta = 0 if the currency needs more."""
+        """Raise InputError if delta is 0 but the currency needs delta > 0."""
         if cls.needs_delta and delta <= 0.0:
             raise InputError(f"--delta: expected a number in (0, 1) with --filter {cls.name}, found {delta!r}")
 
     def parameters(self) -> Mapping[str, float]:
-        """Return what the opening entry must remember besides the name."""
+        """Return the parameters of the filter, which the opening entry records."""
         return {name: getattr(self, name) for name in self.ranges}
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
-        """Return the most of each amount that keeps the sum within (epsilon, delta), rounded down. Raises InputError if nothing does."""
+        """Return the largest amounts whose sum stays within (epsilon, delta), rounded down. Raises InputError if there are none."""
         ...
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        """Return what one run of `pipeline` costs, described at `delta` where the currency needs one.
+        """Return the cost of one run of `pipeline`, an upper bound. It is described at `delta` if the currency needs one.
 
         Raises:
-            NotRepresentable, CannotCertify: If the currency has no number for it.
+            NotRepresentable, CannotCertify: The run has no finite cost in the currency.
         """
         ...
 
     def pure_room(self, left: float) -> float:
-        """Return the largest pure epsilon, rounded down, that costs at most `left` of the first amount; a closed form, without arrays."""
+        """Return the largest pure epsilon, rounded down, whose cost in the first amount is at most `left`. This needs no numpy."""
         ...
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
-        """Return an upper bound on epsilon at the ledger's `delta` of everything that sums to `amounts`."""
+        """Return an upper bound on the epsilon, at the ledger's `delta`, of runs whose costs sum to `amounts`."""
         ...
 
 
 def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
-    """Return the filter of an opening entry. Raises InputError for one that is not known."""
+    """Return the filter that an opening entry names. Raises InputError if it is unknown."""
     if name not in FILTERS:
         raise InputError(f"expected a filter among {', '.join(FILTERS)}, found '{name}'")
     rule: Filter = load(FILTERS[name])(**parameters)
@@ -134,7 +138,7 @@ def filter_named(name: str, parameters: Mapping[str, Any]) -> Filter:
 
 
 def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[str, Any]) -> Filter:
-    """Return the filter for a new ledger, its own parameters chosen for the cap. Raises InputError if it cannot hold that cap."""
+    """Return the filter for a new ledger, with parameters that suit the cap. Raises InputError if the filter cannot hold the cap."""
     if name not in FILTERS:
         raise InputError(f"--filter: expected {filter_wanted()}, found {repr(name) if name else 'none'}")
     rule: Filter = load(FILTERS[name]).chosen(epsilon, delta, **parameters)
@@ -142,33 +146,35 @@ def opened_filter(name: str, epsilon: float, delta: float, parameters: Mapping[s
 
 
 def filter_wanted() -> str:
-    """Return what --filter takes, in words."""
+    """Return the values of --filter in words, for messages."""
     words = "; ".join(f"{name}: {load(target).summary}" for name, target in FILTERS.items())
     return f"one, which cannot be changed later ({words})"
 
 
 def label(name: str) -> str:
-    """Return an amount as it is called in print."""
+    """Return the printed name of an amount."""
     labels: dict[str, str] = {key: text for target in FILTERS.values() for key, text in load(target).labels.items()}
     return labels.get(name, name)
 
 
 def steps_of(pipeline: Pipeline) -> Steps:
-    """Return what an accountant adds up."""
+    """Return the mechanisms of a pipeline, each with the number of its runs, as accountants compose them."""
     from dpcli.file.pipeline.resolve import resolve
 
     return tuple((charge.mechanism, charge.count) for charge in resolve(pipeline))
 
 
 def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
-    """Return (epsilon, accountant) of one run at `delta`, by the tightest sound accountant; its parameters were fixed in advance.
+    """Return the smallest sound bound on the epsilon of one run at `delta`, and the name of its accountant.
+
+    Any accountant may compose the mechanisms of one run, as their parameters were fixed in advance.
 
     Raises:
-        CannotCertify: If there is none.
+        CannotCertify: No accountant finds a finite bound.
     """
     from dpcli.analysis.account import headline
 
-    row = headline(pipeline, delta=delta).listed  # an adaptive file's mechanisms are fixed when they are charged
+    row = headline(pipeline, delta=delta).listed  # the mechanisms of an adaptive file are fixed when the run is charged
     if row is None or math.isinf(row.upper):
         raise CannotCertify(
             f"no finite epsilon can be certified at delta = {delta!r}, so the run has no cost that could be charged"
@@ -177,7 +183,7 @@ def epsilon_of_run(pipeline: Pipeline, delta: float) -> tuple[float, str]:
 
 
 def at_least_smallest(cost: float, steps: Steps) -> float:
-    """Return the cost, or the least there is for each step that is not free: what underflowed is still not nothing."""
+    """Return the cost, but at least the smallest double for each step that is not free. So a cost that underflowed is not charged as 0."""
     from dpcli.mechanisms.stated.pure_and_approx import Free
 
     return max(cost, math.ulp(0.0) * sum(count for mechanism, count in steps if mechanism != Free()))
@@ -191,12 +197,15 @@ def require_finite(cost: float, what: str) -> float:
 
 
 def pure_within(cost: Callable[[float], float], left: float) -> float:
-    """Return the largest pure epsilon, rounded down, whose `cost` is at most `left`, also as the filter rounds it up."""
+    """Return the largest pure epsilon, rounded down, whose `cost` is at most `left` even after the filter has rounded the cost up."""
     return largest_within(lambda epsilon: cost(epsilon) <= left * (1.0 - 1e-12), 1e5) * (1.0 - 1e-12)
 
 
 def largest_within(holds: Callable[[float], bool], high: float) -> float:
-    """Return the largest double in [0, high] at which `holds`, a property that only smaller numbers have; 0 if none has it."""
+    """Return the largest double in [0, high] at which `holds` is true, by bisection; 0 if there is none.
+
+    If the property holds at a number, it must hold at all smaller numbers > 0.
+    """
     low = 0.0
     if holds(high):
         return high

@@ -1,4 +1,4 @@
-"""Requests that change who may charge how much: another cap, a quota; and, in a two-person ledger, proposals and their approval."""
+"""Requests that change the limits of a ledger, namely its cap and its quotas, and the proposals and approvals of a two-person ledger."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from dpcli.ledger.state import LedgerState
 
 @dataclass(frozen=True, slots=True)
 class Amend:
-    """Another cap on epsilon; everything else of a ledger is fixed for good.
+    """A change of the cap on epsilon. All other terms of a ledger are fixed at its opening.
 
     Attributes:
-        who: Whoever asks.
-        unseen: The word that no output had been seen when the cap was raised.
-        acknowledged: Acknowledgement that a cap which is raised after outputs bounds nothing, or that a lower one does not mean less
-            privacy loss: it stops further runs, and what was released keeps its guarantee.
+        epsilon: The new cap.
+        why: Reason.
+        approver: The person who approves the change, in a ledger without the two-person rule.
+        who: The person who asks for the change.
+        unseen: The statement that nobody who decides on the raised cap had seen an output.
+        acknowledged: The acknowledgement that a cap which is raised after outputs were seen bounds nothing, or that a lower cap stops
+            further runs but does not reduce the privacy loss of earlier ones.
     """
 
     epsilon: float
@@ -55,7 +58,7 @@ class Amend:
         return {**asks, "approver": self.approver, **output_statement(self.epsilon, state, self.unseen, self.acknowledged)}
 
     def _refuse_alone(self) -> None:
-        """Raise InputError if a two-person ledger is told what only the approver can say."""
+        """Check the arguments of a proposal. Raises InputError if an argument belongs to the approval, or there is no reason."""
         for flag, given in (("--approver", self.approver), ("--no-output-seen", self.unseen)):
             if given:
                 raise InputError(f"{flag}: not in a two-person ledger: another person approves with dpcli budget approve")
@@ -64,12 +67,12 @@ class Amend:
 
 
 def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowledged: bool) -> dict[str, bool]:
-    """Return what an amendment says of the outputs where it raises the cap above all that is guaranteed.
+    """Return the field of an amendment that states that no output had been seen; no field if the cap is not raised above the guarantee.
 
-    Before the first charge there is no output.
+    Before the first charge no output exists, so that no statement is needed.
 
     Raises:
-        InputError: If nobody says whether one was seen.
+        InputError: The cap is raised above the guarantee, with neither the statement nor the acknowledgement.
     """
     if state.guaranteed is None or epsilon <= state.largest:
         return {}
@@ -86,11 +89,15 @@ def output_statement(epsilon: float, state: LedgerState, unseen: bool, acknowled
 
 @dataclass(frozen=True, slots=True)
 class SetQuota:
-    """The most that a person, or the members of a team together, may charge: `share` of the cap, a decimal from 0 to 1; 1 lifts it.
+    """A limit on the charges of a person, or of the members of a team together.
 
     Attributes:
-        of: Person or team.
-        members: Members of a team, sorted; for a person, only the person's name.
+        of: "person" or "team".
+        name: Name of the person or team.
+        members: Names of the team's members, sorted; for a person, only the person's name.
+        share: The limit as a share of the cap, a decimal in [0, 1]; 1 removes the limit.
+        alert_at: The share of the limit from which on charges warn, a decimal in [0, 1].
+        why: Reason.
     """
 
     of: str
@@ -110,10 +117,11 @@ class SetQuota:
 
 @dataclass(frozen=True, slots=True)
 class Proposable:
-    """A request that takes two persons if the ledger does, and is granted at once if it does not.
+    """A request that becomes a proposal in a two-person ledger, and is granted at once in any other ledger.
 
     Attributes:
-        expires: Until when it may be approved (a time, 7d, 36h); a week if None.
+        request: The request itself.
+        expires: Until when the proposal may be approved (a time, 7d, 36h); a week if None.
     """
 
     request: LedgerRequest
@@ -135,10 +143,10 @@ class Proposable:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Make what entry `seq` proposes effective, by somebody else than its proposer.
+    """The approval of the proposal of entry `seq` by another person than its proposer. It makes the proposal effective.
 
     Attributes:
-        unseen, acknowledged: As in `Amend`.
+        unseen, acknowledged: As in `Amend`, if the proposal raises the cap.
     """
 
     seq: int
@@ -162,7 +170,7 @@ class Approve:
         return {**proposal.asks, **signed, **self._checked(proposal, state, now)}
 
     def _checked(self, proposal: Proposal, state: LedgerState, now: str) -> dict[str, Any]:
-        """Return what the approver adds, once what is proposed may be done as things stand."""
+        """Return the fields that the approval adds to the entry. Raises an error if the proposal is not valid in the current state."""
         if proposal.asks["kind"] == "amend":
             _refuse_wider_caps(proposal, state)
             return {"approver": self.who, **output_statement(proposal.asks["epsilon"], state, self.unseen, self.acknowledged)}
@@ -173,7 +181,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Close the proposal of entry `seq` for good: its proposer withdraws it, or another refuses it."""
+    """The closing of the proposal of entry `seq`, by which its proposer withdraws it or another person refuses it."""
 
     seq: int
     why: str
@@ -204,7 +212,10 @@ def _require_reason(why: str) -> None:
 
 
 def _refuse_wider_caps(proposal: Proposal, state: LedgerState) -> None:
-    """Raise LedgerError for caps above those of the epsilon that the approver reads: whoever proposed them wrote them."""
+    """Check that the caps of a proposal are not above those that follow from its epsilon, which is what the approver reads.
+
+    The proposer wrote the caps. Raises LedgerError if they are too wide.
+    """
     caps = amounts.read(state.open_terms().caps(proposal.asks["epsilon"]))
     if amounts.exceeded(amounts.read(proposal.asks["caps"]), caps) is not None:
         raise LedgerError(

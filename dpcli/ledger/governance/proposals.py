@@ -1,8 +1,10 @@
-"""Proposals: what one person asks for in a two-person ledger, and another approves.
+"""Proposals of a two-person ledger: one person asks for a change, and another person approves it.
 
-A proposal is about one subject: the cap, one quota, one run, or where the dataset moves. It is open until it is approved or refused, or
-another entry changes its subject: the cap was amended, the run was started, somebody proposed anew. It is approved under its number, so
-that nobody approves what they did not read. Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
+A proposal has one subject: the cap, a quota, a run, or the place to which the dataset moves. It is open until it is approved or refused, or
+until another entry changes its subject. Such an entry amends the cap, starts the run, or proposes something else about the subject. A
+proposal is approved under its number, so that nobody approves another proposal than the one that they have read.
+
+Source: NIST SP 800-53 Rev. 5, AC-3(2), dual authorization.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dpcli.base.errors import LedgerError
 from dpcli.file.toml.looks import looks
 from dpcli.ledger.chain import LedgerEntry, is_stamp
 
-DAYS, MOST_DAYS = 7, 31  # for which a proposal is open if nothing is stated, and at most
+DAYS, MOST_DAYS = 7, 31  # days for which a proposal is open, by default and at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,9 @@ class Proposal:
 
     Attributes:
         seq, hash: Number and hash of its entry.
-        expires: When it can no longer be approved.
-        asks: The entry that it would make.
+        who: The proposer.
+        expires: The time from which on the proposal can no longer be approved.
+        asks: The content of the entry that the approval makes.
     """
 
     seq: int
@@ -35,7 +38,7 @@ class Proposal:
     asks: Mapping[str, Any]
 
     def made_by(self, who: str) -> bool:
-        """Check whether the proposer has this name, or one that people do not tell from it."""
+        """Check whether the proposer has this name, or a name that looks the same."""
         return looks(self.who) == looks(who)
 
 
@@ -43,7 +46,7 @@ Proposals = Mapping[str, Proposal]  # by subject
 
 
 def subject_of(content: Mapping[str, Any]) -> str:
-    """Return the subject of an entry, "" if no proposal is about that."""
+    """Return the subject of an entry or proposal; "" if it has none that a proposal can be about."""
     kind = content["kind"]
     if kind == "propose":
         return subject_of(content["asks"])
@@ -53,12 +56,12 @@ def subject_of(content: Mapping[str, Any]) -> str:
 
 
 def is_arrival(content: Mapping[str, Any]) -> bool:
-    """Check whether an entry only notes that a dataset has arrived where it moved: that it moves was approved before."""
+    """Check whether an entry records that a moved dataset has arrived. It needs no approval, as the move was approved before."""
     return content["kind"] == "moved" and "copy" in content
 
 
 def proposal_of(entry: LedgerEntry) -> Proposal:
-    """Return the proposal in an entry. Raise what a content that is none raises."""
+    """Return the proposal in an entry. Raises KeyError, TypeError, ValueError or AttributeError if the content is not a proposal."""
     content = entry.content
     if not is_stamp(content["expires"]) or type(content["who"]) is not str:
         raise ValueError("expected a proposal of somebody, until some time")
@@ -67,12 +70,12 @@ def proposal_of(entry: LedgerEntry) -> Proposal:
 
 
 def proposal_numbered(proposals: Proposals, seq: object) -> Proposal | None:
-    """Return the open proposal of that number, None if there is none."""
+    """Return the open proposal with the number `seq`; None if there is none."""
     return next((each for each in proposals.values() if each.seq == seq), None)
 
 
 def open_proposals_after(proposals: Proposals, entry: LedgerEntry) -> Proposals:
-    """Return the proposals that are open after an entry, which was checked against them."""
+    """Return the proposals that are open after an entry. The entry must have been checked against the earlier ones."""
     subject = subject_of(entry.content)
     refused = entry.content["proposal"] if entry.kind == "refuse" else None
     still_open = {name: each for name, each in proposals.items() if name != subject and each.seq != refused}
@@ -80,9 +83,9 @@ def open_proposals_after(proposals: Proposals, entry: LedgerEntry) -> Proposals:
 
 
 def refuse_unapproved(proposals: Proposals, entry: LedgerEntry) -> None:
-    """Raise LedgerError if an entry that takes two persons is not what a second one approved, in time, of an open proposal.
+    """Check that an entry that needs two persons is an open proposal, which another person approved in time. Raises LedgerError if not.
 
-    Whether two names only look alike is for those who write entries: one that was written must be readable for ever.
+    Names that only look the same are refused when an entry is written, and not here, so that every written entry stays readable.
     """
     content = entry.content
     proposal = proposal_numbered(proposals, content.get("proposal"))

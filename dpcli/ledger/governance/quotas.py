@@ -1,7 +1,7 @@
-"""Quotas: what a person, or a team together, may charge at most, as a share of the cap (of each block's, if there are blocks).
+"""Quotas: limits on the charges of a person, or of a team together, as shares of the cap. With blocks, they are shares of each block's cap.
 
-Cap times share is exact: nothing is rounded up. What was voided counts no more; charges from before a quota count. A person is the exact
-name that signs the charges: a login in a database, in a file the name of an account.
+The product of cap and share is exact. Charges from before a quota count, and voided charges do not. A person is the exact name that signs
+the charges: a login in a database, or the name of an account in a file.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dpcli.ledger import amounts
 from dpcli.ledger.amounts import charged_blocks, most_on_one_block
 from dpcli.ledger.chain import LedgerEntry
 
-ALERT_AT = "0.8"  # share of a quota from which charges warn, if nothing is stated
-People = Mapping[str, Mapping[str, Decimal]]  # what each person's charges come to, as the ledger's spending is named
+ALERT_AT = "0.8"  # default of the share of a quota from which on charges warn
+People = Mapping[str, Mapping[str, Decimal]]  # the total charges of each person, with the keys of LedgerState.spent
 
 
 class UnknownPeople(LedgerError):
-    """A quota after totals that say nothing of persons: all entries have to be read."""
+    """A quota follows a checkpoint without totals per person, so that all entries have to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Quota:
 
     Attributes:
         seq, hash: Number and hash of its entry.
-        of: Person or team.
-        members: Who charges it.
-        share: Share of each cap.
-        alert_at: Of that share.
+        of: "person" or "team".
+        members: The people whose charges count.
+        share: The limit as a share of each cap.
+        alert_at: The share of the limit from which on charges warn.
     """
 
     seq: int
@@ -45,15 +45,22 @@ class Quota:
 
     @property
     def words(self) -> str:
-        """The quota as a sentence names it."""
+        """The name of the quota within a sentence."""
         return f"the quota of {'' if self.of == 'person' else 'the team '}{self.name}"
 
     def limits(self, caps: amounts.Amounts) -> dict[str, Decimal]:
-        """Return what its members may charge together, of each amount."""
+        """Return the largest total of each amount that the members may charge together."""
         return {name: amounts.EXACT.multiply(cap, self.share) for name, cap in caps.items()}
 
     def used(self, people: People, caps: amounts.Amounts, window: Sequence[str], by_block: bool) -> dict[str, Decimal]:
-        """Return what its members have charged together; `by_block`, on the fullest block of a window, or of all that were charged."""
+        """Return the total of each amount that the members have charged together.
+
+        Args:
+            people: The total charges of each person.
+            caps: The caps of the ledger.
+            window: The blocks to look at; all charged blocks if empty.
+            by_block: Whether the dataset has blocks. The result is then the largest total on one of the blocks.
+        """
         total: dict[str, Decimal] = {}
         for name in self.members:
             total = amounts.add(total, people.get(name, {}))
@@ -66,7 +73,7 @@ Quotas = Mapping[str, Quota]  # by subject
 
 
 def quota_of(entry: LedgerEntry) -> Quota:
-    """Return the quota in an entry. Raise what a content that is none raises."""
+    """Return the quota in an entry. Raises KeyError, TypeError, ValueError or ArithmeticError if the content is not a quota."""
     content, share, alert = entry.content, Decimal(entry.content["share"]), Decimal(entry.content["alert_at"])
     if not (0 <= share <= 1 and 0 <= alert <= 1) or not all(type(name) is str for name in content["members"]):
         raise ValueError("expected shares from 0 to 1, of persons")
@@ -74,5 +81,5 @@ def quota_of(entry: LedgerEntry) -> Quota:
 
 
 def quotas_of(quotas: Quotas, who: str) -> Iterator[Quota]:
-    """Return the quotas that the charges of this person count for."""
+    """Return the quotas that limit the charges of this person."""
     return (quota for quota in quotas.values() if who in quota.members)

@@ -1,19 +1,19 @@
-"""Moves of a dataset, with its unchanged chain, from one ledger to another: between files and databases.
+"""Moves of a dataset, with its unchanged chain, from one ledger to another. Each ledger is a file or a database.
 
-A process that is killed at any moment leaves a dataset that can be charged in one place at most. The steps:
+Whenever the process is killed, the dataset can be charged in at most one place. A move has these steps:
 
-1. Read every entry once, check it as `replay` does, and append it at the target, in one transaction that nobody else sees yet.
-2. Read the appended entries again; they must lead to the same head.
-3. Close the dataset at its origin with a durable entry ("moved"). From then on nobody can charge it there. Copy this entry and those that
-   others wrote since step 1.
-4. Give the copy a unique name (`Prepare`), and commit the transaction at the target. The copy is durable, complete and closed.
+1. Read every entry once, check it as `Ledger.replay` does, and append it at the target, in one transaction that is not visible to others.
+2. Read the appended entries again. They must lead to the same head.
+3. Close the dataset at its origin with a durable entry ("moved"). From then on nobody can charge it there. Copy this entry, and the
+   entries that others wrote since step 1.
+4. Give the copy a unique name (`Prepare`), and commit the transaction at the target. The copy is now durable, complete and closed.
 5. Under the writer's lock at the origin, append a last durable entry that names the copy. A dataset never names a second copy.
-6. Open the named copy at the target ("copied"). No other copy can be opened.
+6. Open the named copy at the target with an entry ("copied"). No other copy can be opened.
 7. Verify the copy.
 
-A death before step 3 changes nothing. Between 3 and 6 nobody can charge the dataset, and after 6 only the target can be charged. The same
-command completes the move. If the target has entries already, they must be a beginning of the same chain. A copy that somebody moved
-elsewhere, or a renamed draft, can be charged only if it was opened before.
+If the process dies before step 3, nothing has changed. Between steps 3 and 6 nobody can charge the dataset. After step 6 it can be charged
+only at the target. The same command, given again, completes the move. If the target already has entries of the dataset, they must be the
+beginning of the same chain. A copy that was moved elsewhere by hand, or a renamed draft, can be charged only if it had been opened.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from dpcli.ledger.stores.places import address_of, create_or_fill, open_ledger, 
 from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import Verified, refuse_changed, verify
 
-DAY = 86_400.0  # seconds that a database may take to take all of it in
-Progress = Callable[[int, int], None]
+DAY = 86_400.0  # seconds; limit of the transaction in which a database appends all entries
+Progress = Callable[[int, int], None]  # called with the number of entries that were copied, and the number of all entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Copied:
     """A dataset that has moved.
 
     Attributes:
-        at: The end of its chain at the old place.
-        repeated: The move had been completed before.
-        verified: Result of verifying the copy.
+        at: The entry by which the dataset was closed at its origin.
+        repeated: True if an earlier command had completed the move.
+        verified: The result of verifying the copy.
     """
 
     dataset: str
@@ -58,7 +58,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """A move of a dataset from its ledger to the one at `url`. `fill` runs in a transaction of the new ledger."""
+    """A move of a dataset from its ledger to the ledger at `url`."""
 
     ledger: Ledger
     url: str
@@ -66,14 +66,14 @@ class Copying:
     progress: Progress | None = None
 
     def fill(self, target: Store) -> None:
-        """Copy all entries, close the origin and name the copy (1 to 4); nothing if that was done.
+        """Copy all entries, close the origin and name the copy (steps 1 to 4). Do nothing if `target` has the complete copy already.
 
         Raises:
-            LedgerError: If the chain is broken, has moved elsewhere, or `target` has another one under its name.
+            LedgerError: The chain is broken, the dataset has moved elsewhere, or `target` has another chain under its name.
         """
         to, dataset = address_of(self.url, target), self.ledger.dataset
         self._refuse(target, to)
-        self._refuse_one(target, to)
+        self._require_approval(target, to)
         with target.writing(dataset) as tail, closing(ForgetfulRuns()) as runs:
             if self.durable_copy(target) is not None:
                 return
@@ -87,7 +87,7 @@ class Copying:
             self._prepare(target, tail, state)
 
     def name(self, copy: str) -> None:
-        """Name the copy at the old place, under the writer's lock (5). Raises LedgerError if another was named meanwhile."""
+        """Name the copy at the origin, under the writer's lock (step 5). Raises LedgerError if another copy was named meanwhile."""
         departure = self.ledger.state().departure
         assert departure is not None
         if departure.copy != copy:
@@ -99,11 +99,17 @@ class Copying:
                 raise LedgerError(f"{departure.to}: {_second_copy_message(self.ledger.dataset)}") from None
 
     def open(self, target: Ledger, copy: str) -> None:
-        """Open the named copy (step 6), unless it is open."""
+        """Open the named copy (step 6). Do nothing if it is open already."""
         request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
         target.append_all([(request, "")], even_moved=True)
 
     def _refuse(self, target: Store, to: str) -> None:
+        """Check that the dataset can move to `target`.
+
+        Raises:
+            LedgerError: Both ledgers are the same, the definitions of one are outdated, the origin is damaged, or the dataset has moved
+                elsewhere.
+        """
         store, state = self.ledger.store, self.ledger.state()
         if store.identity == target.identity:
             raise LedgerError(f"{store.place}: FROM and TO are one ledger")
@@ -119,8 +125,12 @@ class Copying:
         if state.departure is not None and (state.departure.prepared or state.departure.to != to):
             state.refuse_moved()
 
-    def _refuse_one(self, target: Store, to: str) -> None:
-        """In a two-person ledger, propose the move if nobody has. Raises LedgerError until another person has approved it."""
+    def _require_approval(self, target: Store, to: str) -> None:
+        """In a two-person ledger, propose the move unless there is an open proposal of it.
+
+        Raises:
+            LedgerError: No other person has approved the move yet.
+        """
         state = self.ledger.state()
         if not state.open_terms().two_person or state.departure is not None:
             return
@@ -128,7 +138,7 @@ class Copying:
         proposal = state.proposals.get("place")
         if proposal is None or proposal.asks["to"] != to or proposal.expires <= self.ledger.now():
             left = self.ledger.leave(to, self.why).state
-            if left.departure is not None:  # proposed and approved by others meanwhile
+            if left.departure is not None:  # others have proposed and approved the move meanwhile
                 return
             proposal = left.proposals["place"]
         raise LedgerError(
@@ -138,7 +148,7 @@ class Copying:
         )
 
     def _refuse_origin(self) -> None:
-        """Check, before anything is closed, that the copy can name its origin. Raises LedgerError if not."""
+        """Check, before the origin is closed, that an entry can contain its address. Raises LedgerError if not."""
         place = self.ledger.store.address
         if not is_a("said", place):
             raise LedgerError(
@@ -159,16 +169,20 @@ class Copying:
             return None
         entries = [unchecked_entry(row, f'{target.place}: dataset "{dataset}", entry {row.seq}') for row in rows[1:]]
         if entries[0].content.get("copy") != departure.at.hash:
-            return None  # a later state of the ledger that it comes from
+            return None  # the target holds the entries of the origin itself, and not a copy
         return DurableCopy(Head(rows[1].seq, rows[1].hash), any(entry.kind == "copied" for entry in entries))
 
     def _end(self) -> Head:
-        """Return the last entry to copy: the one that closed the dataset, or the end of the chain."""
+        """Return the last entry to copy: the entry that closed the dataset or, if it is open, the end of the chain."""
         state = self.ledger.state()
         return state.head if state.departure is None else state.departure.at
 
     def _take(self, target: Store, tail: Tail, state: LedgerState, end: Head) -> None:
-        """Check every entry after `state` up to `end`, and copy those that the target does not have."""
+        """Check every entry after `state` up to `end`, apply it to `state`, and copy it if the target does not have it.
+
+        Raises:
+            LedgerError: The chain is broken, has changed meanwhile, or differs from the entries of the target.
+        """
         store, dataset, first = self.ledger.store, self.ledger.dataset, state.head.seq
         if not first and not target.after(dataset, 0, 1):
             refuse_known_data(target, dataset, self.ledger.state().open_terms())
@@ -187,6 +201,7 @@ class Copying:
             raise LedgerError(f'{store.place}: dataset "{dataset}": its entries have changed while they were read')
 
     def read_again(self, target: Store, end: Head) -> None:
+        """Read the chain of the copy. Raises LedgerError if it does not end at `end`."""
         dataset, head = self.ledger.dataset, Head()
         for row in _rows_after(target, dataset, 0):
             next_entry(row, dataset, head)
@@ -195,6 +210,7 @@ class Copying:
             raise LedgerError(f'{target.place}: dataset "{dataset}": what was written is not what is read')
 
     def _prepare(self, target: Store, tail: Tail, state: LedgerState) -> None:
+        """Append the copy's first own entry, which contains a random word, so that its hash is a unique name of the copy."""
         copy = Ledger(target, self.ledger.dataset)
         entry = copy.first_own_entry(state, Prepare(secrets.token_hex(16)))
         tail.take(entry.row)
@@ -202,14 +218,19 @@ class Copying:
 
 @dataclass(frozen=True, slots=True)
 class DurableCopy:
-    """A durable copy up to the entry `end`, whose hash names it. It tells whether the copy can be charged."""
+    """A durable and complete copy.
+
+    Attributes:
+        end: The copy's first own entry.
+        open: Whether the copy can be charged.
+    """
 
     end: Head
     open: bool
 
     @property
     def name(self) -> str:
-        """The unique name of the copy."""
+        """The unique name of the copy: the hash of its first own entry."""
         return self.end.hash
 
 
@@ -221,9 +242,12 @@ def _second_copy_message(dataset: str) -> str:
 
 
 def move_dataset(source: str, target: str, dataset: str, why: str = "", progress: Progress | None = None) -> Copied:
-    """Move a dataset from the ledger at `source` to the one at `target`, which is made if it does not exist. Repeating it changes nothing.
+    """Move a dataset from the ledger at `source` to the ledger at `target`, which is created if it does not exist.
 
-    Raises LedgerError as `Copying.fill`, and where the copy is not sound.
+    If the same move was interrupted, it is completed. If it was completed, nothing is written.
+
+    Raises:
+        LedgerError: The dataset cannot be moved (see `Copying.fill`), or the verification of the copy fails.
     """
     with open_ledger(source, dataset) as ledger:
         repeated = _move(Copying(ledger, target, why, progress))
@@ -234,12 +258,12 @@ def move_dataset(source: str, target: str, dataset: str, why: str = "", progress
 
 
 def _move(copying: Copying) -> bool:
-    """Perform steps 1 to 6, all but the verification. Return True if the move had been completed before."""
+    """Perform steps 1 to 6. Return True if an earlier command had completed the move."""
     ledger = copying.ledger
-    with _telling_where_it_stands(ledger):
+    with _explained_progress(ledger):
         create_or_fill(copying.url, copying.fill, DAY)
     closed = ledger.state().departure
-    with _telling_where_it_stands(ledger), open_ledger(copying.url, ledger.dataset) as copy:
+    with _explained_progress(ledger), open_ledger(copying.url, ledger.dataset) as copy:
         durable = copying.durable_copy(copy.store)
         if durable is None:
             raise LedgerError(f"{copy.store.place}: the copy was taken away while it was made")
@@ -247,38 +271,38 @@ def _move(copying: Copying) -> bool:
             copying.read_again(copy.store, durable.end)
         copying.name(durable.name)
         if not durable.open:
-            with _telling_where_it_stands(ledger, ended=False):
+            with _explained_progress(ledger, is_open=False):
                 copying.open(copy, durable.name)
         return durable.open and closed is not None and closed.copy == durable.name
 
 
 @contextmanager
-def _telling_where_it_stands(ledger: Ledger, ended: bool = True) -> Iterator[None]:
-    """Add to the error of a move that the dataset is closed, and how to complete the move.
+def _explained_progress(ledger: Ledger, is_open: bool = True) -> Iterator[None]:
+    """If a move fails after the dataset was closed, add to the error that it is closed and how to complete the move.
 
     Args:
-        ended: A copy that was named is open.
+        is_open: Whether a copy that the origin names is certainly open.
     """
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(_what_completes_it(ledger, ended) or str(stop) or "nothing was moved") from None
+        raise KeyboardInterrupt(_advice(ledger, is_open) or str(stop) or "nothing was moved") from None
     except LedgerError as error:
-        standing = _what_completes_it(ledger, ended)
-        raise LedgerError(f"{error}; {standing}" if standing and standing not in str(error) else str(error)) from None
+        advice = _advice(ledger, is_open)
+        raise LedgerError(f"{error}; {advice}" if advice and advice not in str(error) else str(error)) from None
 
 
-def _what_completes_it(ledger: Ledger, ended: bool) -> str:
-    """Return what to do about a dataset that was closed, and whose copy may not be open yet; "" if it was not closed or has arrived."""
+def _advice(ledger: Ledger, is_open: bool) -> str:
+    """Return how to complete the move of a closed dataset whose copy may not be open; "" if the dataset is not closed or has arrived."""
     with suppress(LedgerError):
         departure = ledger.state().departure
-        if departure is not None and not (departure.copy and ended):
+        if departure is not None and not (departure.copy and is_open):
             return f'"{ledger.dataset}" is closed in {ledger.store.place}: dpcli budget copy to {departure.to} completes the move'
     return ""
 
 
 def dataset_names(url: str) -> tuple[str, ...]:
-    """Return the datasets of a ledger. Raises LedgerError if it has none."""
+    """Return the names of a ledger's datasets. Raises LedgerError if there are none that the login may see."""
     store = open_store(url)
     try:
         names = store.datasets()
@@ -290,7 +314,7 @@ def dataset_names(url: str) -> tuple[str, ...]:
 
 
 def _rows_after(store: Store, dataset: str, seq: int) -> Iterator[StoredRow]:
-    """Yield the rows after `seq`, read in pages."""
+    """Yield the rows after entry `seq`, which are read in pages."""
     while rows := store.after(dataset, seq, PAGE):
         yield from rows
         seq = rows[-1].seq

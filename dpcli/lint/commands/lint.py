@@ -142,7 +142,7 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
     from dpcli.file.toml.findings import InvalidFile
     from dpcli.file.toml.limits import escaped_path, read_bytes
     from dpcli.lint.mend import mended
-    from dpcli.sessions.folder import replaced
+    from dpcli.sessions.folder import replace_file
 
     try:
         before = read_bytes(path)
@@ -166,7 +166,7 @@ def _rewrite(path: str, folders: Sequence[str]) -> tuple[Mend, ...]:
 
     try:
         info = os.stat(real)
-        replaced(real, data, stat.S_IMODE(info.st_mode), fresh=True, last=unchanged)
+        replace_file(real, data, stat.S_IMODE(info.st_mode), fresh=True, last=unchanged)
         os.chown(real, info.st_uid, info.st_gid)
     except OSError as error:
         raise InputError(f"{name}: cannot be written: {error.strerror}") from None

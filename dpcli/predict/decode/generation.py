@@ -24,7 +24,7 @@ from dpcli.predict.prediction_session import (
 )
 from dpcli.random.streams import Stream, SystemStream
 from dpcli.sessions.charged import commit
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sessions.priced import fingerprint
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def write_texts(
         outcome = GenerationOutcome(
             plan, plan.folder, session.run, session.charged, tuple(text for _, text in written), budget.taken(), spent, cut
         )
-        replaced(os.path.join(plan.folder, STATEMENT), statement(plan, _done(outcome), disclosure_answers(outcome)).encode())
+        replace_file(os.path.join(plan.folder, STATEMENT), statement(plan, _done(outcome), disclosure_answers(outcome)).encode())
         commit(session, ledger)
     return outcome
 

@@ -18,7 +18,7 @@ from dpcli.predict.models.model_answers import on_private
 from dpcli.predict.pate.pate_plan import LEARNERS
 from dpcli.predict.pate.records import Records, queries_digest, query_inputs, test_records
 from dpcli.predict.pate.transcript import Transcript, read_transcript
-from dpcli.sessions.folder import replaced
+from dpcli.sessions.folder import replace_file
 from dpcli.train.tasks.user_code import user
 
 if TYPE_CHECKING:
@@ -230,4 +230,4 @@ def _write_student(plan: VotingPlan, student: Learnt) -> None:
         content = pickle.dumps(getattr(student, "model", student))
     except Exception:  # of the user's own class
         return
-    replaced(os.path.join(plan.folder, STUDENT), content)
+    replace_file(os.path.join(plan.folder, STUDENT), content)

@@ -16,7 +16,7 @@ from dpcli.predict.pate.vote_account import require_sanitisable, sanitise, sanit
 from dpcli.predict.pate.vote_files import votes_kept
 from dpcli.predict.prediction_session import STATEMENT, AnswerCount, Report, begin_session, require_count_of
 from dpcli.sessions.charged import commit, require_same_books, session_there
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
@@ -211,8 +211,8 @@ def _write_outputs(plan: VotingPlan, content: Transcript) -> None:
     rows = [(query, label, "teachers") for query, label in content.labels.items()]
     rows += [(query, label, "student") for query, label in content.reinforced.items()]
     text = "query,label,by\n" + "".join(f"{query},{label},{by}\n" for query, label, by in sorted(rows))
-    replaced(os.path.join(plan.folder, LABELS), text.encode())
+    replace_file(os.path.join(plan.folder, LABELS), text.encode())
     published = plan.pate.accounting == "data-dependent"
     markdown, machine = pate_statement(plan, content, sanitised(plan, content) if published else None)
-    replaced(os.path.join(plan.folder, STATEMENT), markdown.encode())
-    replaced(os.path.join(plan.folder, MACHINE), (json.dumps(machine, indent=2) + "\n").encode())
+    replace_file(os.path.join(plan.folder, STATEMENT), markdown.encode())
+    replace_file(os.path.join(plan.folder, MACHINE), (json.dumps(machine, indent=2) + "\n").encode())

@@ -26,7 +26,7 @@ from dpcli.predict.prediction_session import Report
 from dpcli.predict.shard_processes import ShardProcesses
 from dpcli.predict.vote_counts import counts_of_labels
 from dpcli.predict.warmed_process import Preparation
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.train.run.processes import several_processes
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) 
             raise InputError(f"{folder}: not the folder of the first process: all processes need to see it")
         others = 0 if ranks.several else pate.teachers - len(mine)
         for done, (number, labels) in enumerate(_teacher_labels(plan, owned, queries, mine, jobs), 1):
-            replaced(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
+            replace_file(_place(folder, number), np.asarray(labels).astype("<i4").tobytes(), 0o600)
             report(others + done, others + len(mine))
         ranks.all_done()
         columns = [one for number in range(pate.teachers) if (one := _labels(folder, number, len(queries))) is not None]
@@ -147,7 +147,7 @@ def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
         refuse_other_votes(plan, None)
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
-        replaced(os.path.join(folder, MADE_OF), json.dumps({"of": digest}).encode(), 0o600)
+        replace_file(os.path.join(folder, MADE_OF), json.dumps({"of": digest}).encode(), 0o600)
 
 
 def _is_made_of(folder: str, digest: str) -> bool:

@@ -18,7 +18,7 @@ from dpcli.predict.pate.records import queries_digest, query_inputs
 from dpcli.predict.pate.transcript import TRANSCRIPT
 from dpcli.predict.vote_counts import MOST, VoteCounts, counts_of_labels, vote_counts
 from dpcli.sessions.charged import session_there
-from dpcli.sessions.folder import replaced
+from dpcli.sessions.folder import replace_file
 from dpcli.train.tasks.user_code import relative_to_file
 
 if TYPE_CHECKING:
@@ -163,5 +163,5 @@ def keep_votes(plan: VotingPlan, votes: VoteCounts, queries: Array) -> None:
     content = io.BytesIO()
     np.save(content, votes.counts)
     made = {"teaching": plan.teaching(), "queries": queries_digest(queries)}
-    replaced(os.path.join(plan.folder, VOTES), content.getvalue(), 0o600)
-    replaced(os.path.join(plan.folder, MADE), json.dumps(made).encode())
+    replace_file(os.path.join(plan.folder, VOTES), content.getvalue(), 0o600)
+    replace_file(os.path.join(plan.folder, MADE), json.dumps(made).encode())

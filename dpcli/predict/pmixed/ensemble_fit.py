@@ -26,7 +26,7 @@ from dpcli.predict.pmixed.shard_models import (
 )
 from dpcli.predict.prediction_session import AnswerCount, Report, begin_session
 from dpcli.sessions.charged import commit, session_there
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replace_file
 from dpcli.sessions.priced import fingerprint
 from dpcli.sessions.window import as_begun
 
@@ -107,11 +107,11 @@ def fit(
             left = [(shard, own) for shard, own in enumerate(records) if not os.path.exists(files[shard])]
             report(made, len(shards))
             for done, (shard, content) in enumerate(teach_shards(processes, left), made + 1):
-                replaced(files[shard], content, 0o600)
+                replace_file(files[shard], content, 0o600)
                 report(done, len(shards))
         commit(session, ledger)
         ended = Fit(session, tuple(map(_digest, files)))
-        replaced(os.path.join(plan.folder, FITTED), json.dumps({"run": session.run, "models": ended.models}).encode(), 0o600)
+        replace_file(os.path.join(plan.folder, FITTED), json.dumps({"run": session.run, "models": ended.models}).encode(), 0o600)
     return FitOutcome(plan, ended, plan.folder, made)
 
 

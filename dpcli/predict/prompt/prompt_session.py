@@ -42,7 +42,7 @@ from dpcli.predict.prompt.prompt_teachers import (
 from dpcli.predict.vote_counts import VoteCounts
 from dpcli.random.streams import Stream, SystemStream
 from dpcli.sessions.charged import Session, commit
-from dpcli.sessions.folder import exclusive, replaced
+from dpcli.sessions.folder import exclusive, replace_file
 
 if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
@@ -202,8 +202,8 @@ def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]
     names = outcome.plan.prompt.labels
     lines = [{"text": text, "label": None if label is None else names[label]} for text, label in released]
     content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    replaced(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
-    replaced(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
+    replace_file(os.path.join(outcome.folder, LABELS), content.encode("utf-8", "surrogatepass"))
+    replace_file(os.path.join(outcome.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
     plan = outcome.plan
     done = (
         f"{plan.prompt.teachers:,} teachers, prompts with private demonstrations, voted on {outcome.queries:,} of at most "
@@ -211,7 +211,7 @@ def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]
         "among them by these labels alone. All that may be asked is charged for, asked or not: "
         f"{guarantee(plan.account)}.{'' if outcome.charged else f' {RESTORED}'}"
     )
-    replaced(os.path.join(outcome.folder, STATEMENT), statement(plan, done, DISCLOSURE_ANSWERS).encode())
+    replace_file(os.path.join(outcome.folder, STATEMENT), statement(plan, done, DISCLOSURE_ANSWERS).encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,12 +76,12 @@ def command(
     from dpcli.cli.printing import progress
     from dpcli.release.documents.release import parquet_of, sheet_of
     from dpcli.release.release_run import release
-    from dpcli.sessions.commands.predicting import noted
+    from dpcli.sessions.commands.predicting import warn_after_run
 
     with opened_or_none(ledger, dataset) as books, progress("queries") as report:
         done = release(over_window(plan, books, window), books, key, report)
         if done.fresh:
-            noted(books, done.run)
+            warn_after_run(books, done.run)
     if parquet is not None:
         write(parquet, parquet_of(sheet_of(done.answers)))
     return emit(outcome(done), format_, outputs)

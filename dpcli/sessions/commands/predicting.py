@@ -56,7 +56,7 @@ def on_window(plan: Plan, ledger: Ledger | None, window: Sequence[str]) -> Plan:
     return plan
 
 
-def noted(ledger: Ledger | None, run: str) -> None:
+def warn_after_run(ledger: Ledger | None, run: str) -> None:
     """Print a warning after a run: that no ledger records it, or that it used most of a ledger's delta."""
     if click.get_current_context().obj.quiet:
         return

@@ -31,10 +31,10 @@ def command(run: str, verify: str | None, format_: str, outputs: tuple[str, ...]
         return emit(verified(compared(run, verify)), format_, outputs)
     import os
 
-    from dpcli.sessions.folder import replaced
+    from dpcli.sessions.folder import replace_file
     from dpcli.train.run.outcome import ATTESTATION
     from dpcli.train.trained.attestation import attestation, text_of
 
     statement, path = attestation(run), os.path.join(run, ATTESTATION)
-    replaced(path, text_of(statement))
+    replace_file(path, text_of(statement))
     return emit(attested(statement, path), format_, outputs)

@@ -22,7 +22,7 @@ from dpcli.base.errors import InputError
 from dpcli.mechanisms.noise.correlated import CorrelatedSpec
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson, Unsampled
 from dpcli.random.streams import Stream, insecure_seed
-from dpcli.sessions.folder import replaced
+from dpcli.sessions.folder import replace_file
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.clip import Clip
 from dpcli.train.noise import noise_of
@@ -66,7 +66,7 @@ class Canaries:
         losses = torch.cat(parts)
         rows = [{"member": bool(m), "score": -float(loss)} for m, loss in zip(self.member, losses, strict=True)]
         content = json.dumps({"schema": SCHEMA, "neighbours": "add-remove", "canaries": rows})
-        replaced(os.path.join(folder, RUN_FILE), content.encode())
+        replace_file(os.path.join(folder, RUN_FILE), content.encode())
 
 
 def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
@@ -86,7 +86,7 @@ def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, 
     member = torch.tensor([int(word) >> 63 == 1 for word in stream.words(count)])
     buffer = io.BytesIO()
     torch.save({"records": records, "member": member}, buffer)
-    replaced(path, buffer.getvalue())
+    replace_file(path, buffer.getvalue())
     return Canaries(records, member)
 
 
@@ -162,7 +162,7 @@ class GradientCanaries(Ranks):
         rows = [{"member": bool(m), "score": float(score)} for m, score in zip(self.member, scores, strict=True)]
         steps = [asdict(sampled_step) for sampled_step in sampled_steps(self.plan)]
         content = {"schema": SCHEMA, "neighbours": "add-remove", "gradients": steps, "canaries": rows}
-        replaced(os.path.join(folder, RUN_FILE), json.dumps(content).encode())
+        replace_file(os.path.join(folder, RUN_FILE), json.dumps(content).encode())
 
 
 def _flat(values: Mapping[str, Tensor]) -> Tensor:

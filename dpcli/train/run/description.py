@@ -15,7 +15,7 @@ from typing import Any
 from dpcli.base.errors import InputError
 from dpcli.file.pipeline.datasets import window_data
 from dpcli.file.toml.limits import MAX_BYTES, read_bytes
-from dpcli.ledger.blocks.rows import RowWindow, kept_rows
+from dpcli.ledger.blocks.rows import RowWindow, rows_from_content
 from dpcli.train.plan.plan import Portion, TrainingPlan
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
@@ -63,7 +63,7 @@ class Description:
     @property
     def rows(self) -> RowWindow | None:
         """Return the rows of the private table that were read; None for all."""
-        return kept_rows(self.guarantee.get("rows"), self.guarantee.get("window", ()))
+        return rows_from_content(self.guarantee.get("rows"), self.guarantee.get("window", ()))
 
     def path(self, name: str) -> str:
         """Return the path of a file of the run."""
@@ -177,7 +177,7 @@ def _is_guarantee(stated: Mapping[str, Any]) -> bool:
         return False
     if private and not (type(epsilon) is float and 0.0 <= epsilon < math.inf):
         return False
-    kept_rows(stated.get("rows"), stated.get("window", ()))  # raises if they are none
+    rows_from_content(stated.get("rows"), stated.get("window", ()))  # raises if they are none
     return (private or epsilon is None) and type(delta) is float and 0.0 <= delta < 1.0
 
 

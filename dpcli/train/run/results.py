@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dpcli import __version__
 from dpcli.base.errors import InputError
 from dpcli.ledger.blocks.family import spelled
-from dpcli.sessions.folder import replaced
+from dpcli.sessions.folder import replace_file
 from dpcli.train.run.description import SCHEMA, digest_of, guarantee, is_run_file
 from dpcli.train.run.outcome import ADAPTER, ATTESTATION, DESCRIPTION, KEPT, METRICS, MODEL, PIPELINE, STATE, STATEMENT, Outcome
 from dpcli.train.run.processes import stoppable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def write_description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> None:
     """Write the description, after every file that it names: with it the model can be used without the training file and its folder."""
     content = json.dumps(_description(outcome, problem, ledger), indent=1, sort_keys=True)
-    replaced(os.path.join(outcome.folder, DESCRIPTION), f"{content}\n".encode())
+    replace_file(os.path.join(outcome.folder, DESCRIPTION), f"{content}\n".encode())
 
 
 def _description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict[str, Any]:
@@ -167,9 +167,9 @@ def _write_model(outcome: Outcome, prepared: Prepared) -> None:
             os.unlink(os.path.join(outcome.folder, name))
     adapter = os.path.join(outcome.folder, ADAPTER)
     shutil.rmtree(adapter, ignore_errors=True)
-    replaced(os.path.join(outcome.folder, PIPELINE), outcome.plan.source)
-    replaced(os.path.join(outcome.folder, STATEMENT), text)
-    replaced(os.path.join(outcome.folder, MODEL), weights)
+    replace_file(os.path.join(outcome.folder, PIPELINE), outcome.plan.source)
+    replace_file(os.path.join(outcome.folder, STATEMENT), text)
+    replace_file(os.path.join(outcome.folder, MODEL), weights)
     if outcome.plan.train.adapts:
         from dpcli.train.tasks.lm_models import save_adapter
 

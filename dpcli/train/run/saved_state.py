@@ -13,7 +13,7 @@ import torch
 
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import first_names
-from dpcli.sessions.folder import replaced
+from dpcli.sessions.folder import replace_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def save(path: str, checkpoint: Checkpoint) -> None:
     buffer = io.BytesIO()
     torch.save({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)}, buffer)
     try:
-        replaced(path, buffer.getvalue())
+        replace_file(path, buffer.getvalue())
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(f"{path}.new")  # the part of it that a full disk took

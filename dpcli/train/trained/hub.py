@@ -16,7 +16,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError, InternalError
 from dpcli.file.pipeline.datasets import UNCHECKED, blocks_words
-from dpcli.ledger.blocks.rows import kept_rows
+from dpcli.ledger.blocks.rows import rows_from_content
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.run.description import Description, description_in, digest_of
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT, epsilon_at_delta
@@ -82,7 +82,7 @@ def _window(stated: Mapping[str, Any]) -> str:
     blocks = stated.get("window")
     if not isinstance(blocks, list):
         return ""
-    rows = kept_rows(stated.get("rows"), blocks)
+    rows = rows_from_content(stated.get("rows"), blocks)
     words = UNCHECKED if rows is None else _line(rows.words)
     return f", on the blocks {_line(blocks_words([str(block) for block in blocks]))}: {words}"
 
