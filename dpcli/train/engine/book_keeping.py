@@ -22,7 +22,7 @@ from dpcli.train.engine.compound import Compound, Forward, attention, written
 from dpcli.train.engine.layers import Layer, rule_of, trainable
 from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses
 from dpcli.train.engine.operands import Leaves, Meeting, Operand
-from dpcli.train.engine.pieces import Piece, PlainRows, merged
+from dpcli.train.engine.pieces import Piece, PlainRows, merge
 from dpcli.train.engine.recurrent import gru, lstm
 
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
@@ -164,7 +164,7 @@ class BookKeeping:
             by_name = pieces(uses, gradients[: len(uses)])
             for name, piece in alone(meetings, gradients[len(uses) :]):
                 by_name.setdefault(name, []).append(piece)
-            every = {name: merged(several) for name, several in by_name.items()}
+            every = {name: merge(several) for name, several in by_name.items()}
         yield every, recorder.size
 
     def example_dim(self, call: Call, inputs: Tensor) -> ExampleDim:

@@ -79,10 +79,10 @@ def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor])
                 add(gradients, pieces, groups, clip.factors(norms))
             else:
                 factors = clip.factors(norms[usual].to(like.dtype))
-                add(gradients, {name: piece.kept(usual) for name, piece in pieces.items()}, groups, factors)
+                add(gradients, {name: piece.select(usual) for name, piece in pieces.items()}, groups, factors)
                 finite = norms[~usual].isfinite().all(1)
                 factors = clip.factors(norms[~usual][finite])
-                add(gradients, {name: piece.kept(finite) for name, piece in wide.items()}, groups, factors)
+                add(gradients, {name: piece.select(finite) for name, piece in wide.items()}, groups, factors)
         lengths.append(length(norms, like.dtype))
         finites.append(norms.isfinite().all(1))
     return completed(gradients, lengths, finites, parameters)
@@ -97,7 +97,7 @@ def lengths_of(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tens
 
 
 @dataclass(frozen=True, slots=True)
-class Levelled:
+class Rescaled:
     """The gradients of examples whose squares leave the number format: a piece of numbers up to one, times powers of two (B,).
 
     Attributes:
@@ -109,14 +109,14 @@ class Levelled:
     kind: torch.dtype
 
     @classmethod
-    def of(cls, piece: Piece, kind: torch.dtype) -> Levelled:
-        return cls(*piece.levelled(), kind)
+    def of(cls, piece: Piece, kind: torch.dtype) -> Rescaled:
+        return cls(*piece.rescaled(), kind)
 
     def norms(self) -> Tensor:
         return self.piece.squares().sqrt() * self.power
 
-    def kept(self, rows: Tensor) -> Levelled:
-        return Levelled(self.piece.kept(rows), self.power[rows], self.kind)
+    def select(self, rows: Tensor) -> Rescaled:
+        return Rescaled(self.piece.select(rows), self.power[rows], self.kind)
 
     def weighted(self, factors: Tensor) -> Tensor:
         return self.piece.weighted(factors * self.power).to(self.kind)
@@ -124,15 +124,15 @@ class Levelled:
 
 def measured(
     pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor
-) -> tuple[Tensor, Tensor, dict[str, Levelled]]:
+) -> tuple[Tensor, Tensor, dict[str, Rescaled]]:
     """Return norms (B, groups); whether the number format is wide enough for each example (B,); and the gradients of the others."""
     norms = group_norms(pieces, groups, none)
     usual = (norms < LARGE).all(1)  # false of a NaN
     if bool(usual.all()):
         return norms, usual, {}
-    wide = {name: Levelled.of(piece.kept(~usual), none.dtype) for name, piece in pieces.items()}
-    levelled = levelled_norms(wide, groups, norms[~usual].double(), none.dtype)
-    return norms.double().index_put((~usual,), levelled), usual, wide
+    wide = {name: Rescaled.of(piece.select(~usual), none.dtype) for name, piece in pieces.items()}
+    rescaled = rescaled_norms(wide, groups, norms[~usual].double(), none.dtype)
+    return norms.double().index_put((~usual,), rescaled), usual, wide
 
 
 def length(norms: Tensor, kind: torch.dtype) -> Tensor:
@@ -148,7 +148,7 @@ def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], no
     return torch.stack(columns, 1).sqrt() * (1.0 + ROUNDING * torch.finfo(none.dtype).eps)
 
 
-def levelled_norms(pieces: Mapping[str, Levelled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:
+def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:
     """Return norms (B, groups) in double precision, by lengths that are divided by the longest before they are squared."""
     columns = []
     for group in groups:
