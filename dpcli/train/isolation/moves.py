@@ -91,7 +91,7 @@ def selected(call: Call) -> Kinds:
     if records(call["index"]):
         return Unknown(call.name)
     if dim == layout.dim:
-        return fitting(call.outputs[0], layout) if layout.alike else call.merged("of a record by its place in the batch")
+        return fitting(call.outputs[0], layout) if layout.identical else call.merged("of a record by its place in the batch")
     return layout.at(layout.dim - (dim < layout.dim))
 
 
@@ -99,7 +99,7 @@ def sliced(call: Call) -> Kinds:
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
     if dim == layout.dim:
-        if layout.alike:
+        if layout.identical:
             return fitting(call.outputs[0], layout)
         complete = coefficient(call.outputs[0].shape[dim]) == coefficient(tensor.shape[dim])
         return layout if complete and call["step"] == 1 else call.merged("of some records by their places in the batch")
