@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, laid_out, size
 from dpcli.train.engine.capture import accumulate_gradients
-from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shifted, verify
+from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import trainable
 from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, wide
@@ -30,7 +30,7 @@ from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
+from dpcli.train.isolation.rehearsal import Draw, check_isolation, like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
 
@@ -85,11 +85,11 @@ class OpacusGradients:
             InputError: They differ, or Opacus fails, or the model itself does not keep examples apart.
         """
         refuse(self.model)
-        self.program = isolated(self.model, self.loss, draw)
+        self.program = check_isolation(self.model, self.loss, draw)
         if self.program.doubt is not None:
             raise refusal(self.model, Unsuitable(self.program.doubt))
         spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
-        with shifted(spare):
+        with shift_parameters(spare):
             expected = one_by_one(spare, self.loss, few)
             try:
                 verify(spare, Hooked(spare, self.loss), few, expected)
@@ -104,7 +104,7 @@ class OpacusGradients:
         if not size(batch):
             return self(batch)
         self.ready(batch)
-        return rechecked(self, batch, row)
+        return sums_with_check(self, batch, row)
 
     def settle(self) -> None:
         """Nothing changes the method."""

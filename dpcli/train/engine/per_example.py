@@ -19,7 +19,7 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method, full_precision
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
+from dpcli.train.isolation.rehearsal import Draw, check_isolation, like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
 
@@ -169,7 +169,7 @@ class ClippedGradients:
         """Choose among these methods; where an operator had no rule, among those that do not rely on rules."""
         refuse(self.model)
         with full_precision(next(self.model.parameters()).device):  # else rounding hides what is compared
-            self.program = isolated(self.model, self.loss, draw)
+            self.program = check_isolation(self.model, self.loss, draw)
             doubt = self.program.doubt
             isolating = [
                 candidate for candidate in candidates if (self.program.mapped if candidate[0] == "vmap" else doubt is None)
@@ -188,7 +188,7 @@ class ClippedGradients:
         if not size(batch):
             return self(batch)
         self.ready(batch)
-        return rechecked(self, batch, row)
+        return sums_with_check(self, batch, row)
 
     @property
     def method(self) -> Method:

@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.draws import Alike, generators, seed_all
+from dpcli.train.engine.draws import SameDraws, generators, seed_all
 from dpcli.train.engine.method import Loss
 
 SHARED = b"no record's own"
@@ -139,7 +139,8 @@ class OwnDrawsLoss:
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # by the isolation check: without records
-        probed = any(isinstance(mode, Alike) for mode in _get_current_dispatch_mode_stack())  # a probe gives all records the same
+        # A probe gives the same numbers to all records.
+        probed = any(isinstance(mode, SameDraws) for mode in _get_current_dispatch_mode_stack())
         if followed or probed:
             return self.plain(model, batch)
         with self.draws.forward(batch), only_torch_draws():
