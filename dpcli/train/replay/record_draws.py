@@ -87,12 +87,8 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             yield
         finally:
-            self.batch, self.keys, self.draw_count, self.forward_key = (
-                None,
-                None,
-                0,
-                b"",
-            )  # a rehearsal would report remaining values as changed state
+            # A rehearsal would report values that remain as changed state.
+            self.batch, self.keys, self.draw_count, self.forward_key = None, None, 0, b""
             for generator, state in zip(generators(), states, strict=False):
                 generator.set_state(state)
 
