@@ -1,10 +1,10 @@
-"""The noise of the steps of training: independent from step to step, or correlated, as an entry of the file declares it.
+"""The noise of the steps of training, as an entry of the file declares it: independent from step to step, or correlated.
 
-Noise is float32, whatever the batch held. Decoders turn fresh Gaussians into correlated noise and keep a few vectors: Toeplitz and banded
-encoders C are solved by substitution (C w = z); a tree gives each prefix sum a few noisy nodes.
+All noise is float32. Decoders turn independent Gaussians z into correlated noise w, with memory for a few vectors. For Toeplitz and banded
+encoders C, a decoder solves C w = z by substitution. For a tree, it estimates each prefix sum from a few noisy nodes.
 
-A banded matrix mechanism is optimised for prefix sums: of the encoders that cost the same, the one that leaves the least noise.
-Source: Choquette-Choo et al. 2023, arXiv:2306.08153, Section 4; parametrised by its columns and solved by L-BFGS.
+The encoder of a banded matrix mechanism is optimised for prefix sums: among the encoders of equal cost, it has the least error.
+Source: Choquette-Choo et al. 2023, arXiv:2306.08153, Section 4. Here the encoder is parametrised by its columns and found by L-BFGS.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ if TYPE_CHECKING:
 
     Shapes = Mapping[str, torch.Size]
 
-SEARCH_ROUNDS = 60  # of L-BFGS: more rounds gain less than a thousandth
+SEARCH_ROUNDS = 60  # iterations of L-BFGS: further ones reduce the error by less than 0.1 %
 
 
 class Noise(Protocol):
-    """Noise that is added to the sums of clipped gradients, one draw for each step."""
+    """Noise for the sums of clipped gradients, with one draw for each step."""
 
     @property
     def std(self) -> float | None:
-        """Return the standard deviation of every number of every step; None where steps differ, or depend on each other."""
+        """Return the standard deviation of the noise of every step; None if steps differ or are correlated."""
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        """Return the noise of the next step, float32 on the CPU, one tensor for each name."""
+        """Return the noise of the next step as float32 tensors on the CPU, by parameter name."""
 
 
 class Independent:
-    """Fresh Gaussian noise in every step. Keeps nothing from one step to the next, so a resumed run simply goes on.
+    """Independent Gaussian noise in every step. It has no state, so a resumed run simply continues.
 
     Args:
-        std: Noise_multiplier times the bound on one example's clipped gradient; for the sum of a batch, not its mean.
+        std: Standard deviation of the noise on the sum of a batch, not on its mean. It is noise_multiplier times the bound on one
+            example's clipped gradient.
     """
 
     __slots__ = ("_std", "_stream")
@@ -68,16 +69,18 @@ class Independent:
 
 
 class Correlated(ABC):
-    """Noise that is correlated from step to step (DP-FTRL): x + noise is what a decoder makes of C x + z.
+    """Noise that is correlated from step to step, as in DP-FTRL.
 
-    C is the encoder that the accountant knows, z fresh Gaussians of standard deviation `std` = noise_multiplier times the bound on one
-    example's contribution to a step, and the noise of a step what is left of z after decoding: the rest is post-processing.
+    The accountant prices the release of C x + z. Here x are the sums of the steps, C is the encoder, and z are independent Gaussians. The
+    noisy sums are computed from C x + z by a decoder, so they are post-processing. The noise of a step is the decoded part of z.
 
-    The state is noise already used, from which an observer of the released models could compute sums without noise. It stays in this
-    process: it is never saved, pickled, copied or used after a fork. So a run that is cut short cannot go on, and counts as a whole one.
+    The state is noise that has been used. With it, an observer of the released models could compute sums without noise. The state therefore
+    stays in this process: it is never saved, pickled, copied or used after a fork. A run that is interrupted cannot be resumed, and is
+    charged for all of its steps.
 
     Args:
-        iterations: Steps of the run.
+        std: Standard deviation of z, which is noise_multiplier times the bound on one example's contribution to a step.
+        iterations: Number of steps of the run.
     """
 
     __slots__ = ("_iterations", "_process", "_std", "_step", "_stream")
@@ -111,19 +114,19 @@ class Correlated(ABC):
 
     @abstractmethod
     def start(self, size: int) -> None:
-        """Prepare the state for vectors of `size` numbers, before the first step."""
+        """Initialise the state for vectors of `size` numbers, before the first step."""
 
     @abstractmethod
     def step(self, number: int) -> Reals:
-        """Return the noise of step 1, 2, ..."""
+        """Return the noise of a step. Steps are numbered from 1."""
 
-    def fresh(self, size: int) -> Reals:
-        """Draw entries of z."""
+    def draw(self, size: int) -> Reals:
+        """Draw `size` entries of z."""
         return normals(size, self._stream) * self._std
 
 
 def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
-    """Cut one vector into float32 tensors of these shapes, in order."""
+    """Return the parts of a vector as float32 tensors of the given shapes, in their order."""
     import torch
 
     if len(values) != number_count(shapes):
@@ -134,22 +137,24 @@ def split(values: NDArray[Any], shapes: Shapes) -> dict[str, torch.Tensor]:
 
 
 def number_count(shapes: Shapes) -> int:
-    """Return how many numbers the parameters have."""
+    """Return the total number of entries of tensors of the given shapes."""
     return sum(shape.numel() for shape in shapes.values())
 
 
 def checked_std(std: float) -> float:
-    """Return the standard deviation. Raises InternalError if it is not positive and finite: never a step without noise."""
+    """Return the standard deviation. Raises InternalError unless it is positive and finite, so that no step is without noise."""
     if not 0.0 < std < math.inf:
         raise InternalError(f"expected noise of a positive finite standard deviation, found {std!r}")
     return std
 
 
 class Banded(Correlated):
-    """w_t = (z_t - C[t, t-1] w_{t-1} - ... - C[t, t-b+1] w_{t-b+1}) / C[t, t]: keeps b - 1 steps.
+    """Noise of a banded encoder C with b bands. The state is the noise of the last b - 1 steps.
+
+    The decoder computes w_t = (z_t - C[t, t-1] w_{t-1} - ... - C[t, t-b+1] w_{t-b+1}) / C[t, t].
 
     Args:
-        columns: (iterations, bands), row t has C[t, t], C[t + 1, t], ...; of a Toeplitz encoder every row is the same.
+        columns: Entries of C, (iterations, bands). Row t holds C[t, t], C[t + 1, t], .... All rows of a Toeplitz encoder are equal.
 
     Source: Choquette-Choo et al. 2023, arXiv:2306.08153.
     """
@@ -162,10 +167,10 @@ class Banded(Correlated):
 
     def start(self, size: int) -> None:
         self._size = size
-        self._past: deque[Reals] = deque(maxlen=self._columns.shape[1] - 1)  # the latest first
+        self._past: deque[Reals] = deque(maxlen=self._columns.shape[1] - 1)  # the latest step first
 
     def step(self, number: int) -> Reals:
-        noise = self.fresh(self._size)
+        noise = self.draw(self._size)
         for lag, past in enumerate(self._past, 1):
             noise -= self._columns[number - 1 - lag, lag] * past
         noise /= self._columns[number - 1, 0]
@@ -174,7 +179,9 @@ class Banded(Correlated):
 
 
 class BufferedToeplitz(Correlated):
-    """c_0 = 1 and c_k = sum_i a_i d_i^{k-1}: buffer i holds sum_k d_i^{k-1} w_{t-k}, so w_t = z_t - sum_i a_i buffer_i.
+    """Noise of a Toeplitz encoder with coefficients c_0 = 1 and c_k = sum_i a_i d_i^{k-1}.
+
+    Buffer i holds sum_k d_i^{k-1} w_{t-k}, so the decoder computes w_t = z_t - sum_i a_i buffer_i.
 
     Source: Dvijotham et al. 2024, arXiv:2404.16706; McMahan et al. 2024, arXiv:2408.08868.
     """
@@ -190,18 +197,19 @@ class BufferedToeplitz(Correlated):
         self._buffers = np.zeros((len(self._decays), size))
 
     def step(self, number: int) -> Reals:
-        noise = self.fresh(self._buffers.shape[1]) - self._scales @ self._buffers
+        noise = self.draw(self._buffers.shape[1]) - self._scales @ self._buffers
         self._buffers *= self._decays
         self._buffers += noise
         return noise
 
 
 class Tree(Correlated):
-    """Every complete node of the tree is its sum plus a fresh Gaussian; a prefix is estimated from the nodes below it.
+    """Noise of a binary tree, in which every complete node releases its sum with independent Gaussian noise.
 
-    A node's own value and the estimates of its two children are weighted by their precision: with variances 1 and 2 v its estimate has
-    v' = 2 v / (2 v + 1), and its own value the weight v'. A prefix is the sum of the estimates of the nodes in its binary digits, and the
-    noise of a step the difference of two prefixes. At most one node for each level is kept.
+    The estimate of a node combines its own value with the estimates of its two children, weighted by precision. With variances 1 and 2 v,
+    the estimate has variance v' = 2 v / (2 v + 1), and the weight of the node's own value is v'. A prefix sum is the sum of the estimates
+    of the nodes that correspond to the binary digits of its length. The noise of a step is the difference of two prefix sums. The state
+    has at most one node for each level.
 
     Source: Kairouz et al. 2021, arXiv:2103.00039, Algorithm 1 and Appendix B (estimates from below, after Honaker 2015).
     """
@@ -213,12 +221,12 @@ class Tree(Correlated):
         self._prefix = np.zeros(size)
 
     def step(self, number: int) -> Reals:
-        """Return the noise of step t, which completes a node on each level up to the number of trailing zeros of t."""
-        node, variance = self.fresh(len(self._prefix)), 1.0
+        """Return the noise of step t, which completes one node on each level up to the number of trailing binary zeros of t."""
+        node, variance = self.draw(len(self._prefix)), 1.0
         while number % 2 == 0:
             number //= 2
             variance = 2.0 * variance / (2.0 * variance + 1.0)
-            node = variance * self.fresh(len(node)) + (1.0 - variance) * (self._nodes.pop() + node)
+            node = variance * self.draw(len(node)) + (1.0 - variance) * (self._nodes.pop() + node)
         self._nodes.append(node)
         prefix = np.sum(self._nodes, axis=0)
         noise: Reals = prefix - self._prefix
@@ -227,14 +235,13 @@ class Tree(Correlated):
 
 
 def noise_of(spec: Spec, bound: float, stream: Stream) -> Noise:
-    """Return the noise of the sums of clipped gradients; with correlated noise, that of one run of `iterations` steps.
+    """Return the noise of a mechanism for the sums of clipped gradients. Correlated noise lasts for one run of `iterations` steps.
 
     Args:
-        bound: C, the L2 bound on what one record contributes to the sum of one step.
+        bound: C, the L2 bound on the contribution of one record to the sum of one step.
 
     Raises:
-        InputError: The mechanism is not one whose noise is added to a sum in each step, or it states its noise otherwise than by
-            noise_multiplier.
+        InputError: The mechanism does not add noise to a sum in each step, or does not state its noise by noise_multiplier.
     """
     if type(spec) not in NOISES:
         raise InputError(
@@ -269,6 +276,7 @@ def _buffered(spec: BufferedToeplitzSpec, bound: float, stream: Stream) -> Noise
     return BufferedToeplitz(decays, scales, spec.noise_multiplier * bound, stream, spec.iterations)
 
 
+# Functions that return the noise of each type of mechanism.
 NOISES: dict[type[Spec], Callable[..., Noise]] = {
     GaussianSpec: _independent,
     TreeSpec: _tree,
@@ -279,7 +287,7 @@ NOISES: dict[type[Spec], Callable[..., Noise]] = {
 
 
 def first_weight(spec: Spec) -> float:
-    """Return C[0, 0] of the encoder, which the noise of the first step is divided by; 1 where steps are independent."""
+    """Return C[0, 0] of the encoder, by which the noise of the first step is divided; 1 if steps are independent."""
     if isinstance(spec, ToeplitzSpec) and spec.coefficients is not None:
         return spec.coefficients[0]
     return float(_columns(spec)[0, 0]) if isinstance(spec, BandedSpec) else 1.0
@@ -291,10 +299,11 @@ def _columns(spec: BandedSpec) -> Reals:
 
 @lru_cache(maxsize=8)
 def optimised(steps: int, bands: int) -> Reals:
-    """Return the columns of the encoder C with the least error: row t is C[t, t], C[t + 1, t], ..., zero beyond the end, of length 1.
+    """Return the columns of a banded encoder C with small error on prefix sums, as a read-only array.
 
-    Minimises the Frobenius norm of A C^-1, A the prefix sums: its square is the sum of the variances of all prefix sums under noise z of
-    variance 1. Never worse than the columns of the banded square root of A, each made as long, where the search starts. Read-only.
+    Row t of the result holds C[t, t], C[t + 1, t], ..., with zeros beyond the last step, and has Euclidean length 1. The search minimises
+    the Frobenius norm of A C^-1, where A is the matrix of prefix sums. The square of this norm is the sum of the variances of all prefix
+    sums if z has variance 1. The search starts at the normalised columns of the banded square root of A, and never returns worse ones.
     """
     import torch
 
@@ -318,12 +327,13 @@ def optimised(steps: int, bands: int) -> Reals:
 
 
 def _normalised(columns: torch.Tensor) -> torch.Tensor:
+    """Return the columns scaled to Euclidean length 1."""
     lengths: torch.Tensor = columns.square().sum(1, keepdim=True).sqrt()
     return columns / lengths
 
 
 def prefix_error(columns: torch.Tensor) -> torch.Tensor:
-    """Return |A C^-1|^2, the sum over steps of the variance of the prefix sum."""
+    """Return |A C^-1|^2, the sum over the steps of the variances of the prefix sums."""
     import torch
 
     steps, bands = columns.shape
@@ -336,6 +346,6 @@ def prefix_error(columns: torch.Tensor) -> torch.Tensor:
 
 
 def _finite_error(columns: torch.Tensor) -> float:
-    """Return the error; infinite if the columns are of no encoder."""
+    """Return the error of the columns; infinity if they form no valid encoder."""
     error = float(prefix_error(columns))
     return error if bool((columns[:, 0] > 0.0).all()) and math.isfinite(error) else math.inf

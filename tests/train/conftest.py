@@ -43,7 +43,7 @@ def followed_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """For tests of what comes after the isolation: the one program of a test is followed once, however many engines are made of it, and
     that of a `configuration` once in all tests that ask for this."""
     from dpcli.train.engine import opacus, per_example
-    from dpcli.train.isolation.rehearsal import isolated
+    from dpcli.train.isolation.rehearsal import check_isolation
 
     params = getattr(getattr(request.node, "callspec", None), "params", {})
     configuration: Any = params.get("configuration")
@@ -53,8 +53,8 @@ def followed_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     def once(model: Any, loss: Any, draw: Any) -> Program:
         key = (of, next(model.parameters()).dtype, model.training)
         if key not in found:
-            found[key] = isolated(model, loss, draw)
+            found[key] = check_isolation(model, loss, draw)
         return found[key]
 
-    monkeypatch.setattr(per_example, "isolated", once)
-    monkeypatch.setattr(opacus, "isolated", once)
+    monkeypatch.setattr(per_example, "check_isolation", once)
+    monkeypatch.setattr(opacus, "check_isolation", once)

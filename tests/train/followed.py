@@ -48,12 +48,12 @@ def following_once() -> Iterator[None]:
     """Inside, no such program is followed again; as many records are drawn as if it were, so that a seed means the same each time."""
     from dpcli.train.engine import per_example
 
-    isolated = per_example.isolated
+    check_isolation = per_example.check_isolation
 
     def once(model: Any, loss: Any, draw: Callable[[int], Any]) -> Program:
         program = key(model, loss, draw)
         if program is None:
-            return isolated(model, loss, draw)
+            return check_isolation(model, loss, draw)
         if program in _found:
             answer, counts = _found[program]
             for count in counts:
@@ -65,9 +65,9 @@ def following_once() -> Iterator[None]:
             drawn.append(count)
             return draw(count)
 
-        answer = isolated(model, loss, counted)
+        answer = check_isolation(model, loss, counted)
         _found[program] = answer, tuple(drawn)
         return answer
 
-    with mock.patch.object(per_example, "isolated", once):
+    with mock.patch.object(per_example, "check_isolation", once):
         yield

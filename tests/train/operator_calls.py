@@ -94,7 +94,7 @@ class Drawn:
             cut = self.random.randint(1, self.dim)
             return self.rows(shape[cut:], self.dim - cut, **more)
         if pick < 0.84:
-            return Argument(tuple(shape), AlongRecords(self.dim, self.outer, self.inner, alike=True), **more)
+            return Argument(tuple(shape), AlongRecords(self.dim, self.outer, self.inner, identical=True), **more)
         shape[self.dim] = 1
         cut = self.random.randint(0, self.rank)
         return Argument(tuple(n if self.chance(0.7) else 1 for n in shape[cut:]), **more)
@@ -407,7 +407,7 @@ def product(name: str, drawn: Drawn) -> Example:
     if drawn.chance(0.15):
         one = drawn.random.choice([left, right])
         found[one] = (
-            Argument(found[one].shape, AlongRecords(found[one].kind.dim, drawn.outer, drawn.inner, alike=True))
+            Argument(found[one].shape, AlongRecords(found[one].kind.dim, drawn.outer, drawn.inner, identical=True))
             if isinstance(found[one].kind, AlongRecords)
             else found[one]
         )
@@ -492,7 +492,7 @@ def batch_normalised(name: str, drawn: Drawn) -> Example:
     shape: list[Length] = [2, count, 3] if along_channels else [count, 4, 3]
     x = drawn.rows(shape, 1 if along_channels else 0)
     channels = drawn.rows([count], 0) if along_channels else Argument((4,))
-    one = Argument(channels.shape, AlongRecords(0, drawn.outer, drawn.inner, alike=True)) if along_channels else channels
+    one = Argument(channels.shape, AlongRecords(0, drawn.outer, drawn.inner, identical=True)) if along_channels else channels
     training = drawn.chance(0.4)
     ops = torch.ops.aten
     tails: dict[str, tuple[Any, ...]] = {
@@ -636,30 +636,30 @@ def parts(name: str, drawn: Drawn) -> Example:
 
 
 WAYS: dict[Rule, Callable[[str, Drawn], Example]] = {
-    moves.same: conjugated,
-    moves.viewed: viewed,
-    moves.permuted: permuted,
-    moves.expanded: expanded,
+    moves.unchanged: conjugated,
+    moves.view: viewed,
+    moves.permute: permuted,
+    moves.expand: expanded,
     moves.split: parts,
-    moves.unbound: parts,
-    moves.selected_back: backwards,
-    moves.sliced_back: backwards,
-    moves.picked_along: picked,
-    moves.index_selected: index_selected,
-    moves.indexed: indexed,
-    moves.put: indexed,
+    moves.unbind: parts,
+    moves.select_backward: backwards,
+    moves.slice_backward: backwards,
+    moves.gather: picked,
+    moves.index_select: index_selected,
+    moves.index: indexed,
+    moves.index_put: indexed,
     operators.product: product,
-    operators.of_trailing: normalised,
-    operators.of_trailing_back: normalised,
-    operators.first_alone: convolved,
-    operators.first_alone_back: convolved,
+    operators.trailing_norm: normalised,
+    operators.trailing_norm_backward: normalised,
+    operators.batch_first: convolved,
+    operators.batch_first_backward: convolved,
     operators.batch_norm: batch_normalised,
-    operators.batch_norm_back: batch_normalised,
-    operators.looked_up: looked_up,
-    operators.added_up: added_up,
+    operators.batch_norm_backward: batch_normalised,
+    operators.embedding: looked_up,
+    operators.embedding_backward: added_up,
     operators.likelihood: likelihood,
     operators.attention: attention,
-    operators.planes: planes,
+    operators.pooling: planes,
     operators.recurrent: recurrent,
 }
 

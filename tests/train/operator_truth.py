@@ -127,7 +127,9 @@ def chain(seed: int, names: Sequence[str]) -> tuple[Example, Claims]:
             continue
         swapped = tree_map_only(
             Argument,
-            lambda one, like=like: Earlier() if (one.shape, one.kind) == (like.shape, like.kind) and not one.kind.alike else one,
+            lambda one, like=like: (
+                Earlier() if (one.shape, one.kind) == (like.shape, like.kind) and not one.kind.identical else one
+            ),
             (step.args, dict(step.kwargs)),
         )
         if not any(isinstance(leaf, Earlier) for leaf in tree_leaves(swapped)):
@@ -168,7 +170,7 @@ def numbers(argument: Argument, place: int, records: Sequence[int]) -> Tensor:
         return block(argument, place, -1, shape)
     assert isinstance(kind, AlongRecords)
     own = [*shape[: kind.dim], kind.outer, kind.inner, *shape[kind.dim + 1 :]]
-    blocks = [block(argument, place, -1 if kind.alike else record, own) for record in records]
+    blocks = [block(argument, place, -1 if kind.identical else record, own) for record in records]
     return torch.stack(blocks, kind.dim + 1).reshape(shape)
 
 
@@ -220,7 +222,7 @@ def contradicted(example: Example, found: Claims, extreme: int) -> Iterator[str]
                 places = torch.arange(count).view([-1 if i == kind.dim else 1 for i in range(tensor.dim())])
                 if not torch.equal(tensor, places.expand_as(tensor).to(tensor.dtype)):
                     yield f"{count} records: {kind} are no places"
-            if isinstance(kind, AlongRecords) and kind.alike:
+            if isinstance(kind, AlongRecords) and kind.identical:
                 each = of_each(tensor, kind, count)
                 if not alike(each, each[:1].expand_as(each)):
                     yield f"{count} records: {kind} differ"

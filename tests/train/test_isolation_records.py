@@ -63,7 +63,7 @@ def test_an_error_of_one_record_moves_no_other(start: str) -> None:
     engine = ClippedGradients(model, loss, Flat(1e-3))
     engine.rehearse(like(batch))
     if start == "vmap":
-        engine.chosen(like(batch), [one for one in CANDIDATES if one[0] == "vmap"])
+        engine.choose_among(like(batch), [one for one in CANDIDATES if one[0] == "vmap"])
     engine(batch)
     assert engine.describe() == start
     batch[0][0, 0] = 11

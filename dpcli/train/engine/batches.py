@@ -14,10 +14,10 @@ Batch = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
 
 def size(batch: Batch) -> int:
-    """Return how many examples a batch holds.
+    """Return the number of examples in a batch.
 
     Raises:
-        InputError: Something in it is no tensor, or tensors disagree about the number of examples.
+        InputError: The batch holds an object that is no tensor, or its tensors have different numbers of examples.
     """
     leaves = tree_leaves(batch)
     strangers = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]
@@ -32,15 +32,15 @@ def size(batch: Batch) -> int:
 
 
 def form(batch: Batch) -> object:
-    """Return the shapes of one example, the types and the devices: equal for all batches of a program."""
+    """Return the form of a batch: the shapes of one example, the types and the devices. All batches of a program have the same form."""
     return tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device), batch)
 
 
 def laid_out(batch: Batch) -> Batch:
-    """Return the batch with its numbers in the usual order: a program may depend on how they lie in memory."""
+    """Return the batch with contiguous tensors, because a program may depend on their layout in memory."""
     return tree_map(torch.Tensor.contiguous, batch)  # type: ignore[no-any-return]
 
 
 def take(batch: Batch, rows: Sequence[int] | slice | Tensor) -> Batch:
-    """Return these examples of a batch, in this order."""
+    """Return the selected examples of a batch, in the given order."""
     return tree_map(lambda leaf: leaf[rows], batch)  # type: ignore[no-any-return]

@@ -1,7 +1,9 @@
-"""Book-keeping: one forward, one backward that computes no weight gradient, then norms and sums layer by layer.
+"""Per-example gradients by book-keeping.
 
-Each module with trained parameters is a layer with a rule, or a compound of several layers, or has parameters that stand alone. Where a
-layer runs once for all examples and its output is repeated for each (soft prompts), each example's gradient is taken at the repetition.
+One forward pass is followed by one backward pass that computes no weight gradients. Norms and clipped sums are then computed layer by
+layer. A module with trained parameters is a layer that has a rule, a compound of several layers, or neither; in the last case its
+parameters are followed through the operators that use them (`operands`). A layer may run once for all examples, with an output that is
+then repeated for each example, as soft prompts do. The gradient of each example is then taken at the repetition.
 
 Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:2110.05679, Section 4 (ghost norms).
 """
@@ -22,17 +24,18 @@ from dpcli.train.engine.compound import Compound, Forward, attention, written
 from dpcli.train.engine.layers import Layer, rule_of, trainable
 from dpcli.train.engine.method import Loss, Part, Unsuitable, full_precision, nothing_caught, per_example_losses
 from dpcli.train.engine.operands import Leaves, Meeting, Operand
-from dpcli.train.engine.pieces import Piece, PlainRows, merged
+from dpcli.train.engine.pieces import Piece, PlainRows, merge
 from dpcli.train.engine.recurrent import gru, lstm
 
+# Nodes of the autograd graph that repeat a tensor for each example.
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
 
 
 def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
-    """Return a use for each repetition of each output.
+    """Return the uses of layers that run once for all examples, one for each repetition of their outputs.
 
     Raises:
-        Unsuitable: An output goes anywhere else, where the gradients of several examples meet.
+        Unsuitable: An output enters an operator other than a repetition, where the gradients of several examples would be added.
     """
     uses = []
     sources = {use.edge.node: use for use in once}
@@ -47,6 +50,7 @@ def repeats(losses: Tensor, once: Sequence[Use]) -> list[Use]:
     return uses
 
 
+# Modules that have several layers, and the functions that build a forward pass from single layers.
 COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
     nn.MultiheadAttention: attention,
     nn.LSTM: lstm,
@@ -56,7 +60,13 @@ COMPOUNDS: dict[type[nn.Module], Callable[[nn.Module], Forward | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A model's trainable parameters: of layers that have a rule, of modules that are written out, and those that stand alone."""
+    """The trainable parameters of a model, divided by the way in which their gradients are computed.
+
+    Attributes:
+        layers: Modules that have a rule.
+        compounds: Modules whose forward is replaced by one that calls its layers one by one.
+        operands: Parameters of all other modules.
+    """
 
     layers: list[Layer]
     compounds: list[Compound]
@@ -79,7 +89,7 @@ def divided(model: nn.Module) -> Division:
 
 
 def add(division: Division, name: str, module: nn.Module, canonical: dict[int, str]) -> None:
-    """Add a module that is one layer, or has parameters that stand alone."""
+    """Add a module's own parameters to the division: as a layer if it has a rule, otherwise as operands."""
     own, rule = {local: canonical[id(p)] for local, p in trainable(module)}, rule_of(module)
     if own and rule is not None:
         division.layers.append(Layer(name, module, rule, own))
@@ -88,7 +98,10 @@ def add(division: Division, name: str, module: nn.Module, canonical: dict[int, s
 
 
 def written_out(module: nn.Module) -> Forward | None:
-    """Return the layer-by-layer forward of a compound; None unless its forward is torch's and its settings are supported."""
+    """Return a forward that calls the layers of a compound one by one.
+
+    Returns None if the module is no compound, if its forward is not the one that torch defines, or if its settings are not supported.
+    """
     build = COMPOUNDS.get(type(module))
     untouched = "forward" not in vars(module) and module._compiled_call_impl is None
     return build(module) if build is not None and untouched else None
@@ -96,12 +109,15 @@ def written_out(module: nn.Module) -> Forward | None:
 
 @dataclass(slots=True)
 class BookKeeping:
-    """Book-keeping on one model; sound only where row i of each layer belongs to example i, which a probe establishes beforehand.
+    """Book-keeping for one model.
+
+    The method is sound only if row i of the input of each layer belongs to example i. A probe checks this before training.
 
     Attributes:
-        example_dims: For every known call, the dimension of its input that counts the examples, or None if the input is one for all of them
-            (position ids). A call that the probe did not see is refused, as a dimension that happens to equal the batch size proves
-            nothing.
+        leaves: Tensors that replace the parameters without a layer.
+        example_dims: Dimension of the input that counts the examples, for each call that the probe recorded. It is None if all examples
+            share the input, such as position ids. Any other call is refused: that a dimension equals the batch size proves nothing.
+        keeps_shared: Whether outputs that all examples share are left unrepeated, because the model repeats them itself.
     """
 
     model: nn.Module
@@ -115,10 +131,10 @@ class BookKeeping:
 
     @classmethod
     def learnt(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:
-        """Return the method, with the example dimension of every call, learnt from a forward of one example and one of all of the batch.
+        """Return the method for a model, after a probe with the first example of the batch alone and with the whole batch.
 
         Raises:
-            Unsuitable: A parameter has no rule, or a layer runs on something in which examples have no dimension of their own.
+            Unsuitable: A parameter has no rule, or the input of a layer has no dimension that counts the examples.
         """
         division = divided(model)
         method = cls(model, loss, division, Leaves(division.operands))
@@ -127,7 +143,7 @@ class BookKeeping:
         except (RuntimeError, Unsuitable):
             if None not in method.example_dims.values():
                 raise
-        method.keeps_shared = True  # the model repeats a shared output itself, and cannot take one that is repeated already
+        method.keeps_shared = True  # the model repeats a shared output itself, and fails on an output that is repeated already
         return method.learn(batch)
 
     def on(self, model: nn.Module) -> BookKeeping:
@@ -135,18 +151,18 @@ class BookKeeping:
         return replace(self, model=model, division=division, leaves=Leaves(division.operands, self.leaves.learnt))
 
     def learn(self, batch: Batch) -> BookKeeping:
-        """Learn the example dimensions from a forward of the first example and one of all examples."""
-        alone: dict[Call, torch.Size] = {}
+        """Find the example dimensions by a forward pass of the first example and another of all examples. Return the method itself."""
+        shapes_of_one: dict[Call, torch.Size] = {}
 
-        def note(call: Call, inputs: Tensor) -> ExampleDim:
-            alone[call] = inputs.shape
+        def record_shape(call: Call, inputs: Tensor) -> ExampleDim:
+            shapes_of_one[call] = inputs.shape
             return next((dim for dim, length in enumerate(inputs.shape) if length == 1), None)
 
         def compare(call: Call, inputs: Tensor) -> ExampleDim:
-            self.example_dims[call] = example_dim(call, alone.get(call), inputs.shape, size(batch))
+            self.example_dims[call] = example_dim(call, shapes_of_one.get(call), inputs.shape, size(batch))
             return self.example_dims[call]
 
-        one = self.forward(take(batch, [0]), Recorder(note, 1))
+        one = self.forward(take(batch, [0]), Recorder(record_shape, 1))
         recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, insides=[])
         with hooks_refused():
             several = self.forward(batch, recorder)
@@ -162,29 +178,32 @@ class BookKeeping:
         gradients = self.gradients(losses, [*(use.edge for use in uses), *(meeting.edge for meeting in meetings)])
         with full_precision(losses.device):
             by_name = pieces(uses, gradients[: len(uses)])
-            for name, piece in alone(meetings, gradients[len(uses) :]):
+            for name, piece in operand_pieces(meetings, gradients[len(uses) :]):
                 by_name.setdefault(name, []).append(piece)
-            every = {name: merged(several) for name, several in by_name.items()}
+            every = {name: merge(several) for name, several in by_name.items()}
         yield every, recorder.size
 
     def example_dim(self, call: Call, inputs: Tensor) -> ExampleDim:
-        """Return the example dimension that was learnt of this call."""
+        """Return the example dimension of a call. Raises Unsuitable if the probe did not record the call."""
         if call not in self.example_dims:
             raise Unsuitable(f"{call[0]} runs more often than when the model was probed")
         return self.example_dims[call]
 
     def forward(self, batch: Batch, recorder: Recorder) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the losses of a recorded forward, and the leaves that stood for parameters in it."""
+        """Return the losses of a recorded forward pass, and the leaves that replaced parameters in it."""
         with (
             recording(self.division.layers, recorder),
             written(self.division.compounds, recorder),
-            self.leaves.standing() as leaves,
+            self.leaves.in_place() as leaves,
             nothing_caught(),
         ):
             return per_example_losses(self.model, self.loss, batch, recorder.size), leaves
 
     def gradients(self, losses: Tensor, edges: Sequence[GradientEdge]) -> list[Tensor | None]:
-        """Return the gradient at every edge. Raises Unsuitable where one reaches the true parameters, by a use outside of a layer."""
+        """Return the gradient at every edge.
+
+        Raises Unsuitable if a gradient reaches a parameter itself, which shows that the parameter is used outside of its layer.
+        """
         if not losses.requires_grad:
             return [None] * len(edges)
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
@@ -198,10 +217,14 @@ class BookKeeping:
 
 
 def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: int) -> ExampleDim:
-    """Return the dimension of an input that follows the number of examples, None if none does.
+    """Return the dimension of a call's input that counts the examples; None if the shape does not depend on their number.
+
+    Args:
+        one: Shape of the input for one example; None if the call was not made then.
+        several: Shape of the input for `count` examples.
 
     Raises:
-        Unsuitable: Examples have no dimension of their own.
+        Unsuitable: The shapes differ in another way than one dimension of lengths 1 and `count`.
     """
     if one == several:
         return None
@@ -212,7 +235,7 @@ def example_dim(call: Call, one: torch.Size | None, several: torch.Size, count: 
 
 
 def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str, list[Piece]]:
-    """Return for each parameter a piece for each use that the losses depend on."""
+    """Return the pieces of each parameter, one for each use that the losses depend on."""
     by_name: dict[str, list[Piece]] = {}
     for use, gradient in zip(uses, gradients, strict=True):
         if gradient is not None:
@@ -226,8 +249,8 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
     return by_name
 
 
-def alone(meetings: Sequence[Meeting], gradients: Sequence[Tensor | None]) -> Iterator[tuple[str, Piece]]:
-    """Return pieces of parameters that stand alone."""
+def operand_pieces(meetings: Sequence[Meeting], gradients: Sequence[Tensor | None]) -> Iterator[tuple[str, Piece]]:
+    """Yield the gradients of parameters without a layer, each with the parameter's name."""
     for meeting, gradient in zip(meetings, gradients, strict=True):
         if gradient is not None:
             yield meeting.name, PlainRows(meeting.rows(gradient))

@@ -1,4 +1,4 @@
-"""Forward hooks that keep each layer's input, and the edge of the graph where the gradient of its output passes."""
+"""Forward hooks that record the input of each layer, and the edge of the autograd graph at which the gradient of its output is taken."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from dpcli.train.engine.method import Unsuitable
 
 
 def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
-    """Yield every (node, operand, following): the node that made an operand of a node. The order depends on the graph's form alone."""
-    stack, seen = [losses.grad_fn], {losses.grad_fn}
+    """Yield the edges of the autograd graph: a node, the number of an operand, and the node that computed the operand.
+
+    The order depends on the form of the graph only.
+    """
+    stack, visited = [losses.grad_fn], {losses.grad_fn}
     while stack:
         node = stack.pop()
         if node is None:
@@ -26,13 +29,13 @@ def edges(losses: Tensor) -> Iterator[tuple[Node, int, Node]]:
         for place, (following, _) in enumerate(node.next_functions):
             if following is not None:
                 yield node, place, following
-                if following not in seen:
-                    seen.add(following)
+                if following not in visited:
+                    visited.add(following)
                     stack.append(following)
 
 
 def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Tensor | None, ...]:
-    """Return gradients as `torch.autograd.grad` with allow_unused does, but by torch's engine itself.
+    """Return the same gradients as `torch.autograd.grad` with allow_unused, by calling torch's engine directly.
 
     `torch.autograd.grad` switches torch's dispatch modes off while it runs, so that they would not see what user code does in the
     backward pass.
@@ -45,13 +48,13 @@ def gradients(losses: Tensor, given: Tensor, wanted: Sequence[Any]) -> tuple[Ten
 
 
 def accumulate_gradients(loss: Tensor) -> None:
-    """Accumulate gradients as `torch.autograd.backward` does, by torch's engine itself, as in `gradients`."""
+    """Accumulate gradients as `torch.autograd.backward` does, by calling torch's engine directly, as `gradients` does."""
     engine: Any = torch.autograd.Variable._execution_engine
     engine.run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, accumulate_grad=True)
 
 
 def ancestors(top: Node | None, stop: Node | None) -> set[Node]:
-    """Return a node and all nodes that it was made by, without `stop` and the nodes that made it."""
+    """Return a node and all nodes from which its output was computed, excluding `stop` and the nodes that are reached only through it."""
     nodes: set[Node] = set()
     stack = [top]
     while stack:
@@ -62,13 +65,23 @@ def ancestors(top: Node | None, stop: Node | None) -> set[Node]:
     return nodes
 
 
+# A call of a layer: the layer's name, and the number of its earlier calls in the same forward pass.
 Call = tuple[str, int]
-ExampleDim = int | None  # the dimension of a call's input that counts the examples; None if the input is one for all of them
+# The dimension of a call's input that counts the examples; None if all examples share the input.
+ExampleDim = int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A call of a layer: its input, the edge where the gradient of its output passes, and the dimension of the examples."""
+    """A call of a layer, as far as the gradients of its parameters depend on it.
+
+    Attributes:
+        inputs: Input of the layer.
+        edge: Edge at which the gradient of the output is taken.
+        output_shape: Shape of the output, with a row for each example.
+        dim: Dimension that counts the examples.
+        version: Version of the input at the time of the call, which torch increases with each write.
+    """
 
     layer: Layer
     inputs: Tensor
@@ -78,19 +91,25 @@ class Use:
     version: int
 
     def require_unchanged(self) -> None:
-        """Raises Unsuitable if the input was written to since."""
+        """Raise Unsuitable if the input was written to after the call."""
         if self.inputs._version != self.version:
             raise Unsuitable(f"{self.layer.name}: its input is written to after it went in")
 
 
 @dataclass(slots=True)
 class Recorder:
-    """A record of every layer's calls in their order, written by the hooks.
+    """A record of the calls of every layer, in the order of the calls. Hooks write it.
 
-    A layer may get one input for all examples, such as position ids. If `keeps_shared` is set, the layer runs on that one input, the call
-    is recorded in `shared_uses`, and gradients per example are taken where its output is repeated for each example. Otherwise the input
-    is repeated before the layer runs, and the call is recorded in `uses`. `insides` holds, for each call, the nodes that use its
-    parameters, if they are asked for.
+    All examples may share the input of a layer, such as position ids. If `keeps_shared` is set, the layer runs on the shared input, and the
+    call is recorded in `shared_uses`. Per-example gradients are then taken where the output is repeated for each example. Otherwise the
+    input is repeated before the layer runs, and the call is recorded in `uses`.
+
+    Attributes:
+        example_dims: Function that returns the example dimension of a call with a given input.
+        size: Number of examples.
+        counts: Number of calls of each layer so far.
+        pending: Layers that have been entered and not left.
+        insides: For each call, the nodes that use its parameters; None if they are not requested.
     """
 
     example_dims: Callable[[Call, Tensor], ExampleDim]
@@ -106,7 +125,7 @@ class Recorder:
         """Return the example dimension of the next call of a layer.
 
         Raises:
-            Unsuitable: Its examples are elsewhere than when the model was probed, or where its rule does not take them.
+            Unsuitable: The dimension differs from the one that the probe found, or the rule of the layer does not support it.
         """
         call = (layer.name, self.counts.get(layer.name, 0))
         self.counts[layer.name] = call[1] + 1
@@ -118,10 +137,10 @@ class Recorder:
         return dim
 
     def enter(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Give a layer, before it runs, fresh leaves for its parameters and a row for each example in its input.
+        """Prepare a layer before it runs: replace its parameters by new leaves, and repeat a shared input for each example.
 
-        Edge cases: numbers that are the same for all examples leave the parameters as they are; if the losses depend on what comes out,
-        a gradient reaches them, which is refused.
+        Edge cases: the parameters are not replaced if the input is a shared tensor of floating-point numbers. If the losses depend on the
+        output, a gradient reaches the parameters, which is refused later.
         """
         (inputs,) = (*args, *kwargs.values())
         dim = self.example_dim(layer, inputs)
@@ -139,7 +158,7 @@ class Recorder:
         return (inputs,), {}
 
     def leave(self, layer: Layer, output: Tensor) -> None:
-        """Note the use of a layer after it ran: the gradient is taken before any later operation in place on the output."""
+        """Record the call of a layer after it ran. The gradient is taken before any later in-place operation on the output."""
         entered = self.pending.pop(layer.name)
         if entered is None:
             return
@@ -153,10 +172,10 @@ class Recorder:
             self.insides.append((layer.name, ancestors(output.grad_fn, input_node), {output.grad_fn, edge.node}))
 
     def note(self, layer: Layer, inputs: Tensor, output: Tensor) -> None:
-        """Note a part of a compound, which runs as a layer does but without hooks.
+        """Record the call of a layer within a compound, which runs without hooks.
 
         Raises:
-            Unsuitable: There is nothing in its input of one example alone.
+            Unsuitable: All examples share the input, or the output has no row for each example.
         """
         dim = self.example_dim(layer, inputs)
         if dim is None or not output.requires_grad or output.shape[: inputs.dim() - 1] != inputs.shape[:-1]:
@@ -164,7 +183,7 @@ class Recorder:
         self.uses.append(Use(layer, inputs.detach(), get_gradient_edge(output), output.shape, dim, inputs._version))
 
     def require_inside(self, losses: Tensor) -> None:
-        """Raise Unsuitable where a parameter of a call is used elsewhere than for its output, as by a gradient in the loss."""
+        """Raise Unsuitable if a parameter of a call is used for anything but its output, such as a gradient within the loss."""
         within = {node: (name, inside) for name, inside, tops in self.insides or () for node in inside - tops}
         for node, _, following in edges(losses):
             name, inside = within.get(following, ("", {node}))
@@ -173,7 +192,10 @@ class Recorder:
 
 
 def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
-    """Repeat position ids that all examples share, (T,) or (1, T), for each: else their gradient would be a sum over examples."""
+    """Return a shared input, such as position ids (T,) or (1, T), repeated for each example.
+
+    The gradient of a layer on the shared input would be a sum over examples.
+    """
     rows = inputs if inputs.dim() > 1 else inputs[None]
     if rows.shape[0] != 1:
         raise Unsuitable(f"{name}: an input of shape {tuple(inputs.shape)} is shared by all examples")
@@ -181,7 +203,10 @@ def per_example(name: str, inputs: Tensor, size: int) -> Tensor:
 
 
 def whole_tensor(output: Tensor) -> Tensor:
-    """Return the tensor of which the output is only another shape: an operation in place would replace the view's own node."""
+    """Return the tensor of which the output is merely a view in another shape, or else the output itself.
+
+    An in-place operation on a view replaces the node of the view.
+    """
     base = output._base
     if base is None or base.numel() != output.numel():
         return output
@@ -189,10 +214,10 @@ def whole_tensor(output: Tensor) -> Tensor:
 
 
 def detach_parameters(layer: Layer) -> None:
-    """Replace a layer's parameters by leaves, so that a gradient at the true ones can only come from a use outside the layer.
+    """Replace the parameters of a layer by new leaves. A gradient at the original ones then shows a use outside of the layer.
 
     Raises:
-        Unsuitable: Something else stands in the place of a parameter, made of others perhaps.
+        Unsuitable: A parameter has been replaced by another tensor, which may be computed from other parameters.
     """
     own = cast("dict[str, Tensor]", layer.module._parameters)
     for local in layer.parameters:
@@ -202,12 +227,13 @@ def detach_parameters(layer: Layer) -> None:
 
 
 def restore_parameters(layer: Layer, originals: Mapping[str, Tensor]) -> None:
+    """Put the original parameters of a layer back."""
     cast("dict[str, Tensor]", layer.module._parameters).update(originals)
 
 
 @contextmanager
 def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
-    """Record the layers' calls during one forward; afterwards the parameters are as before, whatever happened."""
+    """Record the calls of the layers within the block, which runs one forward pass. The parameters are always restored afterwards."""
     originals = [{local: cast("Tensor", layer.module._parameters[local]) for local in layer.parameters} for layer in layers]
     handles = [handle for layer, own in zip(layers, originals, strict=True) for handle in hook(layer, recorder, own)]
     for layer in layers:
@@ -225,17 +251,17 @@ def recording(layers: Sequence[Layer], recorder: Recorder) -> Iterator[None]:
 
 @contextmanager
 def hooks_refused() -> Iterator[None]:
-    """Refuse hooks on tensors: a gradient may be taken before or after one has changed it.
+    """Refuse hooks on tensors within the block, because it is undefined whether a gradient is taken before or after a hook changes it.
 
     Raises:
-        Unsuitable: One is registered meanwhile.
+        Unsuitable: A hook is registered.
     """
 
-    def refused(tensor: Tensor, called: Any) -> Any:
+    def refuse(tensor: Tensor, called: Any) -> Any:
         raise Unsuitable("a hook on a tensor changes its gradient")
 
     register = torch.Tensor.register_hook
-    torch.Tensor.register_hook = refused  # type: ignore[method-assign]
+    torch.Tensor.register_hook = refuse  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -243,7 +269,10 @@ def hooks_refused() -> Iterator[None]:
 
 
 def hook(layer: Layer, recorder: Recorder, own: Mapping[str, Tensor]) -> Iterator[torch.utils.hooks.RemovableHandle]:
-    """Register hooks that run last before the layer's forward and first after it, so that other hooks see what they always saw."""
+    """Register the recorder's hooks on a layer, and yield their handles.
+
+    They run directly before and directly after the layer's forward, so that other hooks receive the same values as without them.
+    """
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return recorder.enter(layer, args, kwargs)

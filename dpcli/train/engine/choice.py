@@ -1,7 +1,7 @@
-"""The choice of a method: book-keeping where it applies and is right, then vmap, then one example at a time.
+"""The choice of a method for per-example gradients: book-keeping if it applies and is correct, then vmap, then one example at a time.
 
-What is compared runs on a few made-up examples. The parameters are shifted a little meanwhile: a layer that starts at zero (LoRA's second
-matrix) would hide all before it.
+Methods are compared on a few synthetic examples. The parameters are moved a little for the comparison, because a layer that starts at zero,
+such as LoRA's second matrix, would hide all layers before it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.book_keeping import BookKeeping
 from dpcli.train.engine.clip import Automatic
-from dpcli.train.engine.draws import SEPARATE, alike, seed_all
+from dpcli.train.engine.draws import SEPARATE, same_draws, seed_all
 from dpcli.train.engine.method import Loss, Method, Unsuitable, per_example_losses
 from dpcli.train.engine.sums import Sums, clipped
 from dpcli.train.engine.vectorised import Looped, Vectorised
 
-SEED = 20221
-SHIFT = 0.02
-TRIED = 3  # examples of a batch that are exchanged, and taken alone
+SEED = 20221  # any number
+SHIFT = 0.02  # standard deviation of the shifts of parameters
+TRIED = 3  # number of examples of a batch that are replaced, and that are processed alone
 
 MIXED = "one that other examples of the batch change"
 
@@ -39,12 +39,12 @@ TracedRows = tuple[Trace, list[int]]
 
 
 @contextmanager
-def shifted(model: nn.Module) -> Iterator[None]:
-    """Trainable parameters away from special values, and exactly as before afterwards."""
+def shift_parameters(model: nn.Module) -> Iterator[None]:
+    """Shift trainable parameters away from special values within the block, and restore them exactly afterwards."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     before = [p.detach().clone() for p in parameters]
     try:
-        with torch.no_grad(), seeded(model):
+        with torch.no_grad(), fixed_seed(model):
             for parameter in parameters:
                 parameter.add_(torch.randn_like(parameter), alpha=SHIFT)
         yield
@@ -55,29 +55,29 @@ def shifted(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def seeded(model: nn.Module, seed: int = SEED) -> Iterator[None]:
-    """Draw the same random numbers each time, and touch nobody else's."""
-    with unmoved(model):
+def fixed_seed(model: nn.Module, seed: int = SEED) -> Iterator[None]:
+    """Seed the random numbers that are drawn within the block, and restore the generators afterwards."""
+    with restored_generators(model):
         seed_all(seed)
         yield
 
 
-def unmoved(model: nn.Module) -> AbstractContextManager[None]:
-    """Nobody else's random numbers are touched by what is drawn inside."""
+def restored_generators(model: nn.Module) -> AbstractContextManager[None]:
+    """Restore the generators of the CPU and of the model's devices after the block."""
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
     return torch.random.fork_rng(devices=devices)
 
 
-def traced(model: nn.Module, loss: Loss, batch: Batch, seed: int) -> tuple[Tensor, Trace]:
-    """Return the losses, and every module's outputs in the order of the calls; all records draw the same numbers."""
+def trace_outputs(model: nn.Module, loss: Loss, batch: Batch, seed: int) -> tuple[Tensor, Trace]:
+    """Return the losses, and the outputs of every module in the order of its calls. All records draw the same random numbers."""
     trace: Trace = {}
 
-    def after(name: str, module: nn.Module, args: Any, output: Any) -> None:
+    def record_outputs(name: str, module: nn.Module, args: Any, output: Any) -> None:
         trace.setdefault(name, []).extend(leaf.detach() for leaf in tree_leaves(output) if torch.is_tensor(leaf))
 
-    handles = [module.register_forward_hook(partial(after, name)) for name, module in model.named_modules()]
+    handles = [module.register_forward_hook(partial(record_outputs, name)) for name, module in model.named_modules()]
     try:
-        with torch.enable_grad(), alike(size(batch), seed):
+        with torch.enable_grad(), same_draws(size(batch), seed):
             return per_example_losses(model, loss, tree_map(torch.clone, batch), size(batch)).detach(), trace
     finally:
         for handle in handles:
@@ -88,36 +88,39 @@ def check(model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: floa
     """Check that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
     Args:
-        batch: A few made-up examples.
-        seed: Seed of what the model draws.
-        tolerance: What rounding explains between a batch and an example alone.
-        doubt: Where the program was seen to leave what can be followed: it may calculate with some of the records at a time, and rounds
-            otherwise for other ones.
+        batch: A few synthetic examples.
+        seed: Seed of the random numbers that the model draws.
+        tolerance: Largest difference due to rounding between an example in a batch and the same example alone.
+        doubt: Reason why the program could not be followed; None if it was followed. Such a program may process some of the records
+            together, so that the rounding of one record's loss depends on the others.
 
     Raises:
-        InputError: With the name of the module where examples meet.
+        InputError: An example's loss depends on another example. The message names the module that combines them.
     """
     rows = range(size(batch))
-    together, trace = traced(model, loss, batch, seed)
+    together, trace = trace_outputs(model, loss, batch, seed)
     exact = 32.0 * torch.finfo(together.dtype).eps if doubt is None else tolerance
     for row in rows[:TRIED]:
         others = [other for other in rows if other != row]
-        changed, changed_trace = traced(model, loss, replaced(batch, row, others[0]), seed)
+        changed, changed_trace = trace_outputs(model, loss, replace_example(batch, row, others[0]), seed)
         if not close(changed[others], together[others], exact):
-            raise mixing(model, doubt, (trace, others), (changed_trace, others), exact)
-        alone, alone_trace = traced(model, loss, take(batch, [row]), seed)
+            raise mixing_error(model, doubt, (trace, others), (changed_trace, others), exact)
+        alone, alone_trace = trace_outputs(model, loss, take(batch, [row]), seed)
         if not close(together[row : row + 1], alone, tolerance):
-            raise mixing(model, doubt, (trace, [row]), (alone_trace, [0]), tolerance)
+            raise mixing_error(model, doubt, (trace, [row]), (alone_trace, [0]), tolerance)
 
 
-def replaced(batch: Batch, row: int, by: int) -> Batch:
-    """Return a neighbouring batch: one example is another one."""
+def replace_example(batch: Batch, row: int, by: int) -> Batch:
+    """Return a neighbouring batch, in which one example is replaced by a copy of another."""
     rows = [by if other == row else other for other in range(size(batch))]
     return take(batch, rows)
 
 
-def mixing(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
-    """Return the refusal, with the first module, innermost first, of which these rows differ; if none does, it is the loss."""
+def mixing_error(model: nn.Module, doubt: str | None, first: TracedRows, second: TracedRows, tolerance: float) -> InputError:
+    """Return the error for a model that combines examples.
+
+    It names the first module, in the order in which calls end, whose outputs differ in the given rows. If there is none, it names the loss.
+    """
     (trace, own), (other, others) = first, second
     where = "" if doubt is None else f"; look at this first: {doubt}"
     for name, outputs in trace.items():
@@ -129,41 +132,44 @@ def mixing(model: nn.Module, doubt: str | None, first: TracedRows, second: Trace
 
 
 def comparable(a: Tensor, b: Tensor) -> bool:
+    """Check whether two outputs have floating-point rows of the same shape."""
     return a.is_floating_point() and a.dim() > 0 and a.shape[1:] == b.shape[1:]
 
 
 def close(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Equal up to the tolerance, relative to each number or to one, whichever is larger; NaN equals NaN."""
+    """Check whether tensors agree up to tolerance * (1 + |number|). NaN equals NaN."""
     return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def tolerance_of(model: nn.Module) -> float:
-    """Return what rounding explains between two computations of one number: about 2e-3 in single precision, 5e-7 in double."""
+    """Return the largest relative difference due to rounding: about 2e-3 in single precision, 5e-7 in double precision."""
     coarsest: float = max(float(torch.finfo(p.dtype).eps) for p in model.parameters() if p.is_floating_point())
     return math.pow(coarsest, 0.4)
 
 
-EXAMPLES = 3
-UNIT = Automatic(1.0, 1e-6)  # every example at length one, so that none hides behind a longer one
+EXAMPLES = 3  # number of synthetic examples on which methods are compared
+UNIT = Automatic(1.0, 1e-6)  # scales every gradient to length one, so that each example counts equally in a comparison
 
 Build = Callable[[nn.Module, Loss, Batch], Method]
 
 
 def vectorised(model: nn.Module, loss: Loss, batch: Batch) -> Method:
+    """Return the method that uses vmap."""
     return Vectorised(model, loss)
 
 
+# Methods to try, the fastest first.
 CANDIDATES: tuple[tuple[str, Build], ...] = (("book-keeping", BookKeeping.learnt), ("vmap", vectorised))
 
 
 def modes(model: nn.Module) -> bytes:
-    """Return each module's mode, training or evaluation."""
+    """Return the mode of each module: 1 for training, 0 for evaluation."""
     return bytes(module.training for module in model.modules())
 
 
 @dataclass(frozen=True, slots=True)
 class MethodChoice:
-    """A method, and why each faster one was passed over."""
+    """A method, and the reason why each faster method was not chosen."""
 
     method: Method
     passed_over: tuple[str, ...] = ()
@@ -175,36 +181,36 @@ class MethodChoice:
 def choose(
     model: nn.Module, loss: Loss, draw: Callable[[int], Batch], candidates: Sequence[tuple[str, Build]] = CANDIDATES
 ) -> MethodChoice:
-    """Return the fastest method that agrees with a loop over a few made-up examples, on a copy that is thrown away."""
+    """Return the fastest method that agrees with a loop over a few synthetic examples. The comparison uses a copy of the model."""
     spare = copy.deepcopy(model)
-    with shifted(spare):
+    with shift_parameters(spare):
         chosen = first_that_agrees(spare, loss, draw(EXAMPLES), candidates)
     return MethodChoice(chosen.method.on(model), chosen.passed_over)
 
 
 def first_that_agrees(model: nn.Module, loss: Loss, few: Batch, candidates: Sequence[tuple[str, Build]]) -> MethodChoice:
-    """Return the first method that agrees with the loop, else the loop, which is always right."""
+    """Return the first method that agrees with the loop, or the loop itself, which is always correct."""
     reasons: list[str] = []
     expected = one_by_one(model, loss, few)
     for name, build in candidates:
         try:
-            with seeded(model):
+            with fixed_seed(model):
                 method = build(model, loss, few)
             verify(model, method, few, expected)
             return MethodChoice(method, tuple(reasons))
         except InputError:
             raise
-        except Exception as problem:  # whatever torch or the model raises under hooks or vmap: not used, and said
+        except Exception as problem:  # any error of torch or the model under hooks or vmap is a reason not to use the method
             why = (str(problem).strip() or type(problem).__name__).splitlines()[0]
             reasons.append(f"not {name}: {shorten(why, 120, placeholder=' ...')}")
     return MethodChoice(Looped(model, loss), tuple(reasons))
 
 
 def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None:
-    """Require norms and sums as the loop's, and no example's norm moved by another example.
+    """Check that a method gives the norms and sums of the loop, and that no example changes the norm of another.
 
     Raises:
-        Unsuitable: Otherwise; with the parameter whose gradient differs.
+        Unsuitable: It does not. The message names the parameter if a gradient differs.
     """
     tolerance = tolerance_of(model)
     sums = unit_sums(model, method, few)
@@ -219,24 +225,24 @@ def verify(model: nn.Module, method: Method, few: Batch, expected: Sums) -> None
 
 
 def check_neighbours(model: nn.Module, method: Method, few: Batch, tolerance: float) -> None:
-    """Raise Unsuitable where an example's norm notices that another one was exchanged."""
+    """Raise Unsuitable if the norm of an example changes when another example is replaced."""
     before = unit_sums(model, method, few).norms
     for row in range(size(few)):
         others = [other for other in range(size(few)) if other != row]
-        after = unit_sums(model, method, replaced(few, row, others[0])).norms
+        after = unit_sums(model, method, replace_example(few, row, others[0])).norms
         if not near(after[others], before[others], tolerance):
             raise Unsuitable("the norm of one example depends on another")
 
 
 def unit_sums(model: nn.Module, method: Method, batch: Batch) -> Sums:
-    """Return sums with every example at length one, and all drawing the same numbers."""
+    """Return the sums of gradients that are scaled to length one. All examples draw the same random numbers."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with alike(size(batch), SEED):
+    with same_draws(size(batch), SEED):
         return clipped(method.parts(batch), UNIT, parameters)
 
 
 def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
-    """Return those sums from a loop."""
+    """Return the sums of `unit_sums`, computed one example at a time."""
     first, *rest = (unit_sums(model, Looped(model, loss), take(batch, [row])) for row in range(size(batch)))
     for one in rest:
         first = first + one
@@ -244,5 +250,5 @@ def one_by_one(model: nn.Module, loss: Loss, batch: Batch) -> Sums:
 
 
 def near(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Say whether norms agree relatively; infinite ones are equal."""
+    """Check whether norms agree up to the relative tolerance. Infinite norms are equal."""
     return torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0.02 * tolerance)

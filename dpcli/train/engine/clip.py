@@ -1,4 +1,7 @@
-"""Clipping styles: how one example's gradient is bounded before the sum. Needs no torch, as reading a file uses it."""
+"""Clipping styles, which bound the gradient of one example before the sum.
+
+This module does not import torch, because it is used when a file is read.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,30 @@ from dpcli.base.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Norms that single precision can measure. The square of a thousandth of 1e-8 is 1e-22: far above 1e-38, below which digits are lost, and
-# above what `squares` takes for nothing. 1 / 1e-8 times any number whose square is finite is finite. The same upwards.
+# Clipping norms against which single precision can measure gradients. The square of a thousandth of 1e-8 is 1e-22. It is far above 1e-38,
+# below which single precision loses digits, and above NEGLIGIBLE_SQUARE in `pieces`. The product of 1 / 1e-8 and any number whose square
+# is finite is finite as well. The upper limit follows in the same way.
 SMALLEST, LARGEST = 1e-8, 1e12
-LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # of log C in one step: from anywhere to either end
-REST = "*"  # the group of all parameters that are in no other
-SHOWN = 12  # names in a message
+LARGEST_MOVE = 2.0 * math.log(LARGEST / SMALLEST)  # largest change of log C in one step: enough to reach either limit
+REST = "*"  # name of the group of all parameters that belong to no other group
+SHOWN = 12  # largest number of parameter names in a message
 
 
 class Clip(Protocol):
     """A clipping style.
 
-    Whatever the norms, the factors times the norms have a Euclidean length of at most `bound` over the groups of one example.
+    For any norms of one example, the products of norms and factors have a Euclidean length of at most `bound` over the groups.
     """
 
     @property
     def bound(self) -> float:
-        """Return C: the L2 bound on one example's whole clipped gradient."""
+        """Return C, the L2 bound on the whole clipped gradient of one example."""
 
     def groups(self, names: Sequence[str]) -> list[list[str]]:
-        """Return the parameters that are scaled together; every name is in exactly one group."""
+        """Return groups of parameters that are scaled together. Every name is in exactly one group."""
 
     def factors(self, norms: Tensor) -> Tensor:
-        """Return the factors of each example's gradient, (B, groups), from its norms (B, groups), finite and not negative."""
+        """Return the clipping factors (B, groups), given norms (B, groups) that are finite and not negative."""
 
 
 def positive(name: str, value: float) -> float:
@@ -55,7 +59,7 @@ def measurable(name: str, value: float) -> float:
 
 
 def by_module(names: Sequence[str]) -> list[list[str]]:
-    """Return a group for each module: its weight and its bias together."""
+    """Return one group of parameters for each module, such as its weight and its bias."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(name.rpartition(".")[0], []).append(name)
@@ -63,7 +67,7 @@ def by_module(names: Sequence[str]) -> list[list[str]]:
 
 
 class OneGroup:
-    """A style that scales all parameters together, to at most `norm`."""
+    """A style that scales all parameters by one factor, to a norm of at most `norm`."""
 
     __slots__ = ()
 
@@ -82,7 +86,7 @@ class OneGroup:
 
 @dataclass(frozen=True, slots=True)
 class Flat(OneGroup):
-    """Flat clipping: a longer gradient is scaled down to norm C, by min(1, C / n).
+    """Flat clipping. A gradient with a norm n above C is scaled down to C: the factor is min(1, C / n).
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1.
     """
@@ -95,7 +99,9 @@ class Flat(OneGroup):
 
 @dataclass(frozen=True, slots=True)
 class Automatic(OneGroup):
-    """Automatic clipping: every gradient is scaled to nearly norm C, by C / (n + gamma); the factor may exceed 1, the norm stays below C.
+    """Automatic clipping. A gradient with norm n is scaled to nearly C, by the factor C / (n + gamma).
+
+    The factor may exceed 1, but the scaled norm is always below C.
 
     Source: Bu et al. 2022, arXiv:2206.07136, AUTO-S.
     """
@@ -113,7 +119,7 @@ class Automatic(OneGroup):
 
 @dataclass(frozen=True, slots=True)
 class PerLayer:
-    """Per-layer clipping: each module's gradient is scaled down to an equal share of C; the squares of the shares add up to C^2.
+    """Per-layer clipping. The gradient of each module is clipped to an equal share of C. The squares of the shares add up to C^2.
 
     Args:
         total: C.
@@ -141,17 +147,19 @@ class PerLayer:
 
 @dataclass(frozen=True, slots=True)
 class PerGroup:
-    """Per-group clipping: each group's gradient is scaled down to C_g; the squares of the C_g add up to C^2.
+    """Per-group clipping. The gradient of each group g is clipped to C_g. The squares of the C_g add up to C^2.
 
-    Source: McMahan et al. 2018, arXiv:1710.06963, Section 2.3: per-layer clipping, C the root of the sum of the C_g^2.
+    Source: McMahan et al. 2018, arXiv:1710.06963, Section 2.3: per-layer clipping, where C is the root of the sum of the C_g^2.
 
     Args:
         total: C.
-        budgets: Name of a group and its C_g, relative to the others'. A group has the parameters whose names are its own or begin with it
-            and a dot, less those of groups with a longer name; REST has those of no other.
+        budgets: Name of each group with its C_g, relative to those of the others. A group has the parameters whose name is the group's
+            name, or begins with it and a dot. A parameter that fits several groups belongs to the one with the longest name. The group
+            REST has all other parameters.
 
     Raises:
-        InputError: X of `groups`: a parameter has no group, or a group no parameter: its share of C would be left unused.
+        InputError: A share of C is outside of the limits. `groups` raises it if a parameter has no group, or if a group has no parameter,
+            as its share of C would then be unused.
     """
 
     total: float
@@ -191,29 +199,29 @@ class PerGroup:
 
 
 def within(name: str, group: str) -> bool:
-    """Return whether a parameter belongs to the module, or is the parameter, of this name."""
+    """Check whether a group's name is that of the parameter, or of a module that contains it."""
     return name == group or name.startswith(f"{group}.")
 
 
 def shares(total: float, weights: Sequence[float]) -> list[float]:
-    """Return numbers in proportion to the weights, whose squares add up to that of the total, up to rounding."""
-    largest = max(weights, default=1.0)  # taken out: a sum of squares would overflow, or vanish
+    """Return numbers proportional to the weights. Their squares add up to the square of the total, up to rounding."""
+    largest = max(weights, default=1.0)  # divided out, so that no square overflows or underflows
     length = math.hypot(*(weight / largest for weight in weights))
     return [total * (weight / largest / length) for weight in weights]
 
 
 @dataclass(slots=True)
 class Adaptive(OneGroup):
-    """Adaptive clipping: C follows a quantile of the norms, by geometric steps on a noised count that is accounted for.
+    """Adaptive clipping. C follows a quantile of the norms by geometric steps, driven by a noisy count that the accountant includes.
 
-    A step releases, beside the gradients, the sum over examples of (1 if n <= C else 0) - 1/2, whose sensitivity to adding or
-    removing one example is 1/2; `noised_fraction` is 1/2 plus that sum with noise, over the expected batch size.
+    In addition to the gradients, a step releases the sum over the examples of (1 if n <= C else 0) - 1/2. Its sensitivity to adding or
+    removing one example is 1/2. `noised_fraction` is 1/2 plus this sum with noise, divided by the expected batch size.
 
     Source: Andrew et al. 2019, arXiv:1905.03871, Algorithm 1.
 
     Args:
-        norm: C at the start; afterwards `norm` is the C in force.
-        quantile: Share of examples to leave unclipped.
+        norm: Initial C. The attribute holds the current C.
+        quantile: Target share of examples that are not clipped.
         rate: Step size of the logarithm of C.
     """
 
@@ -228,13 +236,18 @@ class Adaptive(OneGroup):
             raise InputError(f"clipping: quantile: expected a number in [0, 1], found {self.quantile}")
 
     def centred_count(self, norms: Tensor) -> float:
-        """Return the unclipped examples minus half of all: of sensitivity 1/2, and private until noise is added."""
+        """Return the number of unclipped examples minus half the number of all.
+
+        The sensitivity is 1/2. The count is private until noise is added.
+        """
         return float((norms <= self.norm).sum()) - 0.5 * norms.shape[0]
 
     def update(self, noised_fraction: float) -> None:
         """Move C by a geometric step towards the quantile.
 
-        The fraction is clamped to [-1, 2], which is post-processing: a wild draw of noise cannot throw C out of range.
+        The fraction is first clamped to [-1, 2], so that an extreme draw of noise cannot move C far. This is post-processing.
+
+        Raises InputError if the fraction is NaN.
         """
         if math.isnan(noised_fraction):
             raise InputError("clipping: expected a noised fraction of unclipped examples, found nan")
@@ -244,19 +257,21 @@ class Adaptive(OneGroup):
 
 
 def gradient_noise_multiplier(noise_multiplier: float, count_noise: float) -> float:
-    """Return the noise over C on the gradients with which they and the count cost what one Gaussian of `noise_multiplier` costs.
+    """Return the noise multiplier of the gradients under adaptive clipping.
+
+    With it, the gradients and the noisy count together cost as much as one Gaussian mechanism with `noise_multiplier`.
 
     Source: Andrew et al. 2019, arXiv:1905.03871, Theorem 1.
 
     Args:
-        noise_multiplier: Noise multiplier of the mechanism that is accounted for.
-        count_noise: Standard deviation on the centred count, in examples; its sensitivity is 1/2.
+        noise_multiplier: Noise multiplier sigma of the mechanism that the accountant prices.
+        count_noise: Standard deviation sigma_b of the noise on the centred count, in examples. The sensitivity of the count is 1/2.
 
     Returns:
         (sigma^-2 - (2 sigma_b)^-2)^(-1/2), rounded up.
 
     Raises:
-        InputError: The count alone costs as much as the whole mechanism: count_noise <= noise_multiplier / 2.
+        InputError: The count alone costs at least as much as the whole mechanism, because count_noise <= noise_multiplier / 2.
     """
     sigma, doubled = positive("noise_multiplier", noise_multiplier), 2.0 * positive("quantile_noise", count_noise)
     if doubled <= sigma:

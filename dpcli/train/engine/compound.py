@@ -1,6 +1,7 @@
-"""Compounds, modules of torch that are several layers in one (multi-head attention): run layer by layer, so that each is recorded.
+"""Compounds: modules of torch that consist of several layers, such as multi-head attention.
 
-Nothing is computed twice: the recorded layers are what ran.
+Their forward is replaced by one that calls the layers one by one, so that each call is recorded. The recorded calls are the computation
+itself, so nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from dpcli.train.engine.layers import Layer, aligned, summed
 from dpcli.train.engine.method import LayerRule, Pieces, Unsuitable, positions, wide
 from dpcli.train.engine.pieces import Outer, PlainRows
 
-Forward = Callable[..., Any]  # (run, *args, **kwargs) -> the result of the module's own forward
+# A function of a run and the arguments of the module's own forward, which returns the result of that forward.
+Forward = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """A module that runs layer by layer.
+    """A module whose layers are called one by one.
 
     Attributes:
-        parameters: Trainable ones, local name -> name in the model.
+        parameters: Names of the trainable parameters in the model, by their names in the module.
+        forward: Function that replaces the module's own forward.
     """
 
     name: str
@@ -39,20 +42,21 @@ class Compound:
 
 @dataclass(frozen=True, slots=True)
 class WrittenOut:
-    """A recorded run of a compound; its parameters are constants meanwhile."""
+    """A recorded run of a compound, during which its parameters are constants."""
 
     compound: Compound
     recorder: Recorder
 
     @property
     def label(self) -> str:
+        """Return the name and the class of the module."""
         return f"{self.compound.name} ({type(self.compound.module).__name__})"
 
     def value(self, local: str) -> Tensor | None:
-        """Return a parameter's value, which no gradient reaches; None if there is none of that name.
+        """Return the value of a parameter, detached from the graph; None if there is no parameter of that name.
 
         Raises:
-            Unsuitable: Something else stands in its place, made of other parameters perhaps.
+            Unsuitable: The parameter was replaced by another tensor, which may be computed from other parameters.
         """
         path, _, name = local.rpartition(".")
         parameter = self.compound.module.get_submodule(path)._parameters.get(name)
@@ -61,7 +65,11 @@ class WrittenOut:
         return None if parameter is None else parameter.detach()
 
     def linear(self, inputs: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> Tensor:
-        """Return x W^T + b, with these rows of W and b; of several biases, with their sum."""
+        """Return x W^T + b, and record the call. Several biases are added.
+
+        Args:
+            rows: Rows of W and b to use; None for all.
+        """
         matrix, several = self.value(weight), [b for b in map(self.value, biases) if b is not None]
         assert matrix is not None
         bias = torch.stack(several).sum(0) if several else None
@@ -73,7 +81,7 @@ class WrittenOut:
         return output
 
     def note(self, inputs: Tensor, output: Tensor, weight: str, biases: Sequence[str] = (), rows: slice | None = None) -> None:
-        """Record a linear layer with these parameters, or rows of them."""
+        """Record the call of a linear layer with the given parameters, or with some of their rows."""
         own = {local: self.compound.parameters[local] for local in (weight, *biases) if local in self.compound.parameters}
         matrix = self.value(weight)
         if own and matrix is not None:
@@ -85,17 +93,17 @@ class WrittenOut:
 def product(
     weight: str, biases: Sequence[str], start: int, shape: torch.Size, module: nn.Module, inputs: Tensor, gradient: Tensor
 ) -> Pieces:
-    """Return the pieces of a linear layer; the rows of the parameters that had no part have a gradient of zero."""
+    """Return the pieces of a linear layer. Rows of the parameters that were not used have a gradient of zero."""
     left = wide(positions(gradient))
     if left.shape[2] != shape[0]:
         left = functional.pad(left, (start, shape[0] - start - left.shape[2]))
-    bias = cache(lambda: PlainRows(summed(left)))  # biases that are added up have one gradient
+    bias = cache(lambda: PlainRows(summed(left)))  # biases that are added have the same gradient
     return {weight: lambda: Outer(left, wide(positions(inputs)), shape), **dict.fromkeys(biases, bias)}
 
 
 @contextmanager
 def written(compounds: Sequence[Compound], recorder: Recorder) -> Iterator[None]:
-    """Run the compounds layer by layer meanwhile; hooks on them see what they always saw."""
+    """Run the compounds layer by layer within the block. Hooks on the compounds receive the same values as without it."""
     try:
         for compound in compounds:
             vars(compound.module)["forward"] = partial(compound.forward, WrittenOut(compound, recorder))
@@ -105,6 +113,7 @@ def written(compounds: Sequence[Compound], recorder: Recorder) -> Iterator[None]
             vars(compound.module).pop("forward", None)
 
 
+# Types of the output layer that are supported.
 PLAIN = (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
 
 
@@ -129,23 +138,23 @@ def attend(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Run nn.MultiheadAttention layer by layer, argument for argument.
+    """Return what nn.MultiheadAttention returns for the same arguments, computed layer by layer.
 
     Raises:
-        Unsuitable: Sequences without a dimension of examples, or nested ones.
+        Unsuitable: The sequences are nested, or have no dimension of examples.
     """
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if not all(one.dim() == 3 and not one.is_nested for one in (query, key, value)):
         raise Unsuitable(f"{run.label}: expected sequences (B, T, d) of several examples")
     if is_causal and attn_mask is None:
         raise Unsuitable(f"{run.label}: is_causal without a mask")
-    three = projected(run, query, key, value)
-    q, k, v = (heads(one if layer.batch_first else one.transpose(0, 1), layer.num_heads) for one in three)
+    three = projections(run, query, key, value)
+    q, k, v = (split_heads(one if layer.batch_first else one.transpose(0, 1), layer.num_heads) for one in three)
     causal = is_causal and key_padding_mask is None and not need_weights
-    mask = None if causal else added(attn_mask, q)
+    mask = None if causal else additive_mask(attn_mask, q)
     if mask is not None and mask.dim() == 3:
         mask = mask.view(q.shape[0], layer.num_heads, *mask.shape[1:]) if mask.shape[0] > 1 else mask[None]
-    padding = added(key_padding_mask, q)
+    padding = additive_mask(key_padding_mask, q)
     if padding is not None:
         mask = padding[:, None, None] if mask is None else mask + padding[:, None, None]
     dropout, weights = layer.dropout if layer.training else 0.0, None
@@ -160,8 +169,8 @@ def attend(
     return output, weights.mean(1) if weights is not None and average_attn_weights else weights
 
 
-def projected(run: WrittenOut, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Return queries, keys and values, by one product if all are of one sequence."""
+def projections(run: WrittenOut, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    """Return queries, keys and values. One product computes them if all three are of the same sequence."""
     layer = cast("nn.MultiheadAttention", run.compound.module)
     if query is key and key is value:
         return list(run.linear(query, "in_proj_weight", ["in_proj_bias"]).chunk(3, -1))
@@ -170,13 +179,13 @@ def projected(run: WrittenOut, query: Tensor, key: Tensor, value: Tensor) -> lis
     return [run.linear(one, "in_proj_weight", ["in_proj_bias"], rows) for one, rows in zip((query, key, value), parts, strict=True)]
 
 
-def heads(sequence: Tensor, count: int) -> Tensor:
+def split_heads(sequence: Tensor, count: int) -> Tensor:
     """Return (B, heads, T, d / heads) of a sequence (B, T, d)."""
     return sequence.reshape(*sequence.shape[:2], count, -1).transpose(1, 2)
 
 
-def added(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return what a mask adds to the scores: itself, or minus infinity if it is true."""
+def additive_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return the tensor that a mask adds to the scores. A boolean mask adds minus infinity where it is True."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -torch.inf)

@@ -1,7 +1,7 @@
-"""Random numbers that a model draws, so that a record has in a batch what it has alone.
+"""Control of the random numbers that a model draws, so that a record receives the same numbers in a batch and alone.
 
-Under `alike`, all records are given the same. Under `remembered`, the numbers that one record was given are kept, and under `repeated`
-they are given to it again when it is taken alone.
+Within `same_draws`, all records receive the same numbers. Within `recorded_draws`, the numbers of one record are recorded. Within
+`replayed_draws`, that record receives the recorded numbers again when it is processed alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch.utils._pytree import tree_map
 from dpcli.audit.own_code import own_line
 from dpcli.base.errors import InputError
 
-MANY = 2048
+MANY = 2048  # after this number of draws, each further draw has new numbers
 SEPARATE = "expected a loss for each example that depends on it alone"
 
 
 def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether an operator draws random numbers, by torch's own tag; attention and dropout that drop nothing draw none."""
+    """Check whether a call draws random numbers, by torch's own tag. Attention and dropout that drop nothing do not."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
     names = [argument.name for argument in func._schema.arguments]
@@ -38,49 +38,53 @@ def draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def generators() -> tuple[torch.Generator, ...]:
-    """Return the generators that an operator draws from by default."""
+    """Return the default generators of the CPU and of the GPUs in use."""
     return (torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ()))  # type: ignore[no-untyped-call]
 
 
 def seed_all(seed: int) -> None:
-    """Seed the devices in use: for the others, `torch.manual_seed` keeps the seed and the stack as text, most of the time of dropout."""
+    """Seed the default generators of the devices in use.
+
+    `torch.manual_seed` would also store the seed and a formatted stack for the other devices, which takes longer than dropout itself.
+    """
     for generator in generators():
         generator.manual_seed(seed)
 
 
 def place(shape: Sequence[int], size: int) -> tuple[int, int] | None:
-    """Return (dimension, entries of one record) in a tensor of `size` records; None if it has none.
+    """Return the dimension of a tensor that probably holds `size` records, and its number of indices for each record.
 
-    The first dimension of that many entries, else the first with several for each record, one record after the other.
+    This is the first dimension of length `size`, or else the first whose length is a multiple of it. Returns None if there is neither.
     """
     return next(iter(places(shape, size)), None)
 
 
 def places(shape: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return all of them, the likeliest first."""
+    """Return every dimension that may hold the records, as `place` does. The likeliest is first."""
     exact = [(dim, 1) for dim, length in enumerate(shape) if length == size]
     return exact + [(dim, length // size) for dim, length in enumerate(shape) if length > size > 1 and length % size == 0]
 
 
 @contextmanager
-def alike(size: int, seed: int) -> Iterator[None]:
-    """Random operators give every record the same numbers, whatever was drawn before.
+def same_draws(size: int, seed: int) -> Iterator[None]:
+    """Make every random operator give the same numbers to every record, whatever was drawn before.
 
-    So a record has in a batch what it has alone, whether the program draws for all records at once, for one after the other in a loop, or
-    one number for all of them. After many draws each is another, for a program that draws until it likes what it gets.
+    A record then receives the same numbers in a batch and alone. This holds if the program draws for all records at once, for one record
+    after the other, or one number for all records. After `MANY` draws, each draw differs from the draws before it, so that a program that
+    repeats a draw until it is accepted comes to an end.
 
-    Edge cases: a tensor whose dimensions happen to be as long as the batch may be cut along a wrong one.
+    Edge cases: if another dimension of a tensor is as long as the batch, the numbers may be repeated along the wrong dimension.
     """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), Alike(size, seed):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed):
         yield
 
 
-class Alike(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The mode of `alike`."""
+class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The dispatch mode of `same_draws`."""
 
     def __init__(self, size: int, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.size, self.seed, self.done = size, seed, 0
+        self.size, self.seed, self.draw_count = size, seed, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -89,37 +93,37 @@ class Alike(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is torch.ops.aten.randperm.default and args[0] == self.size > 1:
             line = own_line()
             raise InputError(f"loss: {SEPARATE}, found randperm over the records{' at ' if line else ''}{line}")
-        self.done += 1
+        self.draw_count += 1
         self.seed_draw()
         drawn = func(*args, **kwargs)
-        if any(place(tensor.shape, self.size) for tensor in tensors(drawn)):  # else one for all
+        if any(place(tensor.shape, self.size) for tensor in tensors(drawn)):  # otherwise all records share the numbers
             for row in range(self.size):
                 self.seed_draw()
                 self.draw_row(row, drawn, func, args, kwargs)
         return drawn
 
     def seed_draw(self) -> None:
-        """Seed torch's generators by the seed, and by the number of the draw once there were many."""
-        digest = hashlib.blake2b(repr((self.seed, max(0, self.done - MANY))).encode(), digest_size=8).digest()
+        """Seed torch's generators by the seed and, after `MANY` draws, by the number of the draw."""
+        digest = hashlib.blake2b(repr((self.seed, max(0, self.draw_count - MANY))).encode(), digest_size=8).digest()
         seed_all(int.from_bytes(digest, "little") >> 1)
 
     def draw_row(self, row: int, batch: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Draw one record's part anew, into its place in the batch's."""
+        """Draw the numbers of one record, and write them to its part of the batch's numbers."""
         narrowed = [rows(value, row, self.size) if torch.is_tensor(value) else lengths(value, self.size) for value in args]
         drawn = func(*narrowed, **tree_map(lambda v: rows(v, row, self.size) if torch.is_tensor(v) else v, kwargs))
         for target, source in zip(*(value if isinstance(value, tuple) else (value,) for value in (batch, drawn)), strict=True):
             if place(target.shape, self.size) is not None and (own := rows(target, row, self.size)).shape == source.shape:
-                own.copy_(source)  # a permutation of all records has no part that is one's own
+                own.copy_(source)  # a permutation of all records has no part of one record
 
 
 def rows(value: Tensor, row: int, size: int) -> Tensor:
-    """Return a view of one record's part; of a tensor without records, all of it."""
+    """Return a view of one record's part of a tensor; the whole tensor if it holds no records."""
     at = place(value.shape, size)
     return value if at is None else value.narrow(at[0], row * at[1], at[1])
 
 
 def lengths(value: Any, size: int) -> Any:
-    """Return the shape for one record."""
+    """Return the shape for one record, given a shape for the batch. Return other values unchanged."""
     if not isinstance(value, list | tuple) or not all(isinstance(length, int) for length in value):
         return value
     at = place(value, size)
@@ -128,9 +132,12 @@ def lengths(value: Any, size: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DrawnNumbers:
-    """A tensor that was drawn for a batch: its shape, and one record's part of it along each dimension that may hold the records.
+    """A tensor that was drawn for a batch, as far as it concerns one record.
 
-    before: states of the generators, from which it can be drawn again.
+    Attributes:
+        shape: Shape of the tensor.
+        parts: The record's part of the tensor along each dimension that may hold the records.
+        before: States of the generators before the draw.
     """
 
     shape: torch.Size
@@ -138,25 +145,25 @@ class DrawnNumbers:
     before: list[Tensor]
 
     def of(self, shape: torch.Size) -> Tensor | None:
-        """Return the part of this shape, else one of as many numbers."""
+        """Return a part of this shape, or else a part with as many numbers; None if there is neither."""
         fits = [part for part in self.parts if part.shape == shape] or [p for p in self.parts if p.numel() == shape.numel()]
         return fits[0] if fits else None
 
 
 @contextmanager
-def remembered(row: int, size: int) -> Iterator[list[DrawnNumbers]]:
-    """Keep what one record of a batch is given, operator after operator."""
-    kept: list[DrawnNumbers] = []
-    with Remembered(row, size, kept):
-        yield kept
+def recorded_draws(row: int, size: int) -> Iterator[list[DrawnNumbers]]:
+    """Record the random numbers that one record of a batch receives within the block, and yield their list."""
+    recorded: list[DrawnNumbers] = []
+    with RecordedDraws(row, size, recorded):
+        yield recorded
 
 
-class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The mode of `remembered`."""
+class RecordedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The dispatch mode of `recorded_draws`."""
 
-    def __init__(self, row: int, size: int, kept: list[DrawnNumbers]) -> None:
+    def __init__(self, row: int, size: int, recorded: list[DrawnNumbers]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.row, self.size, self.kept = row, size, kept
+        self.row, self.size, self.recorded = row, size, recorded
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if not draws(func, args, kwargs or {}):
@@ -165,44 +172,44 @@ class Remembered(TorchDispatchMode):  # type: ignore[no-untyped-call]
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn):
             parts = [value.narrow(dim, self.row * each, each).clone() for dim, each in places(value.shape, self.size)]
-            self.kept.append(DrawnNumbers(value.shape, parts, before))
+            self.recorded.append(DrawnNumbers(value.shape, parts, before))
         return drawn
 
 
 @contextmanager
-def repeated(kept: Sequence[DrawnNumbers]) -> Iterator[None]:
-    """Give a record that is taken alone what was kept of it; the generators are afterwards as before."""
-    with torch.random.fork_rng(devices=range(len(generators()) - 1)), Repeated(kept):
+def replayed_draws(recorded: Sequence[DrawnNumbers]) -> Iterator[None]:
+    """Give recorded numbers to a record that is processed alone. The generators are restored afterwards."""
+    with torch.random.fork_rng(devices=range(len(generators()) - 1)), ReplayedDraws(recorded):
         yield
 
 
-class Repeated(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The mode of `repeated`.
+class ReplayedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The dispatch mode of `replayed_draws`.
 
-    Whatever has the same shape for one record as for the batch is shared by all, however long it is, and drawn again from the same state;
-    a part of that many numbers is given; other draws are left as they are.
+    A tensor that has the same shape for one record as for the batch is shared by all records, and is drawn again from the same generator
+    state. Otherwise the recorded part of as many numbers replaces the draw. A draw without such a part is left unchanged.
     """
 
-    def __init__(self, kept: Sequence[DrawnNumbers]) -> None:
+    def __init__(self, recorded: Sequence[DrawnNumbers]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.kept = list(kept)
+        self.recorded = list(recorded)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         random = draws(func, args, kwargs or {})
-        if random and self.kept:
-            for generator, state in zip(generators(), self.kept[0].before, strict=False):
+        if random and self.recorded:
+            for generator, state in zip(generators(), self.recorded[0].before, strict=False):
                 generator.set_state(state)
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn) if random else []:
-            part = self.kept[0].of(value.shape) if self.kept else None
-            if self.kept and value.shape == self.kept[0].shape:
-                self.kept.pop(0)
+            part = self.recorded[0].of(value.shape) if self.recorded else None
+            if self.recorded and value.shape == self.recorded[0].shape:
+                self.recorded.pop(0)
             elif part is not None:
                 value.copy_(part.reshape(value.shape))
-                self.kept.pop(0)
+                self.recorded.pop(0)
         return drawn
 
 
 def tensors(value: Any) -> list[Tensor]:
-    """Return the tensors of one output or several."""
+    """Return the tensors among the outputs of an operator."""
     return [one for one in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(one)]

@@ -1,6 +1,6 @@
-"""Rules for the gradients of layers: linear, convolution, embedding, normalisation.
+"""Rules for the per-example gradients of layers: linear layers, convolutions, embeddings and normalisations.
 
-A rule belongs to a forward function, so that a subclass with another forward has none.
+A rule belongs to a forward function. A subclass that defines another forward therefore has no rule.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 from dpcli.train.engine.method import LayerRule, Pieces, Unsuitable, positions, wide
 from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows
 
-GRID = 4  # numbers that a kernel on a CPU computes together
+GRID = 4  # number of rows that a CPU kernel computes together
 
 
 def linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
@@ -33,15 +33,16 @@ def transposed_linear(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pi
 
 
 def run_linear(module: nn.Module, input: Tensor) -> Tensor:
-    """Run nn.Linear as `aligned`."""
+    """Return the output of nn.Linear, computed by `aligned`."""
     return aligned(input, cast("Tensor", module.weight), cast("Tensor | None", module.bias))
 
 
 def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x W^T + b, in which a row does not depend on how many rows there are.
+    """Return x W^T + b, rounded so that no row depends on the number of rows.
 
-    On a CPU, kernels round the rows beyond a multiple of four differently, and at a kink of the loss the last digit decides. So rows and
-    both lengths of the product are padded with zeros (measured with MKL: rows are then equal bit by bit, in both passes).
+    On a CPU, kernels round rows beyond a multiple of four differently. At a kink of the loss, the last digit decides between two gradients.
+    The number of rows and both sides of W are therefore padded with zeros to multiples of four. Measured with MKL, rows are then equal bit
+    by bit in the forward and in the backward pass.
     """
     width, depth = weight.shape
     count = inputs.numel() // depth if depth else 0
@@ -52,11 +53,13 @@ def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     output = functional.linear(
         flat, functional.pad(weight, (0, more, 0, wider)), None if bias is None else functional.pad(bias, (0, wider))
     )
-    return output[:count, :width].clone().view(*inputs.shape[:-1], width)  # no view of what is larger: it may be written to
+    return (
+        output[:count, :width].clone().view(*inputs.shape[:-1], width)
+    )  # a copy, as a view of the padded output must not be written to
 
 
 def summed(values: Tensor) -> Tensor:
-    """Return (B, features), the sums over positions of (B, T, features); no copy if there is one position."""
+    """Return the sums over positions, (B, features), of values (B, T, features). A single position is not copied."""
     return values[:, 0] if values.shape[1] == 1 else values.sum(1)
 
 
@@ -66,13 +69,16 @@ def parameter_shape(module: nn.Module) -> torch.Size:
 
 
 def convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Return the pieces of a convolution: weight by patches, bias by a sum over the output's places; gradient (B, channels, ...)."""
+    """Return the pieces of a convolution, given the gradient (B, channels, ...).
+
+    The gradient of the weight is a sum of outer products with patches of the input. That of the bias is a sum over output positions.
+    """
     layer, left = cast("_ConvNd", module), wide(gradient).flatten(2)
     return {"weight": lambda: weight_piece(layer, left, patches(layer, padded(layer, wide(inputs)))), "bias": lambda: total(left)}
 
 
 def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Return the pieces of a transposed convolution: every place of the input wrote to a patch of the output."""
+    """Return the pieces of a transposed convolution, in which each position of the input contributes to a patch of the output."""
     layer, upper = cast("_ConvNd", module), wide(gradient)
 
     def weight() -> Piece:
@@ -83,12 +89,15 @@ def transposed_convolution(module: nn.Module, inputs: Tensor, gradient: Tensor) 
 
 
 def total(values: Tensor) -> Piece:
-    """Return the sum over places of (B, channels, places)."""
+    """Return the gradient of a bias: the sum over positions of (B, channels, positions)."""
     return PlainRows(values.sum(2))
 
 
 def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
-    """Return outer products over places; with groups of channels, if the matrices are small, the gradients themselves."""
+    """Return the piece of a convolution's weight, given factors (B, channels, positions).
+
+    It consists of outer products over the positions. With several groups of channels the matrices are small, so the gradients are computed.
+    """
     if layer.groups == 1:
         return Outer(left.mT, right.mT, layer.weight.shape)
     size, groups = left.shape[0], layer.groups
@@ -97,16 +106,18 @@ def weight_piece(layer: _ConvNd, left: Tensor, right: Tensor) -> Piece:
 
 
 def padded(layer: _ConvNd, inputs: Tensor) -> Tensor:
-    """Return the input with its padding."""
+    """Return the input of a convolution with its padding added."""
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     return functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
 
 
 def patches(layer: _ConvNd, around: Tensor, places: tuple[int, ...] | None = None) -> Tensor:
-    """Return the patches that the kernel saw, (B, channels * kernel, places): by one strided copy, 2 to 8 times as fast as unfold.
+    """Return the patches to which the kernel is applied, (B, channels * kernel, positions).
+
+    They are one strided copy, which is 2 to 8 times as fast as unfold.
 
     Args:
-        places: How many in each dimension; without, all that there are.
+        places: Number of patches along each dimension; None for all that fit.
     """
     kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
     sides = zip(around.shape[2:], kernel, dilation, stride, strict=True)
@@ -119,19 +130,19 @@ def patches(layer: _ConvNd, around: Tensor, places: tuple[int, ...] | None = Non
 
 
 def embedding(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Return the piece of an embedding: the gradient of a row is the sum over the places where it was looked up."""
+    """Return the piece of an embedding. The gradient of a row of the table is a sum over the positions that looked it up."""
     table = cast("nn.Embedding", module)
     ids = inputs.reshape(inputs.shape[0], -1).long()
     return {"weight": lambda: Lookup(ids, without_padding(table, ids, wide(positions_of(ids, gradient))), table.num_embeddings)}
 
 
 def positions_of(ids: Tensor, gradient: Tensor) -> Tensor:
-    """Return gradients as (B, T, features), also if an example is a single id."""
+    """Return gradients in the form (B, T, features), also if an example is a single id."""
     return positions(gradient).reshape(*ids.shape, gradient.shape[-1])
 
 
 def without_padding(table: nn.Embedding, ids: Tensor, gradient: Tensor) -> Tensor:
-    """Return gradients without the padding row's, to which torch gives none."""
+    """Return the gradients with zeros for lookups of the padding row, which torch does not train."""
     return gradient if table.padding_idx is None else gradient.masked_fill((ids == table.padding_idx)[:, :, None], 0.0)
 
 
@@ -147,7 +158,7 @@ def layer_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Return the piece of RMS norm, which has no mean and no bias; eps follows the precision that the layer ran in."""
+    """Return the piece of RMS norm, which has no bias. The default of eps follows the precision of the layer's input."""
     layer = cast("nn.RMSNorm", module)
     shape = list(layer.normalized_shape)
 
@@ -158,7 +169,7 @@ def rms_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Return the pieces of group norm: sums over pixels, one number per channel; (B, channels, ...)."""
+    """Return the pieces of group norm: sums over pixels of tensors (B, channels, ...), one number for each channel."""
     layer, upper = cast("nn.GroupNorm", module), wide(gradient)
 
     def weight() -> PlainRows:
@@ -168,10 +179,10 @@ def group_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-    """Return the pieces of batch norm with constant statistics, a scale and a shift of each channel.
+    """Return the pieces of batch norm with constant statistics, which scales and shifts each channel.
 
     Raises:
-        Unsuitable: It takes statistics of the batch.
+        Unsuitable: The layer uses statistics of the batch.
     """
     layer, upper = cast("nn.BatchNorm2d", module), wide(gradient)
     mean, variance = layer.running_mean, layer.running_var
@@ -186,15 +197,16 @@ def batch_norm(module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
 
 
 def over_positions(values: Tensor, features: int) -> Tensor:
-    """Return (B, *features), the sums over positions of (B, ..., *features)."""
+    """Return the sums over positions, (B, *features), of values (B, ..., *features)."""
     return values.reshape(values.shape[0], -1, *values.shape[values.dim() - features :]).sum(1)
 
 
 def per_channel(values: Tensor) -> Tensor:
-    """Return (B, channels), the sums over all but the channels."""
+    """Return the sums over all dimensions but the channels, (B, channels), of values (B, channels, ...)."""
     return values.reshape(*values.shape[:2], -1).sum(2)
 
 
+# Rules by the qualified name of the forward function.
 RULES: dict[str, LayerRule] = {
     "torch.nn.modules.linear.Linear.forward": LayerRule(linear, anywhere=True, forward=run_linear),
     "transformers.pytorch_utils.Conv1D.forward": LayerRule(transposed_linear, anywhere=True),
@@ -214,7 +226,12 @@ RULES: dict[str, LayerRule] = {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A module with trainable parameters of its own: local name -> name in the model."""
+    """A module that has a rule and trainable parameters of its own.
+
+    Attributes:
+        name: Name of the module in the model.
+        parameters: Names of the parameters in the model, by their names in the module.
+    """
 
     name: str
     module: nn.Module
@@ -223,7 +240,7 @@ class Layer:
 
 
 def trainable(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """Return a module's own parameters that require a gradient."""
+    """Return a module's own parameters that require a gradient, with their names in the module."""
     return ((local, p) for local, p in module.named_parameters(recurse=False, remove_duplicate=False) if p.requires_grad)
 
 

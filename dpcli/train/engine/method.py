@@ -1,4 +1,4 @@
-"""The interface of methods for per-example gradients, of layer rules, and the checked loss that all methods share."""
+"""The interfaces of methods for per-example gradients and of layer rules, and the checked loss that all methods share."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.pieces import Piece
 
-# Functions, by module and name, that say whether a tensor is fake (has no numbers). They must answer alike with and without numbers, or a
-# model could take another path when the isolation check follows it.
+# Functions, by module and name, that return whether a tensor is fake, which means that it has no numbers. They must return the same for
+# both kinds of tensor. Otherwise a model could take another path while the isolation check follows it.
 FAKE_TENSOR_CHECKS = (("transformers.utils.import_utils", "is_fake_tensor"),)
 
 _all_fake: ContextVar[bool] = ContextVar("all_fake", default=False)
@@ -26,7 +26,7 @@ _all_fake: ContextVar[bool] = ContextVar("all_fake", default=False)
 
 @contextmanager
 def tensors_as_fake() -> Iterator[None]:
-    """Let every check for fake tensors answer yes meanwhile."""
+    """Make every check for fake tensors return True within the block."""
     for module, name in FAKE_TENSOR_CHECKS:
         check = getattr(sys.modules.get(module), name, None)
         if check is not None and not isinstance(check, FakeTensorCheck):
@@ -39,7 +39,7 @@ def tensors_as_fake() -> Iterator[None]:
 
 
 class FakeTensorCheck:
-    """A check for fake tensors that answers yes within `tensors_as_fake`, and as before elsewhere."""
+    """A check for fake tensors that returns True within `tensors_as_fake`, and the original result elsewhere."""
 
     def __init__(self, check: Callable[[Any], bool]) -> None:
         self.check = check
@@ -49,7 +49,8 @@ class FakeTensorCheck:
 
 
 Loss = Callable[[nn.Module, Batch], Tensor]
-Part = tuple[Mapping[str, Piece], int]  # of every parameter that has a gradient, and the number of examples
+# The gradients of a part of a batch, for each parameter that has a gradient, and the number of examples in the part.
+Part = tuple[Mapping[str, Piece], int]
 
 
 class Method(Protocol):
@@ -57,14 +58,14 @@ class Method(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name in reports."""
+        """Return the name of the method in reports."""
 
     @property
     def isolates(self) -> bool:
-        """Return whether each example is differentiated on its own by construction."""
+        """Return whether the method differentiates each example separately by construction."""
 
     def on(self, model: nn.Module) -> Method:
-        """Return the method for a model of which this method's model is a copy."""
+        """Return the same method for another model, of which this method's model is a copy."""
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         """Yield the gradients of consecutive parts of the batch.
@@ -78,7 +79,7 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
     """Return the losses, one per example.
 
     Raises:
-        InputError: Anything else; a mean or a sum over the batch cannot be taken apart again.
+        InputError: The loss returns anything else. A mean or a sum over the batch cannot be separated into losses of examples.
     """
     with tensors_as_fake():
         losses = loss(model, batch)
@@ -91,26 +92,28 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
 
 
 class Unsuitable(Exception):
-    """A method of computing clipped sums does not apply to this model; the message says why, and another method is taken."""
+    """A method of computing clipped sums does not apply to a model, so that another one is used. The message states the reason."""
 
 
+# Functions that return the piece of a parameter, by the name of the parameter in its module.
 Pieces = Mapping[str, Callable[[], Piece]]
 
 
 class Formula(Protocol):
-    """The gradients of a family of layers: for each parameter a function that returns its piece."""
+    """A formula for the gradients of a family of layers."""
 
     def __call__(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> Pieces:
-        """Return the pieces from the inputs (B, ...) and the gradient of the summed losses at the output (B, ...)."""
+        """Return the pieces of the parameters, given the inputs (B, ...) and the gradient of the summed losses at the output (B, ...)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRule:
-    """A formula, and properties of its layers.
+    """A formula, and properties of the layers that it applies to.
 
     Attributes:
-        anywhere: A layer does the same at every place of all dimensions but the last ones, so that examples may be along any of these.
-        forward: In place of the layer's own forward while it is recorded, if given.
+        anywhere: Whether examples may be along any dimension but the last ones. This requires that the layer treats every index of these
+            dimensions in the same way.
+        forward: Function that replaces the layer's own forward while calls are recorded; None to keep the layer's own.
     """
 
     formula: Formula
@@ -122,21 +125,22 @@ class LayerRule:
 
 
 def wide(values: Tensor) -> Tensor:
-    """Return numbers in at least single precision: norms and sums in half precision would exceed the bound."""
+    """Return the numbers in at least single precision. Rounding in half precision could carry a clipped sum past its bound."""
     return values.to(wide_type(values))
 
 
 def wide_type(values: Tensor) -> torch.dtype:
+    """Return the type of a tensor, or single precision if that is wider."""
     return torch.promote_types(values.dtype, torch.float32)
 
 
 def positions(values: Tensor) -> Tensor:
-    """Return (B, T, features) of (B, ..., features)."""
+    """Return values (B, ..., features) as (B, T, features)."""
     return values.reshape(values.shape[0], -1, values.shape[-1])
 
 
 class RaisedErrors(TorchFunctionMode):
-    """A mode that notes which functions raised."""
+    """A mode that records the names of functions that raised an error."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,14 +150,14 @@ class RaisedErrors(TorchFunctionMode):
         try:
             return func(*args, **(kwargs or {}))
         except Exception as error:
-            if type(error).__module__ != "torch.utils.checkpoint":  # whose own error ends a recomputation that has all it needs
+            if type(error).__module__ != "torch.utils.checkpoint":  # checkpointing raises an error to end a recomputation early
                 self.names.append(getattr(func, "__name__", type(func).__name__))
             raise
 
 
 @contextmanager
 def nothing_caught() -> Iterator[None]:
-    """Raise Unsuitable where a function raised and the program went on."""
+    """Raise Unsuitable after the block if a function of torch raised an error within it and the program caught the error."""
     raised = RaisedErrors()
     try:
         with raised:
@@ -167,7 +171,7 @@ def nothing_caught() -> Iterator[None]:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Switch autocast and TF32 off meanwhile: a norm that is off by a thousandth lets an example exceed C by as much."""
+    """Disable autocast and TF32 within the block. A norm with a relative error of 0.001 would let an example exceed C by as much."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

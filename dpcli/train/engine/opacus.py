@@ -1,8 +1,8 @@
-"""The engine of engine = "opacus": per-example gradients by Opacus' hooks, clipped here, and used only after a comparison.
+"""The engine of engine = "opacus". Opacus' hooks compute per-example gradients, which dpcli compares and then clips.
 
-Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes them layer by layer. Where a layer does not run once per example (position
-ids, soft prompts), or a module is unknown to it, a gradient may be another example's, without an error. So a few made-up examples are also
-taken one at a time, and a difference is refused.
+Opacus (Yousefpour et al. 2021, arXiv:2109.12298) computes gradients layer by layer. If a layer does not run once for each example, as with
+position ids or soft prompts, or if a module is unknown to Opacus, a gradient may be that of another example, without an error. A few
+synthetic examples are therefore also processed one at a time, and a difference is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.engine.batches import Batch, form, laid_out, size
 from dpcli.train.engine.capture import accumulate_gradients
-from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shifted, verify
+from dpcli.train.engine.choice import EXAMPLES, modes, one_by_one, shift_parameters, verify
 from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.layers import trainable
 from dpcli.train.engine.method import Loss, Method, Part, Unsuitable, nothing_caught, per_example_losses, wide
@@ -30,25 +30,26 @@ from dpcli.train.engine.per_example import refuse
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
+from dpcli.train.isolation.rehearsal import Draw, check_isolation, like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
 
 @dataclass(slots=True)
 class OpacusGradients:
-    """Clipped sums by Opacus' hooks; the arguments are those of `ClippedGradients`.
+    """Clipped sums of gradients that Opacus' hooks compute. The arguments are those of `ClippedGradients`.
 
     Raises:
-        InputError: Opacus is not installed; a module mixes examples or keeps statistics; at the rehearsal, or else the first batch:
-            norms or sums are not those of one example at a time, or another example moves them.
+        Unavailable: Opacus is not installed.
+        InputError: A module mixes examples or keeps statistics. The rehearsal, or else the first batch, also raises it if norms or sums
+            differ from those of one example at a time, or depend on another example.
 
-    Edge cases: as of `ClippedGradients`.
+    Edge cases: as in `ClippedGradients`.
     """
 
     model: nn.Module
     loss: Loss
     clip: Clip
-    verified: bytes | None = field(default=None, init=False)  # the modules' modes, training or evaluation, at the comparison
+    verified: bytes | None = field(default=None, init=False)  # modes of the modules at the comparison; None before it
     program: Program | None = field(default=None, init=False)
     form: object = field(default=None, init=False)
 
@@ -69,55 +70,55 @@ class OpacusGradients:
 
     @property
     def method(self) -> Method:
-        """Return the method of the sums; one example at a time until the comparison was made."""
+        """Return the method of the sums. It processes one example at a time until the comparison."""
         compared = self.verified == modes(self.model)
         return Hooked(self.model, self.loss) if compared else Looped(self.model, self.loss)
 
     def ready(self, batch: Batch) -> None:
-        """Rehearse where the model's mode or the form of the records is new."""
+        """Rehearse if the modes of the modules or the form of the records are new."""
         if self.verified != modes(self.model) or self.form != form(batch):
             self.rehearse(like(batch))
 
     def rehearse(self, draw: Draw) -> None:
-        """Compare Opacus' norms and sums of a few made-up examples with those of one at a time.
+        """Compare Opacus' norms and sums of a few synthetic examples with those of one example at a time.
 
         Raises:
-            InputError: They differ, or Opacus fails, or the model itself does not keep examples apart.
+            InputError: They differ, Opacus fails, or the program combines examples.
         """
         refuse(self.model)
-        self.program = isolated(self.model, self.loss, draw)
+        self.program = check_isolation(self.model, self.loss, draw)
         if self.program.doubt is not None:
             raise refusal(self.model, Unsuitable(self.program.doubt))
         spare, few = copy.deepcopy(self.model), draw(EXAMPLES)
-        with shifted(spare):
+        with shift_parameters(spare):
             expected = one_by_one(spare, self.loss, few)
             try:
                 verify(spare, Hooked(spare, self.loss), few, expected)
             except InputError:
                 raise
-            except Exception as problem:  # whatever Opacus or torch raises: nothing of it is used
+            except Exception as problem:  # Opacus or torch may raise any error
                 raise refusal(self.model, problem) from problem
         self.verified, self.form = modes(self.model), form(draw(1))
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sums as `ClippedGradients.checked` does."""
+        """Return the sums after a check, as `ClippedGradients.checked` does."""
         if not size(batch):
             return self(batch)
         self.ready(batch)
-        return rechecked(self, batch, row)
+        return sums_with_check(self, batch, row)
 
     def settle(self) -> None:
-        """Nothing changes the method."""
+        """Do nothing, because no batch changes the method."""
 
     def describe(self) -> str:
-        """Return the method, and whether it was compared, in words."""
+        """Return the method in words, and whether it was compared."""
         compared = "compared with one example at a time" if self.verified is not None else "not compared yet: one example at a time"
         return f"opacus {installed()} hooks, {compared}"
 
 
 @dataclass(frozen=True, slots=True)
 class Hooked:
-    """The method of Opacus' GradSampleModule, which is attached for one forward and one backward."""
+    """The method that attaches Opacus' GradSampleModule for one forward and one backward pass."""
 
     model: nn.Module
     loss: Loss
@@ -129,7 +130,7 @@ class Hooked:
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         count = size(batch)
-        with kept_gradients(self.model), attached(self.model):
+        with preserved_gradients(self.model), attached_hooks(self.model):
             with nothing_caught():
                 losses = per_example_losses(self.model, self.loss, batch, count)
                 if losses.requires_grad:
@@ -140,10 +141,10 @@ class Hooked:
 
 
 def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
-    """Return the gradients, a row for each example.
+    """Return the gradients of a parameter, with a row for each example.
 
     Raises:
-        Unsuitable: Opacus left something else, or nothing.
+        Unsuitable: Opacus left no gradients, or gradients of another shape.
     """
     rows = getattr(parameter, "grad_sample", None)
     if not torch.is_tensor(rows) or rows.shape != (count, *parameter.shape):
@@ -153,8 +154,12 @@ def examples_of(name: str, parameter: nn.Parameter, count: int) -> Tensor:
 
 
 @contextmanager
-def attached(model: nn.Module) -> Iterator[None]:
-    """Attach Opacus' hooks. They run in training mode alone: modules with own parameters are put into it, others, as dropout, are not."""
+def attached_hooks(model: nn.Module) -> Iterator[None]:
+    """Attach Opacus' hooks within the block.
+
+    The hooks run in training mode only. Modules with trainable parameters of their own are set to training mode. Others, such as dropout,
+    keep their mode.
+    """
     modes = {module: module.training for module in model.modules() if any(True for _ in trainable(module))}
     if any(isinstance(module, _BatchNorm) for module in modes):
         raise Unsuitable("a frozen BatchNorm with weights to train would take the batch's statistics")
@@ -165,7 +170,7 @@ def attached(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         wrapper.cleanup()
-        for module in model.modules():  # of a layer that no gradient reached: the next batch must not find them
+        for module in model.modules():  # left by layers that no gradient reached, and wrong for the next batch
             for left in ("activations", "max_batch_len"):
                 vars(module).pop(left, None)
         for module, mode in modes.items():
@@ -173,8 +178,8 @@ def attached(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def kept_gradients(model: nn.Module) -> Iterator[None]:
-    """Restore the caller's .grad afterwards."""
+def preserved_gradients(model: nn.Module) -> Iterator[None]:
+    """Clear the .grad of all parameters for the block, and restore it afterwards."""
     before: Mapping[nn.Parameter, Tensor | None] = {p: p.grad for p in model.parameters()}
     try:
         for parameter in before:

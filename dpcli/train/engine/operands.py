@@ -1,8 +1,8 @@
-"""Per-example gradients of parameters that are used outside of layers, from the operators of the autograd graph that take them.
+"""Per-example gradients of parameters that belong to no layer, by the operators of the autograd graph that use them.
 
-Such a parameter meets the examples in few ways: it is added to a tensor with examples, multiplies it, or is repeated for each. The graph
-names every such operator, so that none is missed, and keeps the other factor of a product. What is computed from parameters alone, before
-that, is differentiated by autograd, for all examples at once.
+Such a parameter is combined with the examples in few ways: it is added to a tensor that holds examples, multiplies such a tensor, or is
+repeated for each example. The autograd graph has a node for every operator that uses the parameter, so no use is missed. The graph also
+saves the other factor of a product. A value that is computed from parameters alone is differentiated by autograd, for all examples at once.
 """
 
 from __future__ import annotations
@@ -20,54 +20,60 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from dpcli.train.engine.capture import edges
 from dpcli.train.engine.method import Unsuitable, wide
 
-Factor = Callable[[Tensor], Tensor]  # from the gradient at an operator's output to that at one operand
+# A function that takes the gradient of an operator's output and returns the gradient of one of its operands.
+Factor = Callable[[Tensor], Tensor]
 
 
 def product(node: Any, operand: int) -> Factor:
-    """Return the factor of x y."""
+    """Return the factor of an operand of x * y."""
     other = constant(node._saved_other if operand == 0 else node._saved_self)
     return lambda gradient: gradient * other
 
 
 def quotient(node: Any, operand: int) -> Factor:
-    """Return the factor of x / y."""
-    below = constant(node._saved_other)
+    """Return the factor of an operand of x / y."""
+    denominator = constant(node._saved_other)
     if operand == 0:
-        return lambda gradient: gradient / below
-    above = constant(node._saved_self)
-    return lambda gradient: -(gradient / below) * (above / below)
+        return lambda gradient: gradient / denominator
+    numerator = constant(node._saved_self)
+    return lambda gradient: -(gradient / denominator) * (numerator / denominator)
 
 
 def addition(node: Any, operand: int) -> Factor:
-    """Return the factor of x + a y."""
+    """Return the factor of an operand of x + a * y."""
     return scaled(1 if operand == 0 else node._saved_alpha)
 
 
 def subtraction(node: Any, operand: int) -> Factor:
-    """Return the factor of x - a y."""
+    """Return the factor of an operand of x - a * y."""
     return scaled(1 if operand == 0 else -node._saved_alpha)
 
 
 def repetition(node: Any, operand: int) -> Factor:
-    """Return the factor of x repeated for each example."""
+    """Return the factor of a tensor that is repeated for each example."""
     return scaled(1)
 
 
-def leak(node: Any, operand: int) -> Factor:
-    """Return the factor of PReLU, x if it is positive and else x times the weight, at the weight."""
+def prelu(node: Any, operand: int) -> Factor:
+    """Return the factor of an operand of PReLU, which returns x if x is positive and weight * x otherwise.
+
+    Only the factor of the weight, operand 1, is supported.
+    """
     below = constant(node._saved_self).clamp(max=0.0)
     return lambda gradient: gradient * below if operand == 1 else gradient
 
 
 def constant(saved: Tensor) -> Tensor:
-    """Return a tensor that an operator kept, detached from the graph."""
+    """Return a tensor that the graph saved, detached and in at least single precision."""
     return wide(saved.detach())
 
 
 def scaled(by: float) -> Factor:
+    """Return a factor that multiplies the gradient by a number."""
     return lambda gradient: gradient if by == 1 else gradient * by
 
 
+# Functions that take a node and the number of an operand and return a factor, by the name of the node.
 FACTORS: dict[str, Callable[[Any, int], Factor]] = {
     "AddBackward0": addition,
     "SubBackward0": subtraction,
@@ -75,13 +81,18 @@ FACTORS: dict[str, Callable[[Any, int], Factor]] = {
     "DivBackward0": quotient,
     "ExpandBackward0": repetition,
     "RepeatBackward0": repetition,
-    "PreluKernelBackward0": leak,
+    "PreluKernelBackward0": prelu,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A parameter of a module without a rule: its name there, and in the model."""
+    """A trained parameter of a module that has no rule.
+
+    Attributes:
+        local: Name of the parameter in the module.
+        name: Name of the parameter in the model.
+    """
 
     module: nn.Module
     local: str
@@ -89,8 +100,13 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """An operator that takes a parameter, or a tensor made of it: its name, and which operand that is."""
+class Consumer:
+    """An operator that has a parameter, or a tensor computed from it, as an operand.
+
+    Attributes:
+        operator: Name of the operator's node in the autograd graph.
+        operand: Number of the operand.
+    """
 
     operator: str
     operand: int
@@ -98,11 +114,17 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """An operator at which a parameter, or what is made of it alone, meets the examples.
+    """An operator that combines the examples with a parameter, or with a tensor that is computed from parameters alone.
 
     Attributes:
-        edge: Edge of the gradient of what comes out, which has examples along `dim`.
-        source: What goes in, of this shape and type.
+        name: Name of the parameter in the model.
+        leaf: Tensor that replaces the parameter.
+        edge: Edge at which the gradient of the operator's output is taken.
+        dim: Dimension of the output that counts the examples.
+        source: Edge of the operand.
+        shape: Shape of the operand.
+        kind: Number format of the operand.
+        factor: Function from the gradient of the output to the gradient of the operand.
     """
 
     name: str
@@ -115,7 +137,11 @@ class Meeting:
     factor: Factor
 
     def rows(self, gradient: Tensor) -> Tensor:
-        """Return each example's gradient of the parameter, (B, *shape), in at least single precision."""
+        """Return the parameter's gradient for each example, (B, *shape), in at least single precision.
+
+        Args:
+            gradient: Gradient of the operator's output.
+        """
         own = summed(self.factor(wide(gradient)), self.dim, self.shape)
         if self.source.node is get_gradient_edge(self.leaf).node:
             return own
@@ -126,8 +152,14 @@ class Meeting:
 
 
 def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
-    """Return (B, *shape), summed over the places to which this shape was repeated."""
-    rows = values.movedim(dim, 0).unsqueeze(dim + 1)  # a place of length one is left where the examples were
+    """Return gradients (B, *shape) of an operand that was broadcast: sums over the dimensions along which it was repeated.
+
+    Args:
+        values: Gradients of the broadcast operand.
+        dim: Dimension of `values` that counts the examples.
+        shape: Shape of the operand before it was broadcast.
+    """
+    rows = values.movedim(dim, 0).unsqueeze(dim + 1)  # the dimension of the examples is replaced by one of length 1
     before = rows.dim() - 1 - len(shape)
     repeated = [place + 1 for place in range(before)]
     repeated += [before + 1 + place for place, length in enumerate(shape) if length == 1]
@@ -136,18 +168,23 @@ def summed(values: Tensor, dim: int, shape: torch.Size) -> Tensor:
 
 @dataclass(slots=True)
 class Leaves:
-    """Fresh leaves in the places of such parameters, and the operators that take each of them.
+    """Leaf tensors that replace parameters without a layer, and the operators that use them.
 
     Attributes:
-        learnt: By name, each operator with the dimension of the examples in what it makes, None if there are none yet.
+        operands: The parameters.
+        learnt: Operators that use each parameter or a tensor computed from it, by the parameter's name. Each operator comes with the
+            dimension of its output that counts the examples, or None if the output depends on no example.
     """
 
     operands: Sequence[Operand]
-    learnt: dict[str, list[tuple[Taken, int | None]]] = field(default_factory=dict)
+    learnt: dict[str, list[tuple[Consumer, int | None]]] = field(default_factory=dict)
 
     @contextmanager
-    def standing(self) -> Iterator[dict[str, Tensor]]:
-        """Put leaves in the places of the parameters meanwhile; a parameter that several modules have is one leaf."""
+    def in_place(self) -> Iterator[dict[str, Tensor]]:
+        """Replace the parameters by new leaf tensors within the block, and yield these by the names of the parameters.
+
+        A parameter that several modules share is replaced by the same leaf in all of them.
+        """
         own = [cast("dict[str, Tensor]", operand.module._parameters) for operand in self.operands]
         originals = [parameters[operand.local] for operand, parameters in zip(self.operands, own, strict=True)]
         leaves = {
@@ -162,14 +199,16 @@ class Leaves:
                 parameters[operand.local] = original
 
     def learn(self, one: tuple[Tensor, dict[str, Tensor]], several: tuple[Tensor, dict[str, Tensor]], size: int) -> None:
-        """Learn the operators from the losses of one example and of several: a dimension that follows their number counts them.
+        """Record the operators that use each parameter, given the losses of one example and of several, with the leaves of each.
+
+        The dimension of an output whose length equals the number of examples in both cases counts the examples.
 
         Raises:
-            Unsuitable: The two graphs differ in more than lengths.
+            Unsuitable: The graphs of one example and of several differ in more than the lengths of dimensions.
         """
         graphs = [Graph(losses) for losses, _ in (one, several)]
         for name in several[1]:
-            steps: list[tuple[Taken, int | None]] = []
+            steps: list[tuple[Consumer, int | None]] = []
             ways = [graph.upwards(leaves[name]) for graph, (_, leaves) in zip(graphs, (one, several), strict=True)]
             for a, b in zip_longest(*ways):
                 if a is None or b is None or a.step != b.step:
@@ -180,29 +219,31 @@ class Leaves:
             self.learnt[name] = steps
 
     def meetings(self, losses: Tensor, leaves: dict[str, Tensor], size: int) -> list[Meeting]:
-        """Return every operator at which one of the parameters meets the examples.
+        """Return every operator that combines one of the parameters with the examples.
 
         Raises:
-            Unsuitable: The graph is another one than was learnt, or an operator has no rule.
+            Unsuitable: The graph differs from the recorded one, or an operator has no factor.
         """
         graph, result = Graph(losses), []
         for name, leaf in leaves.items():
-            for above, known in zip_longest(graph.upwards(leaf), self.learnt[name]):
-                if above is None or known is None or above.step != known[0]:
+            for reached, recorded in zip_longest(graph.upwards(leaf), self.learnt[name]):
+                if reached is None or recorded is None or reached.step != recorded[0]:
                     raise Unsuitable(f"{name} is used in another way than when the model was probed")
-                dim = known[1]
-                above.alone = dim is None
+                dim = recorded[1]
+                reached.alone = dim is None
                 if dim is not None:
-                    result.append(above.meeting(name, leaf, dim, size))
+                    result.append(reached.meeting(name, leaf, dim, size))
         return result
 
 
 @dataclass(slots=True)
-class Above:
-    """An operator above a parameter, and by which of its edges.
+class Reached:
+    """A node that the parameter's value reaches on its way to the losses, and the edge on which it arrives.
 
     Attributes:
-        alone: Whether what it makes has no examples in it yet, once that is known.
+        operand: Number of the operand that depends on the parameter.
+        source: Edge of that operand.
+        alone: Whether the node's output depends on no example. The caller sets it.
     """
 
     node: Node
@@ -211,8 +252,8 @@ class Above:
     alone: bool = False
 
     @property
-    def step(self) -> Taken:
-        return Taken(self.node.name(), self.operand)
+    def step(self) -> Consumer:
+        return Consumer(self.node.name(), self.operand)
 
     @property
     def shapes(self) -> list[torch.Size]:
@@ -220,7 +261,10 @@ class Above:
         return [torch.Size(one.shape) for one in metadata(self.node)]
 
     def meeting(self, name: str, leaf: Tensor, dim: int, size: int) -> Meeting:
-        """Return the meeting at this operator. Raises Unsuitable if it has no rule, or examples have another dimension."""
+        """Return this operator as a meeting of a parameter and the examples.
+
+        Raises Unsuitable if the operator has no factor or several outputs, or if the length of `dim` is not the batch size.
+        """
         factor, (shape, *others) = FACTORS.get(self.node.name()), self.shapes
         if factor is None or others or shape[dim] != size:
             raise Unsuitable(f"{name}: {self.node.name()} has no rule")
@@ -243,32 +287,35 @@ def metadata(node: Any) -> Sequence[Any]:
 
 
 class Graph:
-    """The nodes that take each node's output, from the losses downwards."""
+    """The autograd graph of the losses, with an index from each node to the nodes that use its output."""
 
     def __init__(self, losses: Tensor) -> None:
-        self.takers: dict[Node, list[tuple[Node, int]]] = {}
+        self.consumers: dict[Node, list[tuple[Node, int]]] = {}
         for node, place, following in edges(losses):
-            self.takers.setdefault(following, []).append((node, place))
+            self.consumers.setdefault(following, []).append((node, place))
 
-    def upwards(self, leaf: Tensor) -> Iterator[Above]:
-        """Yield every operator that takes a leaf or the output of an operator marked as `alone`, in an order of the graph's form."""
+    def upwards(self, leaf: Tensor) -> Iterator[Reached]:
+        """Yield every operator that uses a leaf, or the output of an operator that the caller marked as `alone`.
+
+        The order depends on the form of the graph only, so that two graphs of the same form can be compared.
+        """
         start = get_gradient_edge(leaf).node
-        stack, seen = [start], {start}
+        stack, visited = [start], {start}
         while stack:
             node = stack.pop()
-            for taker, operand in self.takers.get(node, []):
-                above = Above(taker, operand, GradientEdge(node, taker.next_functions[operand][1]))
-                yield above
-                if above.alone and taker not in seen:
-                    seen.add(taker)
-                    stack.append(taker)
+            for consumer, operand in self.consumers.get(node, []):
+                reached = Reached(consumer, operand, GradientEdge(node, consumer.next_functions[operand][1]))
+                yield reached
+                if reached.alone and consumer not in visited:
+                    visited.add(consumer)
+                    stack.append(consumer)
 
 
-def dimension(name: str, one: Above, several: Above, size: int) -> int | None:
-    """Return the dimension in which the outputs for one example and for several differ, or None.
+def dimension(name: str, one: Reached, several: Reached, size: int) -> int | None:
+    """Return the dimension in which the outputs for one example and for several differ; None if the shapes are equal.
 
     Raises:
-        Unsuitable: In more than one dimension, or examples share one with something else.
+        Unsuitable: The outputs differ in more than one dimension, or the length of the dimension is not the number of examples.
     """
     if one.shapes == several.shapes:
         return None

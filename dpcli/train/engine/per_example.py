@@ -1,4 +1,4 @@
-"""Clipped sums of per-example gradients: DP-SGD's query, of sensitivity C to adding or removing one example."""
+"""Clipped sums of per-example gradients. This is the query of DP-SGD, with L2 sensitivity C to adding or removing one example."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Loss, Method, full_precision
 from dpcli.train.engine.sums import Sums, clipped, zero
 from dpcli.train.engine.vectorised import Looped
-from dpcli.train.isolation.rehearsal import Draw, isolated, like, rechecked
+from dpcli.train.isolation.rehearsal import Draw, check_isolation, like, sums_with_check
 from dpcli.train.isolation.traced_program import Program
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A class of modules, the condition under which it is refused, why, and what to use instead."""
+    """A class of modules that is refused: under which condition, why, and what to use instead."""
 
     module: type[nn.Module]
     applies: Callable[[Any], bool]
@@ -68,7 +68,7 @@ REFUSALS = [
 
 
 def refuse(model: nn.Module) -> None:
-    """Raise InputError for a model that has a module which mixes examples or updates buffers, or that has nothing to train."""
+    """Raise InputError for a model whose modules mix examples or update buffers, or that has no parameters to train."""
     for name, parameter in model.named_parameters():
         if is_lazy(parameter):
             raise InputError(
@@ -93,32 +93,35 @@ def refuse(model: nn.Module) -> None:
 
 
 def hooked(parameter: nn.Parameter) -> bool:
-    """Return whether something is called with its gradient: a copy has lost it, and a gradient before noise goes through it."""
+    """Check whether a parameter has hooks on its gradient.
+
+    Such a hook would receive a gradient without noise. The checks cannot observe it, because a copy of the model loses hooks.
+    """
     return any(getattr(parameter, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks"))
 
 
 @dataclass(slots=True)
 class ClippedGradients:
-    """Computes, for a batch, the sum over examples of clipped gradients.
+    """A function that returns the sum over the examples of a batch of their clipped gradients.
 
     Args:
-        model: trained in place by the caller; only parameters with requires_grad count.
-        loss: per-example losses, shape (B,), from the model and a batch. Sums or means over the batch are refused.
-        clip: the clipping style, with the bound C on one example's contribution.
+        model: Model that the caller trains in place. Only parameters with requires_grad are used.
+        loss: Function that returns the losses of a batch, shape (B,). Sums or means over the batch are refused.
+        clip: Clipping style, with the bound C on one example's contribution.
 
     Raises:
-        InputError: a module mixes examples or keeps statistics (BatchNorm); at the rehearsal, or else the first batch: examples are
-            not kept apart, with the module's name; the loss is not one number per example.
+        InputError: A module mixes examples or keeps statistics, as BatchNorm does. The rehearsal, or else the first batch, also raises it
+            if the program combines examples, naming the module, or if the loss is not one number per example.
 
     Edge cases:
-        Empty batch: zeros, and the model does not run. Non-finite example: adds zero, whatever the others do. Zero gradient: adds
-        zero. Finite gradient whose squared norm is not: clipped to C, in double precision; with a norm beyond that, as non-finite.
-        Without a rehearsal the first batch brings one, on made-up examples.
+        An empty batch gives zeros, and the model does not run. An example whose gradient is zero or not finite adds zero, whatever the
+        other examples are. A finite gradient whose squared norm overflows is clipped to C in double precision. If its norm overflows even
+        there, it counts as not finite. If there was no rehearsal, the first batch causes one, on synthetic examples.
 
-    Every sum is accumulated in at least single precision, and norms are taken 8 machine epsilons longer than computed (1e-6 in
-    single precision), so that rounding errs toward less influence. What stays: a row of a matrix product may depend in its last digit on
-    how many rows there are, so that the others' clipped gradients move by rounding when one example leaves, and by up to 2 C each where a
-    kink of the loss or an activation is exactly there. Under book-keeping on a CPU, nn.Linear is computed so that no row does (`aligned`).
+    Every sum is accumulated in at least single precision. Norms are increased by 8 machine epsilons, 1e-6 in single precision, so that
+    rounding lowers the influence of an example. One effect of rounding remains: the last digit of a row of a matrix product may depend on
+    the number of rows. When one example leaves, the clipped gradients of the others then change by rounding, or by up to 2 C each if a
+    kink of the loss or of an activation is exactly at that point. Book-keeping on a CPU computes nn.Linear without this effect (`aligned`).
 
     Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Bu et al. 2023, arXiv:2210.00038.
     """
@@ -136,7 +139,7 @@ class ClippedGradients:
         refuse(self.model)
 
     def __call__(self, batch: Batch) -> Sums:
-        """Run one forward and one backward; micro-batches of a step are added by the caller: `first + second`."""
+        """Return the clipped sums of one micro-batch. The caller adds those of a step: `first + second`."""
         parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not size(batch):
             return zero(parameters)
@@ -146,30 +149,30 @@ class ClippedGradients:
             return clipped(self.method.parts(batch), self.clip, parameters)
         except InputError:
             raise
-        except Exception:  # what the rehearsal did not show, of torch's or the method's: from here on one example at a time
+        except Exception:  # an error that the rehearsal did not show: from here on one example at a time
             if isinstance(self.method, Looped):
                 raise
             self.choice = MethodChoice(Looped(self.model, self.loss), (f"not {self.method.name}: it fails on some batches",))
             return clipped(self.method.parts(batch), self.clip, parameters)
 
     def ready(self, batch: Batch) -> None:
-        """Rehearse, unless that was done in the mode in which the model is, on records of this form."""
+        """Rehearse, unless this was done for the present modes of the modules and the form of the records."""
         if self.choice is None or self.mode != modes(self.model) or self.form != form(batch):
             self.rehearse(like(batch))
 
     def rehearse(self, draw: Draw) -> None:
-        """Check that the program keeps examples apart, and choose a method for the model's mode, training or evaluation.
+        """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation.
 
         Args:
-            draw: Examples that nobody owns.
+            draw: Function that draws synthetic examples.
         """
-        self.chosen(draw, CANDIDATES)
+        self.choose_among(draw, CANDIDATES)
 
-    def chosen(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
-        """Choose among these methods; where an operator had no rule, among those that do not rely on rules."""
+    def choose_among(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
+        """Choose one of the methods. Methods that rely on the rules are left out if isolation was not proven."""
         refuse(self.model)
-        with full_precision(next(self.model.parameters()).device):  # else rounding hides what is compared
-            self.program = isolated(self.model, self.loss, draw)
+        with full_precision(next(self.model.parameters()).device):  # lower precision would hide differences
+            self.program = check_isolation(self.model, self.loss, draw)
             doubt = self.program.doubt
             isolating = [
                 candidate for candidate in candidates if (self.program.mapped if candidate[0] == "vmap" else doubt is None)
@@ -180,25 +183,28 @@ class ClippedGradients:
         self.form, self.description = form(draw(1)), str(self.choice)
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sums, after one example's gradient was computed alone as well.
+        """Return the sums, after the gradient of one example was also computed alone.
 
         Raises:
-            InputError: It has another length alone.
+            InputError: The norm of the gradient differs alone.
         """
         if not size(batch):
             return self(batch)
         self.ready(batch)
-        return rechecked(self, batch, row)
+        return sums_with_check(self, batch, row)
 
     @property
     def method(self) -> Method:
-        """Return the method of the sums; one example at a time until the rehearsal."""
+        """Return the method of the sums. It processes one example at a time until the rehearsal."""
         return self.choice.method if self.choice else Looped(self.model, self.loss)
 
     def settle(self) -> None:
-        """Describe the method as it is after a batch of made-up records, which may have changed it."""
+        """Update the description of the method after a batch of synthetic records, which may have changed the method."""
         self.description = str(self.choice)
 
     def describe(self) -> str:
-        """Return the method that the rehearsal chose, and why each faster one was passed over: what a batch changes may tell of records."""
+        """Return the method that the rehearsal chose, and why each faster method was not chosen.
+
+        Later changes of the method are not described, because they may depend on private records.
+        """
         return self.description

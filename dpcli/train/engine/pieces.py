@@ -1,6 +1,7 @@
-"""Per-example gradients of one parameter, held in whatever form gives norms and weighted sums most cheaply.
+"""Per-example gradients of one parameter, in the representation that gives norms and weighted sums most cheaply.
 
-B examples, T uses of the parameter within one example (positions), p x d the parameter as a matrix.
+Shapes are written with B for the number of examples, T for the number of uses of the parameter within one example (its positions), and
+p x d for the parameter as a matrix.
 """
 
 from __future__ import annotations
@@ -13,32 +14,37 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-SMALL = 2.0**-73  # the square of what no clipping norm is near
+# About (1e-11)^2. The smallest clipping norm is 1e-8, so a gradient whose squared norm is below this changes no clipping factor.
+NEGLIGIBLE_SQUARE = 2.0**-73
 
 
-def flat(values: Tensor) -> Tensor:
-    """Return (B, numbers), one number if the parameter is a scalar."""
+def flattened(values: Tensor) -> Tensor:
+    """Return the gradients as (B, n), where n is the number of entries of the parameter, 1 for a scalar."""
     return values.flatten(1) if values.dim() > 1 else values[:, None]
 
 
-def squared(values: Tensor) -> Tensor:
-    """Return the squared norms over all but the first dimension."""
-    norms: Tensor = torch.linalg.vector_norm(flat(values), dim=1)
+def squared_norms(values: Tensor) -> Tensor:
+    """Return the squared norms (B,), taken over all dimensions but the first."""
+    norms: Tensor = torch.linalg.vector_norm(flattened(values), dim=1)
     return norms.square()
 
 
-def level(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (B, ...) in double precision, divided by a power of two to at most one, and the powers (B,); infinities stay."""
+def rescale(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the examples rescaled to magnitudes of at most one, in double precision, and the divisors (B,).
+
+    Every divisor is a power of two, so the division is exact. An example with a number that is not finite is divided by one.
+    """
     values = values.double()
-    most = flat(values).abs().amax(1) if values[:1].numel() else values.new_ones(len(values))
+    most = flattened(values).abs().amax(1) if values[:1].numel() else values.new_ones(len(values))
     power = torch.exp2(torch.frexp(most).exponent.double()).where(most.isfinite() & (most > 0.0), 1.0).clamp(2.0**-1000, 2.0**1000)
     return values / power.view(-1, *[1] * (values.dim() - 1)), power
 
 
-def balanced(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return factors (B, T, .) of the same products that are about equally large at each position, and both zero if one is.
+def balance(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return factors (B, T, .) with the same products, rescaled so that both have about the same magnitude at each position.
 
-    Else the largest number of one side may meet zeros, while the rest vanishes.
+    If one factor of a position is zero, both become zero. Otherwise the largest entry of one side, by which the side is divided later,
+    could belong to a product that is zero, and the entries that matter would underflow.
     """
     one, other = left.abs().amax(2, keepdim=True), right.abs().amax(2, keepdim=True)
     apart = (torch.frexp(other).exponent - torch.frexp(one).exponent).div(2, rounding_mode="floor").clamp(-1000, 1000)
@@ -46,23 +52,33 @@ def balanced(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return torch.ldexp(left, apart).masked_fill(none, 0.0), torch.ldexp(right, -apart).masked_fill(none, 0.0)
 
 
-def where_precise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
-    """Squared norms (B,), NaN where the square of one side (B, T) may have vanished beside a large one of the other."""
+def mark_imprecise(squares: Tensor, lefts: Tensor, rights: Tensor) -> Tensor:
+    """Return the squared norms (B,), with NaN where underflow may have made them too small.
+
+    Args:
+        squares: Squared norms (B,) of sums of products.
+        lefts: Squared norms (B, T) of the left factors.
+        rights: Squared norms (B, T) of the right factors. The product of a tiny square, which lost digits, and a large square of the
+            other side is not negligible.
+    """
     tiny = torch.finfo(squares.dtype).tiny
     least, most = torch.minimum(lefts, rights), torch.maximum(lefts, rights)
-    return squares.masked_fill(((least < tiny * 2.0**27) & ((least + tiny * 2.0**10) * most > SMALL)).any(1), torch.nan)
+    return squares.masked_fill(((least < tiny * 2.0**27) & ((least + tiny * 2.0**10) * most > NEGLIGIBLE_SQUARE)).any(1), torch.nan)
 
 
-def diagonal_length(left: Tensor, right: Tensor) -> Tensor:
-    """Return the sum over positions of the products of norms, from the Gram matrices (B, T, T)."""
+def total_length(left: Tensor, right: Tensor) -> Tensor:
+    """Return the sum over positions of |left| |right|, (B,), given the Gram matrices (B, T, T) of both factors."""
     return (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp_min(0.0).sqrt().sum(1)
 
 
-def padded(squares: Tensor, length: Tensor, width: int) -> Tensor:
-    """Return squared norms that came from a difference of large numbers, raised by what rounding may have taken away.
+def add_rounding_error(squares: Tensor, length: Tensor, width: int) -> Tensor:
+    """Return the squared norms (B,), increased by a bound on their rounding error, so that no norm is underestimated.
 
-    Where the terms of a sum nearly cancel, the ghost identity loses up to machine epsilon times the squared length of the terms.
-    The factor sqrt(width) is the probabilistic bound of Higham & Mary 2019 on a dot product of that many terms.
+    Where the terms of a sum nearly cancel, the ghost identity loses up to machine epsilon times the squared total length of the terms.
+    The factor sqrt(width) is the probabilistic bound of Higham & Mary 2019 on a dot product of `width` terms.
+
+    Args:
+        length: Sum of the norms of the terms, (B,).
     """
     return (squares + torch.finfo(squares.dtype).eps * math.sqrt(width) * length.square()).clamp_min(0.0)
 
@@ -71,56 +87,68 @@ class Piece(Protocol):
     """The gradients of B examples with respect to one parameter."""
 
     def squares(self) -> Tensor:
-        """Return squared norms (B,), at least the exact ones up to rounding of the last digits.
+        """Return the squared norms (B,). They are upper bounds, up to rounding in the last digits.
 
-        Not finite if the gradient is not, or where the number format is too narrow for them.
+        A squared norm is infinite or NaN if the gradient is not finite, or if the number format cannot represent the norm precisely.
         """
 
-    def levelled(self) -> tuple[Piece, Tensor]:
-        """Return the piece in double precision, each example divided by a power of two to at most one; and the powers (B,)."""
+    def rescaled(self) -> tuple[Piece, Tensor]:
+        """Return the piece in double precision, with each example divided by a power of two, and the divisors (B,).
+
+        The division makes the numbers that represent a gradient at most one in magnitude.
+        """
 
     def weighted(self, factors: Tensor) -> Tensor:
-        """Return the sum over examples of factor times gradient, in the parameter's shape."""
+        """Return the sum over the examples of factor times gradient, in the parameter's shape."""
 
-    def kept(self, rows: Tensor) -> Piece:
-        """Return the piece of these examples alone: non-finite ones must be removed, as zero times infinity is not zero."""
+    def select(self, rows: Tensor) -> Piece:
+        """Return the piece with the selected examples only.
+
+        Examples that are not finite must be removed before a weighted sum: zero times infinity is not zero.
+        """
 
     def rows(self) -> Tensor:
-        """Return every example's gradient, (B, *shape)."""
+        """Return the gradient of every example, (B, *shape)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRows:
-    """Gradients as they are, (B, *shape)."""
+    """Gradients that are stored in full, (B, *shape)."""
 
     values: Tensor
 
     def squares(self) -> Tensor:
-        return squared(self.values)
+        return squared_norms(self.values)
 
-    def levelled(self) -> tuple[PlainRows, Tensor]:
-        values, power = level(self.values)
+    def rescaled(self) -> tuple[PlainRows, Tensor]:
+        values, power = rescale(self.values)
         return PlainRows(values), power
 
     def weighted(self, factors: Tensor) -> Tensor:
-        return (factors.to(self.values.dtype) @ flat(self.values)).view(self.values.shape[1:])
+        return (factors.to(self.values.dtype) @ flattened(self.values)).view(self.values.shape[1:])
 
-    def kept(self, rows: Tensor) -> PlainRows:
+    def select(self, rows: Tensor) -> PlainRows:
         return PlainRows(self.values[rows])
 
     def rows(self) -> Tensor:
         return self.values
 
     @classmethod
-    def joined(cls, pieces: Sequence[Self]) -> PlainRows:
+    def join(cls, pieces: Sequence[Self]) -> PlainRows:
         return PlainRows(torch.stack([piece.values for piece in pieces]).sum(0))
 
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """Sums over positions of outer products: left (B, T, p), right (B, T, d); p * d numbers in the parameter's shape.
+    """Gradients that are sums of outer products over the positions, as those of a linear layer are.
 
-    Source of the ghost identity: Goodfellow 2015, arXiv:1510.01799 (T = 1); Li et al. 2021, arXiv:2110.05679, Section 4.1.
+    Source of the ghost identity, which gives their norms: Goodfellow 2015, arXiv:1510.01799 (T = 1); Li et al. 2021, arXiv:2110.05679,
+    Section 4.1.
+
+    Attributes:
+        left: Left factors, (B, T, p).
+        right: Right factors, (B, T, d).
+        shape: The parameter's shape, with p * d entries.
     """
 
     left: Tensor
@@ -129,18 +157,18 @@ class Outer:
 
     def squares(self) -> Tensor:
         if self.left.shape[1] == 1:
-            lefts, rights = squared(self.left), squared(self.right)
-            return where_precise(lefts * rights, lefts[:, None], rights[:, None])
+            lefts, rights = squared_norms(self.left), squared_norms(self.right)
+            return mark_imprecise(lefts * rights, lefts[:, None], rights[:, None])
         left, right = self.left @ self.left.mT, self.right @ self.right.mT
-        squares = padded((left * right).sum((1, 2)), diagonal_length(left, right), self.width())
-        return where_precise(squares, left.diagonal(dim1=1, dim2=2), right.diagonal(dim1=1, dim2=2))
+        squares = add_rounding_error((left * right).sum((1, 2)), total_length(left, right), self.width())
+        return mark_imprecise(squares, left.diagonal(dim1=1, dim2=2), right.diagonal(dim1=1, dim2=2))
 
-    def levelled(self) -> tuple[Outer, Tensor]:
-        (left, one), (right, other) = map(level, balanced(self.left.double(), self.right.double()))
+    def rescaled(self) -> tuple[Outer, Tensor]:
+        (left, one), (right, other) = map(rescale, balance(self.left.double(), self.right.double()))
         return Outer(left, right, self.shape), one * other
 
     def length(self) -> Tensor:
-        """Return the sum of the norms of the terms, (B,): a bound on the norm of the sum."""
+        """Return the sum of the norms of the outer products, (B,), which bounds the norm of their sum."""
         lengths: Tensor = torch.linalg.vector_norm(self.left, dim=2) * torch.linalg.vector_norm(self.right, dim=2)
         return lengths.sum(1)
 
@@ -149,28 +177,30 @@ class Outer:
 
     def weighted(self, factors: Tensor) -> Tensor:
         left, right, column = self.left, self.right, factors.to(self.left.dtype)[:, None, None]
-        if left.stride(0) < left.stride(1):  # positions first, as in recurrences: summing in that order needs no copy
+        if left.stride(0) < left.stride(1):  # recurrent layers store positions first: summing in that order needs no copy
             left, right, column = left.transpose(0, 1), right.transpose(0, 1), column.transpose(0, 1)
-        if left.shape[2] <= right.shape[2]:  # the smaller of the two is copied
+        if left.shape[2] <= right.shape[2]:  # multiplication copies, so it is applied to the smaller factor
             left = left * column
         else:
             right = right * column
         return (left.flatten(0, 1).mT @ right.flatten(0, 1)).view(self.shape)
 
-    def kept(self, rows: Tensor) -> Outer:
+    def select(self, rows: Tensor) -> Outer:
         return Outer(self.left[rows], self.right[rows], self.shape)
 
     def rows(self) -> Tensor:
         return (self.left.mT @ self.right).view(-1, *self.shape)
 
     @classmethod
-    def joined(cls, pieces: Sequence[Self]) -> Outer:
-        """Return one piece for several uses of a parameter, as more positions, which includes the cross terms."""
+    def join(cls, pieces: Sequence[Self]) -> Outer:
+        """Return one piece for several uses of a parameter. The uses become further positions, so cross terms are included."""
         left, right = torch.cat([piece.left for piece in pieces], 1), torch.cat([piece.right for piece in pieces], 1)
         return Outer(left, right, pieces[0].shape)
 
     def instantiation_is_cheaper(self) -> bool:
-        """Return whether T (d + p) >= d p: the ghost norm costs B T^2 (d + p), the gradients themselves B T d p.
+        """Return whether computing the gradients costs at most as much as their ghost norm.
+
+        The ghost norm costs B T^2 (d + p) operations, and the gradients themselves cost B T d p. A single position needs neither.
 
         Source: Bu et al. 2023, arXiv:2210.00038, Section 3.2.
         """
@@ -180,7 +210,13 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Rows of a table (vocabulary, p) that were looked up: ids (B, T), gradients (B, T, p)."""
+    """Gradients of a table, such as an embedding, of which rows were looked up.
+
+    Attributes:
+        ids: Numbers of the rows that were looked up, (B, T).
+        gradients: Gradients of the outputs of the lookups, (B, T, p).
+        vocabulary: Number of rows of the table.
+    """
 
     ids: Tensor
     gradients: Tensor
@@ -190,12 +226,16 @@ class Lookup:
         keys, sums, lengths = self.sums()
         both = torch.stack((sums.square().sum(1), lengths.square()), 1)
         total = both.new_zeros(self.ids.shape[0], 2).index_add_(0, keys.div(self.vocabulary, rounding_mode="floor"), both)
-        return padded(total[:, 0], total[:, 1].sqrt(), self.ids.shape[1])
+        return add_rounding_error(total[:, 0], total[:, 1].sqrt(), self.ids.shape[1])
 
     def sums(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return keys (n,), id + vocabulary * example, increasing; the gradients of these rows (n, p); and bounds on their lengths (n,).
+        """Return the gradients of the n rows that the examples looked up, each as a sum over the positions.
 
-        The same sums are measured and weighted: in another order, numbers that nearly cancel lose other digits, and C may be exceeded.
+        Norms and weighted sums both start from these sums. If they added in different orders, numbers that nearly cancel would be rounded
+        differently, and a clipped gradient could exceed the clipping norm C.
+
+        Returns:
+            Keys (n,) in increasing order, where a key is id + vocabulary * example; the sums (n, p); and bounds on their norms (n,).
         """
         examples = torch.arange(self.ids.shape[0], device=self.ids.device)
         keys, slots = torch.unique(self.ids + self.vocabulary * examples[:, None], return_inverse=True)
@@ -203,8 +243,8 @@ class Lookup:
         sums = gradients.new_zeros(len(keys), gradients.shape[1]).index_add_(0, slots, gradients)
         return keys, sums, gradients.new_zeros(len(keys)).index_add_(0, slots, torch.linalg.vector_norm(gradients, dim=1))
 
-    def levelled(self) -> tuple[Lookup, Tensor]:
-        gradients, power = level(self.gradients)
+    def rescaled(self) -> tuple[Lookup, Tensor]:
+        gradients, power = rescale(self.gradients)
         return Lookup(self.ids, gradients, self.vocabulary), power
 
     def weighted(self, factors: Tensor) -> Tensor:
@@ -213,7 +253,7 @@ class Lookup:
         table = sums.new_zeros(self.vocabulary, sums.shape[1])
         return table.index_add_(0, keys % self.vocabulary, sums * column[:, None])
 
-    def kept(self, rows: Tensor) -> Lookup:
+    def select(self, rows: Tensor) -> Lookup:
         return Lookup(self.ids[rows], self.gradients[rows], self.vocabulary)
 
     def rows(self) -> Tensor:
@@ -222,14 +262,17 @@ class Lookup:
         return tables.scatter_add_(1, index, self.gradients)
 
     @classmethod
-    def joined(cls, pieces: Sequence[Self]) -> Lookup:
+    def join(cls, pieces: Sequence[Self]) -> Lookup:
         ids, gradients = torch.cat([piece.ids for piece in pieces], 1), torch.cat([piece.gradients for piece in pieces], 1)
         return Lookup(ids, gradients, pieces[0].vocabulary)
 
 
 @dataclass(frozen=True, slots=True)
 class Tied:
-    """A table that is looked up and also multiplies (embedding and head); |x + y|^2 = |x|^2 + |y|^2 + 2 <x, y>."""
+    """Gradients of a table that serves both for lookups and as a matrix, such as an embedding that is tied to the output layer.
+
+    Squared norms follow from |x + y|^2 = |x|^2 + |y|^2 + 2 <x, y>.
+    """
 
     outer: Outer
     lookup: Lookup
@@ -238,10 +281,10 @@ class Tied:
         ids = self.lookup.ids[:, None, :].expand(-1, self.outer.left.shape[1], -1)
         cross = (self.outer.left.gather(2, ids) * (self.outer.right @ self.lookup.gradients.mT)).sum((1, 2))
         length = self.outer.length() + torch.linalg.vector_norm(self.lookup.gradients, dim=2).sum(1)
-        return padded(self.outer.squares() + self.lookup.squares() + 2.0 * cross, length, self.outer.width())
+        return add_rounding_error(self.outer.squares() + self.lookup.squares() + 2.0 * cross, length, self.outer.width())
 
-    def levelled(self) -> tuple[Tied, Tensor]:
-        (outer, one), (lookup, other) = self.outer.levelled(), self.lookup.levelled()
+    def rescaled(self) -> tuple[Tied, Tensor]:
+        (outer, one), (lookup, other) = self.outer.rescaled(), self.lookup.rescaled()
         power = torch.maximum(one, other)
         outer = Outer(outer.left * (one / power)[:, None, None], outer.right, outer.shape)
         return Tied(outer, Lookup(lookup.ids, lookup.gradients * (other / power)[:, None, None], lookup.vocabulary)), power
@@ -249,36 +292,39 @@ class Tied:
     def weighted(self, factors: Tensor) -> Tensor:
         return self.outer.weighted(factors) + self.lookup.weighted(factors)
 
-    def kept(self, rows: Tensor) -> Tied:
-        return Tied(self.outer.kept(rows), self.lookup.kept(rows))
+    def select(self, rows: Tensor) -> Tied:
+        return Tied(self.outer.select(rows), self.lookup.select(rows))
 
     def rows(self) -> Tensor:
         return self.outer.rows() + self.lookup.rows()
 
 
-def merged(pieces: Sequence[Piece]) -> Piece:
-    """Return one piece for all uses of a parameter, cross terms included."""
-    classes = {type(piece): [other for other in pieces if type(other) is type(piece)] for piece in pieces}
-    forms = {form: form.joined(members) if len(members) > 1 else members[0] for form, members in classes.items()}  # type: ignore[attr-defined]
-    return COMBINED.get(frozenset(forms), in_full)(forms)
+def merge(pieces: Sequence[Piece]) -> Piece:
+    """Return one piece for all uses of a parameter. Its norms include the cross terms between the uses."""
+    by_type = {type(piece): [other for other in pieces if type(other) is type(piece)] for piece in pieces}
+    forms = {form: form.join(members) if len(members) > 1 else members[0] for form, members in by_type.items()}  # type: ignore[attr-defined]
+    return COMBINATIONS.get(frozenset(forms), sum_in_full)(forms)
 
 
-def in_full(forms: dict[type, Piece]) -> Piece:
+def sum_in_full(forms: dict[type, Piece]) -> Piece:
+    """Return the sum of all gradients, computed in full."""
     return PlainRows(torch.stack([piece.rows() for piece in forms.values()]).sum(0))
 
 
-def outer_only(forms: dict[type, Piece]) -> Piece:
+def cheaper_form(forms: dict[type, Piece]) -> Piece:
+    """Return the outer products, or the gradients in full where these are cheaper."""
     outer: Outer = forms[Outer]  # type: ignore[assignment]
     return PlainRows(outer.rows()) if outer.instantiation_is_cheaper() else outer
 
 
-def tied(forms: dict[type, Piece]) -> Piece:
+def tie(forms: dict[type, Piece]) -> Piece:
     return Tied(forms[Outer], forms[Lookup])  # type: ignore[arg-type]
 
 
-COMBINED: dict[frozenset[type], Callable[[dict[type, Piece]], Piece]] = {
+# How the pieces of one parameter are combined, by the set of their types. Any other set is added in full.
+COMBINATIONS: dict[frozenset[type], Callable[[dict[type, Piece]], Piece]] = {
     frozenset({PlainRows}): lambda forms: forms[PlainRows],
     frozenset({Lookup}): lambda forms: forms[Lookup],
-    frozenset({Outer}): outer_only,
-    frozenset({Outer, Lookup}): tied,
+    frozenset({Outer}): cheaper_form,
+    frozenset({Outer, Lookup}): tie,
 }

@@ -1,6 +1,7 @@
-"""The compounds of torch's LSTM and GRU: linear layers over time, around a recurrence that is differentiated by hand.
+"""The compounds of torch's LSTM and GRU: linear layers over time, and a recurrence whose gradient is written by hand.
 
-T steps, B examples, H hidden numbers, G numbers of all gates: 4H in torch's order (i, f, g, o) for LSTM, 3H (r, z, n) for GRU.
+Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. The gates together have 4H
+numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU.
 """
 
 from __future__ import annotations
@@ -18,18 +19,26 @@ from dpcli.train.engine.compound import Forward, WrittenOut
 from dpcli.train.engine.method import Unsuitable, wide
 
 aten = torch.ops.aten
-SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input  # times y (1 - y), times (1 - y^2)
-SLOPES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # of the gates i, f, g, o
+# Operators that multiply a gradient by the derivative at output y: by y (1 - y), and by (1 - y^2).
+SIGMOID, TANH = aten.sigmoid_backward.grad_input, aten.tanh_backward.grad_input
+SLOPES = (SIGMOID, SIGMOID, TANH, SIGMOID)  # operators of the gates i, f, g, o
 
 
 class LstmCell(torch.autograd.Function):
-    """The LSTM recurrence: c' = f c + i g, h' = o tanh(c'), with gates of the input plus h W^T."""
+    """The LSTM recurrence: c' = f c + i g and h' = o tanh(c'), where the gates are functions of the input plus h W^T."""
 
     @staticmethod
     def forward(ctx: Any, entering: Tensor, hidden: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """From what enters (T, B, 4H), the weight (4H, H), the state and the cell (B, H): all states (T + 1, B, H) and the last cell."""
+        """Return all states (T + 1, B, H), and the last cell (B, H).
+
+        Args:
+            entering: Inputs of the gates, (T, B, 4H).
+            hidden: Weight of the states, (4H, H).
+            state: First state, (B, H).
+            cell: First cell, (B, H).
+        """
         size = state.shape[-1]
-        gates, states, cells = torch.empty_like(entering), begun(entering, state), begun(entering, cell)
+        gates, states, cells = torch.empty_like(entering), room_for_states(entering, state), room_for_states(entering, cell)
         squashed, across = torch.empty_like(states[1:]), hidden.T
         each = zip(
             entering.unbind(), gates.unbind(), pairwise(states.unbind()), pairwise(cells.unbind()), squashed.unbind(), strict=True
@@ -45,10 +54,10 @@ class LstmCell(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor, last: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients at the input, at the first state and at the first cell."""
+        """Return the gradients of the inputs, of the first state and of the first cell. The weight is given no gradient."""
         hidden, gates, cells, squashed = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, 2)
-        slopes = torch.empty_like(gates)  # the slopes of the gates, until each step's gradients take their place
+        slopes = torch.empty_like(gates)  # derivatives of the gates, which each step replaces by its gradients
         for slope, given, squash, out in zip(SLOPES, (g, cells[:-1], i, squashed), (i, f, g, o), slopes.chunk(4, 2), strict=True):
             slope(given, squash, grad_input=out)
         through = aten.tanh_backward(o, squashed)
@@ -63,13 +72,24 @@ class LstmCell(torch.autograd.Function):
 
 
 class GruCell(torch.autograd.Function):
-    """The GRU recurrence: n = tanh(x + r (h W^T + b)), h' = (1 - z) n + z h, with gates r and z of the input plus h W^T + b."""
+    """The GRU recurrence: n = tanh(x + r (h W^T + b)) and h' = (1 - z) n + z h.
+
+    The gates r and z are functions of the input plus h W^T + b.
+    """
 
     @staticmethod
     def forward(ctx: Any, entering: Tensor, nothing: Tensor, hidden: Tensor, bias: Tensor | None, state: Tensor) -> Tensor:
-        """From what enters (T, B, 3H), zeros that stand for what states add, the weight (3H, H), its bias, the state (B, H)."""
+        """Return all states (T + 1, B, H).
+
+        Args:
+            entering: Inputs of the gates, (T, B, 3H).
+            nothing: Zeros (T, B, 3H), whose gradient is that of the terms h W^T + b.
+            hidden: Weight of the states, (3H, H).
+            bias: Bias of the states, (3H,); None if there is none.
+            state: First state, (B, H).
+        """
         size = state.shape[-1]
-        gates, states = torch.empty_like(entering), begun(entering, state)
+        gates, states = torch.empty_like(entering), room_for_states(entering, state)
         products, across = torch.empty_like(states[1:]), hidden.T
         for t in range(len(entering)):
             own = states[t] @ across if bias is None else torch.addmm(bias, states[t], across)
@@ -84,10 +104,10 @@ class GruCell(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients at the input, at what states add to it, and at the first state."""
+        """Return the gradients of the inputs, of the terms h W^T + b, and of the first state."""
         hidden, gates, states, products = ctx.saved_tensors
         r, z, n = gates.chunk(3, 2)
-        slopes = torch.empty_like(gates)  # the slopes, as above
+        slopes = torch.empty_like(gates)  # derivatives of the gates, as in LstmCell
         reset, update, candidate = slopes.chunk(3, 2)
         TANH(1 - z, n, grad_input=candidate)
         SIGMOID(states[:-1] - n, z, grad_input=update)
@@ -103,13 +123,14 @@ class GruCell(torch.autograd.Function):
         return slopes, own, None, None, state + above[0]
 
 
-def begun(entering: Tensor, start: Tensor) -> Tensor:
-    """Return room for the states of all steps, which begins with the first state."""
+def room_for_states(entering: Tensor, start: Tensor) -> Tensor:
+    """Return a tensor for the states of all steps, (T + 1, B, H), in which only the first state is set."""
     states = entering.new_empty(len(entering) + 1, *start.shape)
     states[0] = start
     return states
 
 
+# A function that runs one layer in one direction over time.
 Direction = Callable[[WrittenOut, str, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
@@ -124,9 +145,13 @@ def gru(module: nn.Module) -> Forward | None:
 
 
 def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward | None:
-    """Return the layer-by-layer forward; None where weights are not the module's own, with projections, or with dropout between layers.
+    """Return the layer-by-layer forward of a recurrent module.
 
-    Torch draws that dropout elsewhere, so that a record's draws could not be repeated when it is taken alone.
+    Returns None if the weights are not the module's own, or if it has projections or dropout between layers. Torch draws such dropout in
+    another place, so that a record's draws could not be replayed when the record is processed alone.
+
+    Args:
+        states: Number of tensors in a state.
     """
     layer = cast("nn.RNNBase", module)
     own = {name for name, _ in layer.named_parameters(remove_duplicate=False)} == set(layer._flat_weights_names)
@@ -135,14 +160,14 @@ def recurrent(module: nn.Module, direction: Direction, states: int) -> Forward |
 
 
 def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-    """Run nn.LSTM or nn.GRU layer by layer, argument for argument.
+    """Return what nn.LSTM or nn.GRU returns for the same arguments, computed layer by layer.
 
     Args:
-        direction: One pass over time.
-        count: Count of the tensors of a state.
+        direction: Function that runs one layer in one direction over time.
+        count: Number of tensors in a state.
 
     Raises:
-        Unsuitable: Packed sequences, one without a dimension of examples, or states of another form.
+        Unsuitable: The sequences are packed, they have no dimension of examples, or the states have another shape.
     """
     layer = cast("nn.RNNBase", run.compound.module)
     if not torch.is_tensor(input) or input.dim() != 3:
@@ -151,22 +176,22 @@ def over_layers(direction: Direction, count: int, run: WrittenOut, input: Tensor
         raise Unsuitable(f"{run.label}: dropout between its layers")
     values = input.transpose(0, 1) if layer.batch_first else input
     sides = 2 if layer.bidirectional else 1
-    states = started(run, values, layer.num_layers * sides, (hx if count > 1 else (hx,)) if hx is not None else None, count)
+    states = first_states(run, values, layer.num_layers * sides, (hx if count > 1 else (hx,)) if hx is not None else None, count)
     last = []
     for level in range(layer.num_layers):
         outputs = []
         for side in range(sides):
             place = level * sides + side
-            passed = direction(run, f"l{level}{'_reverse' * side}", turned(values, side), [state[place] for state in states])
-            outputs.append(turned(passed[0][1:], side))
+            passed = direction(run, f"l{level}{'_reverse' * side}", in_direction(values, side), [state[place] for state in states])
+            outputs.append(in_direction(passed[0][1:], side))
             last.append((passed[0][-1], *passed[1:]))
         values = torch.cat(outputs, 2) if sides > 1 else outputs[0]
     ends = tuple(torch.stack(one) for one in zip(*last, strict=True))
     return values.transpose(0, 1) if layer.batch_first else values, ends if count > 1 else ends[0]
 
 
-def started(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
-    """Return the first states, (layers * directions, B, H) each: zeros if none are given."""
+def first_states(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor] | None, count: int) -> Sequence[Tensor]:
+    """Return the first states, each of shape (layers * directions, B, H). They are zeros if none are given."""
     shape = (places, values.shape[1], cast("nn.RNNBase", run.compound.module).hidden_size)
     if given is None:
         return [values.new_zeros(shape)] * count
@@ -175,13 +200,13 @@ def started(run: WrittenOut, values: Tensor, places: int, given: Sequence[Tensor
     return given
 
 
-def turned(values: Tensor, side: int) -> Tensor:
-    """Return the steps in reverse in the second direction."""
+def in_direction(values: Tensor, side: int) -> Tensor:
+    """Return the steps in reverse order for the second direction, and unchanged for the first."""
     return values.flip(0) if side else values
 
 
 def lstm_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the states (T + 1, B, H) and the last cell. A gate adds two products, so that both have one gradient."""
+    """Return the states (T + 1, B, H) and the last cell. A gate adds two products, so that one gradient serves both."""
     biases = [f"bias_ih_{suffix}", f"bias_hh_{suffix}"]
     entering = run.linear(inputs, f"weight_ih_{suffix}", biases if cast("nn.RNNBase", run.compound.module).bias else [])
     hidden, name = run.value(f"weight_hh_{suffix}"), f"weight_hh_{suffix}"
@@ -193,7 +218,7 @@ def lstm_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence
 
 
 def gru_direction(run: WrittenOut, suffix: str, inputs: Tensor, start: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the states (T + 1, B, H). What a state adds to the last gate is scaled there, and has a gradient of its own."""
+    """Return the states (T + 1, B, H). The terms of the states are scaled in the last gate, so they have a separate gradient."""
     layer = cast("nn.RNNBase", run.compound.module)
     entering = run.linear(inputs, f"weight_ih_{suffix}", [f"bias_ih_{suffix}"] if layer.bias else [])
     hidden, bias = run.value(f"weight_hh_{suffix}"), run.value(f"bias_hh_{suffix}") if layer.bias else None

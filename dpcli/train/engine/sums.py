@@ -1,4 +1,4 @@
-"""The clipped sum of per-example gradients: the one place where clipping factors are applied."""
+"""The clipped sum of per-example gradients. Clipping factors are applied in this module only."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from dpcli.train.engine.clip import Clip
 from dpcli.train.engine.method import Part, full_precision, wide_type
 from dpcli.train.engine.pieces import Piece
 
-ROUNDING = 8.0  # machine epsilons by which norms are taken longer, so that their own rounding cannot carry a gradient past C
-LARGE = 2.0**30  # a longer gradient is clipped in double precision: its factor, or its squares, may leave the number format
+# Norms are increased by this number of machine epsilons. Otherwise their rounding error could leave a clipped gradient longer than C.
+ROUNDING = 8.0
+# Gradients with a larger norm are clipped in double precision, because their factors or squares may leave the range of single precision.
+LARGE = 2.0**30
 
 
 class Weighted(Protocol):
-    """Gradients of which a clipped sum is taken."""
+    """Per-example gradients that can be summed with a factor for each example."""
 
     def weighted(self, factors: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums that one batch, or one micro-batch of it, adds to a step.
+    """Sums over one batch, or over one micro-batch of it, before noise.
 
     Attributes:
-        gradients: By parameter name, the sum over examples of clipped gradients, in at least single precision; not yet private.
-        norms: (B,) norms before clipping, in the batch's order; infinite for an example that is not finite, and where the number format
-            ends. Private data.
-        finite: (B,) False for an example whose gradient had a NaN or an infinity, or a norm beyond double precision: it adds zero.
+        gradients: Sum over the examples of their clipped gradients, by parameter name, in at least single precision. It has no noise yet,
+            so it is private data.
+        norms: Norms before clipping, (B,), in the batch's order. A norm is infinite if the gradient is not finite, or if the number format
+            cannot hold it. They are private data.
+        finite: Whether each example was summed, (B,). It is False for a gradient that has a NaN, an infinity, or a norm beyond double
+            precision; such an example adds zero.
     """
 
     gradients: dict[str, Tensor]
@@ -40,22 +44,22 @@ class Sums:
 
     @property
     def count(self) -> int:
-        """Examples in the batch, those that added zero included. Private where batches are sampled."""
+        """Return the number of examples, including those that added zero. It is private where batches are sampled."""
         return int(self.norms.shape[0])
 
     def __add__(self, other: Sums) -> Sums:
-        """Add another micro-batch."""
+        """Return the sums over both micro-batches."""
         gradients = {name: total + other.gradients[name] for name, total in self.gradients.items()}
         return Sums(gradients, torch.cat([self.norms, other.norms]), torch.cat([self.finite, other.finite]))
 
 
 def zero(parameters: Mapping[str, Tensor]) -> Sums:
-    """Return the sum over no examples."""
+    """Return the sums over an empty batch."""
     return completed({}, [], [], parameters)
 
 
 def completed(gradients: dict[str, Tensor], norms: list[Tensor], finite: list[Tensor], parameters: Mapping[str, Tensor]) -> Sums:
-    """Return the sums of all parts, with zeros for every parameter that nothing was added to."""
+    """Return the sums over all parts of a batch, with zeros for each parameter that has no gradient in them."""
     full = {name: gradients[name] if name in gradients else zeros(parameter) for name, parameter in parameters.items()}
     like = next(iter(full.values()))
     return Sums(full, torch.cat([like.new_zeros(0), *norms]), torch.cat([like.new_zeros(0, dtype=torch.bool), *finite]))
@@ -79,17 +83,17 @@ def clipped(parts: Iterable[Part], clip: Clip, parameters: Mapping[str, Tensor])
                 add(gradients, pieces, groups, clip.factors(norms))
             else:
                 factors = clip.factors(norms[usual].to(like.dtype))
-                add(gradients, {name: piece.kept(usual) for name, piece in pieces.items()}, groups, factors)
+                add(gradients, {name: piece.select(usual) for name, piece in pieces.items()}, groups, factors)
                 finite = norms[~usual].isfinite().all(1)
                 factors = clip.factors(norms[~usual][finite])
-                add(gradients, {name: piece.kept(finite) for name, piece in wide.items()}, groups, factors)
+                add(gradients, {name: piece.select(finite) for name, piece in wide.items()}, groups, factors)
         lengths.append(length(norms, like.dtype))
         finites.append(norms.isfinite().all(1))
     return completed(gradients, lengths, finites, parameters)
 
 
 def lengths_of(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tensor:
-    """Return the norms of `clipped` (B,), without its sums."""
+    """Return the norms before clipping, (B,), as `clipped` does, but without computing sums."""
     pieces, count = part
     like = zeros(next(iter(parameters.values())).detach().reshape(-1)[:0])
     with full_precision(like.device):
@@ -97,11 +101,13 @@ def lengths_of(part: Part, clip: Clip, parameters: Mapping[str, Tensor]) -> Tens
 
 
 @dataclass(frozen=True, slots=True)
-class Levelled:
-    """The gradients of examples whose squares leave the number format: a piece of numbers up to one, times powers of two (B,).
+class Rescaled:
+    """Gradients of examples whose squares leave the range of the number format.
 
     Attributes:
-        kind: The type of the sums.
+        piece: The gradients, divided by powers of two.
+        power: These powers of two, (B,).
+        kind: Number format of the sums.
     """
 
     piece: Piece
@@ -109,14 +115,14 @@ class Levelled:
     kind: torch.dtype
 
     @classmethod
-    def of(cls, piece: Piece, kind: torch.dtype) -> Levelled:
-        return cls(*piece.levelled(), kind)
+    def of(cls, piece: Piece, kind: torch.dtype) -> Rescaled:
+        return cls(*piece.rescaled(), kind)
 
     def norms(self) -> Tensor:
         return self.piece.squares().sqrt() * self.power
 
-    def kept(self, rows: Tensor) -> Levelled:
-        return Levelled(self.piece.kept(rows), self.power[rows], self.kind)
+    def select(self, rows: Tensor) -> Rescaled:
+        return Rescaled(self.piece.select(rows), self.power[rows], self.kind)
 
     def weighted(self, factors: Tensor) -> Tensor:
         return self.piece.weighted(factors * self.power).to(self.kind)
@@ -124,32 +130,42 @@ class Levelled:
 
 def measured(
     pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor
-) -> tuple[Tensor, Tensor, dict[str, Levelled]]:
-    """Return norms (B, groups); whether the number format is wide enough for each example (B,); and the gradients of the others."""
+) -> tuple[Tensor, Tensor, dict[str, Rescaled]]:
+    """Measure the gradients, in double precision where the number format of the sums is too narrow.
+
+    Args:
+        none: Zeros (B,), the norms of a parameter that the losses do not depend on.
+
+    Returns:
+        Norms (B, groups); whether the number format suffices for each example (B,); and the rescaled gradients of the other examples.
+    """
     norms = group_norms(pieces, groups, none)
-    usual = (norms < LARGE).all(1)  # false of a NaN
+    usual = (norms < LARGE).all(1)  # False for a NaN
     if bool(usual.all()):
         return norms, usual, {}
-    wide = {name: Levelled.of(piece.kept(~usual), none.dtype) for name, piece in pieces.items()}
-    levelled = levelled_norms(wide, groups, norms[~usual].double(), none.dtype)
-    return norms.double().index_put((~usual,), levelled), usual, wide
+    wide = {name: Rescaled.of(piece.select(~usual), none.dtype) for name, piece in pieces.items()}
+    rescaled = rescaled_norms(wide, groups, norms[~usual].double(), none.dtype)
+    return norms.double().index_put((~usual,), rescaled), usual, wide
 
 
 def length(norms: Tensor, kind: torch.dtype) -> Tensor:
-    """Return the norm over all groups, (B,): infinite if a gradient is not finite."""
+    """Return the norm over all groups, (B,). It is infinite if the gradient is not finite."""
     lengths: Tensor = torch.linalg.vector_norm(norms, dim=1).to(kind)
     return lengths.masked_fill(~norms.isfinite().all(1), torch.inf)
 
 
 def group_norms(pieces: Mapping[str, Piece], groups: Sequence[Sequence[str]], none: Tensor) -> Tensor:
-    """Return norms (B, groups), rounded up; `none` stands for a parameter that the losses do not depend on."""
+    """Return norms (B, groups), rounded up. A parameter that the losses do not depend on counts as `none`, which is zeros (B,)."""
     squares = {name: piece.squares().to(none.dtype) for name, piece in pieces.items()}
     columns = [sum((squares[name] for name in group if name in squares), start=none) for group in groups]
     return torch.stack(columns, 1).sqrt() * (1.0 + ROUNDING * torch.finfo(none.dtype).eps)
 
 
-def levelled_norms(pieces: Mapping[str, Levelled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:
-    """Return norms (B, groups) in double precision, by lengths that are divided by the longest before they are squared."""
+def rescaled_norms(pieces: Mapping[str, Rescaled], groups: Sequence[Sequence[str]], like: Tensor, kind: torch.dtype) -> Tensor:
+    """Return norms (B, groups) in double precision, rounded up.
+
+    The norms of a group's parameters are divided by the largest of them before they are squared, so that no square overflows.
+    """
     columns = []
     for group in groups:
         each = torch.stack([like.new_zeros(len(like)), *(pieces[name].norms() for name in group if name in pieces)])
@@ -159,7 +175,7 @@ def levelled_norms(pieces: Mapping[str, Levelled], groups: Sequence[Sequence[str
 
 
 def add(totals: dict[str, Tensor], pieces: Mapping[str, Weighted], groups: Sequence[Sequence[str]], factors: Tensor) -> None:
-    """Add every parameter's clipped sum to the totals, each with the factors of its group."""
+    """Add the clipped sum of each parameter to its total. The clipping factors (B, groups) are those of the parameter's group."""
     for column, group in zip(factors.unbind(1), groups, strict=True):
         for name in group:
             if name in pieces:

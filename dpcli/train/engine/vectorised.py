@@ -1,4 +1,4 @@
-"""The methods of vmap and of a loop, which are slower but differentiate each example on its own by construction."""
+"""The methods that use vmap or a loop. They are slower, but differentiate each example separately by construction."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.method import Loss, Part, nothing_caught, per_example_losses, wide
 from dpcli.train.engine.pieces import PlainRows
 
-LARGEST_PART = 2**26  # numbers of per-example gradients that are in memory at once
+LARGEST_PART = 2**26  # count of the numbers of per-example gradients that are in memory at once
 
 
 class WholeModel(nn.Module):
-    """The model and its loss as one module, so that parameters can be handed in."""
+    """The model and its loss as one module, so that `functional_call` can replace the parameters."""
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class WholeModel(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Vectorised:
-    """The method of torch.func.vmap over torch.func.grad; dropout draws differently for every example."""
+    """The method that applies torch.func.vmap to torch.func.grad. Dropout draws different numbers for each example."""
 
     model: nn.Module
     loss: Loss
@@ -57,16 +57,16 @@ class Vectorised:
         gradients = vmap(grad(one), in_dims=(None, 0), randomness="different")
         for start in range(0, size(batch), step):
             part = take(batch, slice(start, start + step))
-            with nothing_caught(), flat_weights_kept(self.model), warnings.catch_warnings():
-                # Of an operation without a batching rule, which is looped over.
+            with nothing_caught(), restored_flat_weights(self.model), warnings.catch_warnings():
+                # torch warns of an operator without a batching rule, which it calls in a loop.
                 warnings.filterwarnings("ignore", "There is a performance drop")
                 gradients_of = gradients(parameters, part)
             yield {name: PlainRows(wide(values.detach())) for name, values in gradients_of.items()}, size(part)
 
 
 @contextmanager
-def flat_weights_kept(model: nn.Module) -> Iterator[None]:
-    """Restore the second list of weights that recurrent layers keep: functional_call leaves its own weights in it."""
+def restored_flat_weights(model: nn.Module) -> Iterator[None]:
+    """Restore the second list of weights of recurrent layers after the block, in which functional_call leaves its own weights."""
     layers = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
     before = [(list(layer._flat_weights), layer._flat_weight_refs) for layer in layers]
     try:
@@ -78,7 +78,7 @@ def flat_weights_kept(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Looped:
-    """The method of a loop over the examples: the simplest one, with which the others are compared."""
+    """The method that loops over the examples. The other methods are compared with it."""
 
     model: nn.Module
     loss: Loss
@@ -96,7 +96,7 @@ class Looped:
 
 
 def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:
-    """Return plain gradients, without parameters that the loss does not depend on."""
+    """Return the gradients of one example, without those of parameters that the loss does not depend on."""
     if not losses.requires_grad:
         return {}
     gradients_of = torch.autograd.grad(losses, list(parameters.values()), torch.ones_like(losses), allow_unused=True)

@@ -1,5 +1,7 @@
-"""Everything that a model and its loss can reach and write to, compared around a forward, which must change none of it; and the tensors
-that they read besides."""
+"""The state that a model and its loss can reach and write to. A forward pass must not change it, so it is compared before and after.
+
+The module also lists the constant tensors that a program reads.
+"""
 
 from __future__ import annotations
 
@@ -24,26 +26,30 @@ from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.method import Loss
 
+# Types whose values are compared by their text.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
-MOST_VALUES = 100_000  # values that are looked at
-MADE_ON_THE_WAY = torch.ops.aten.lift_fresh.default  # of numbers that stand in the program, as torch.tensor does
-DRAWS = "random numbers"
+MOST_VALUES = 100_000  # further values are compared by identity only
+MOST_DEPTH = 8  # values that are nested more deeply are compared by identity only
+LITERAL = torch.ops.aten.lift_fresh.default  # the operator by which torch.tensor makes a tensor of numbers in the program
+DRAWS = "random numbers"  # ends the names of generators' states
 
 
 @dataclass(slots=True)
 class ReachableState:
-    """Values by the path that leads to them.
+    """A snapshot of reachable state.
 
     Attributes:
-        copies: Tensors are kept with their numbers, else by identity.
+        copies: Whether the numbers of tensors are copied. Otherwise tensors are compared by identity.
+        values: Values, by the path that leads to them.
+        visited: Objects that were visited, by identity. The references keep their addresses from being reused.
     """
 
     copies: bool
     values: dict[str, object] = field(default_factory=dict)
-    seen: dict[int, object] = field(default_factory=dict)
+    visited: dict[int, object] = field(default_factory=dict)
 
     def require_same(self, later: ReachableState) -> None:
-        """Raise InputError, with its path, where a value has changed."""
+        """Raise InputError if a value differs in a later snapshot. The message names the path of the first such value."""
         for name in (*self.values, *(name for name in later.values if name not in self.values)):
             if name not in self.values or name not in later.values or not equal(self.values[name], later.values[name]):
                 kind = "buffer" if isinstance(later.values.get(name), Tensor) else "value"
@@ -57,18 +63,19 @@ class ReachableState:
                 )
 
     def keep(self, name: str, tensor: Tensor) -> None:
+        """Add a tensor, and whether it requires a gradient."""
         self.values[name] = tensor.detach().clone() if self.copies else (id(tensor),)
         self.values[f"{name}.requires_grad"] = tensor.requires_grad
 
     def visit(self, name: str, value: Any, depth: int = 0) -> None:
-        """Keep a value, and what can be reached from it."""
+        """Add a value, and everything that can be reached from it."""
         if isinstance(value, PLAIN):
             self.values[name] = repr(value)
             return
-        if id(value) in self.seen or depth > 8 or len(self.values) > MOST_VALUES:
+        if id(value) in self.visited or depth > MOST_DEPTH or len(self.values) > MOST_VALUES:
             self.values.setdefault(name, id(value))
             return
-        self.seen[id(value)] = value
+        self.visited[id(value)] = value
         if isinstance(value, Tensor):
             self.keep(name, value)
         elif isinstance(value, torch.Generator):
@@ -80,12 +87,12 @@ class ReachableState:
         elif isinstance(value, random.Random):
             self.values[f"{name}'s {DRAWS}"] = value.getstate()
         elif isinstance(value, TorchDispatchMode) and type(value).__module__.startswith("dpcli."):
-            self.values[name] = id(value)  # a replay's own draws: what it counts is no state of the program
+            self.values[name] = id(value)  # the mode of a replay counts draws, which is no state of the program
         elif type(value).__module__ == "numpy":
             self.values[name] = repr(getattr(value, "tobytes", lambda: value)())
         else:
-            parts = list(inside(value))
-            self.values[name] = (id(value), len(parts)) if parts or callable(value) else pickled(value)
+            parts = list(parts_of(value))
+            self.values[name] = (id(value), len(parts)) if parts or callable(value) else pickle_or_identity(value)
             for key, part in parts:
                 self.visit(f"{name}{key}", part, depth + 1)
             if isinstance(value, types.FunctionType):
@@ -94,10 +101,10 @@ class ReachableState:
                 self.visit_class(name, type(value))
 
     def visit_globals(self, name: str, function: types.FunctionType, depth: int) -> None:
-        """Keep the globals that a user's own function names."""
+        """Add the global variables that a function names, if it is the user's own."""
         if not is_own_code(function.__code__.co_filename):
             return
-        space, names = function.__globals__, names_in(function.__code__)
+        space, names = function.__globals__, global_names(function.__code__)
         label = space.get("__name__", name)
         for key in sorted(names & space.keys()):
             if not isinstance(space[key], types.ModuleType):
@@ -108,16 +115,16 @@ class ReachableState:
                         self.visit(f"{space[key].__name__}.{inner}", vars(space[key])[inner], depth + 1)
 
     def visit_class(self, name: str, kind: type) -> None:
-        """Keep the attributes of a user's own class, and what its methods use."""
+        """Add the attributes of the user's own classes among a class and its bases, and the values that their methods use."""
         for base in kind.__mro__:
             file = getattr(sys.modules.get(base.__module__), "__file__", None)
-            if id(base) in self.seen or file is None or is_library(file):
+            if id(base) in self.visited or file is None or is_library(file):
                 continue
-            self.seen[id(base)] = base
+            self.visited[id(base)] = base
             for key, value in vars(base).items():
                 value = getattr(value, "__func__", value)
                 if isinstance(value, types.FunctionType):
-                    for label, part in inside(value):
+                    for label, part in parts_of(value):
                         self.visit(f"{base.__name__}.{key}{label}", part, 1)
                     self.visit_globals(name, value, 0)
                 elif not key.startswith("__") and not callable(value):
@@ -125,7 +132,7 @@ class ReachableState:
 
 
 def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
-    """Return the state as it is now."""
+    """Return a snapshot of the state that a model and its loss can reach, and of global random state."""
     now = ReachableState(copies)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         now.keep(f"model: {name}", tensor)
@@ -147,8 +154,8 @@ def state(model: nn.Module, loss: Loss, copies: bool = True) -> ReachableState:
     return now
 
 
-def inside(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of a container, a function or an object."""
+def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a container, a function or an object, each with the end of its path."""
     if isinstance(value, Mapping):
         for place, (key, part) in enumerate(value.items()):
             yield f"[{key!r}]" if isinstance(key, str | int) else f"[{place}]", part
@@ -159,16 +166,16 @@ def inside(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, bytearray):
         yield "", repr(value)
     elif isinstance(value, Iterator):
-        yield "", pickled(value)
+        yield "", pickle_or_identity(value)
     elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif hasattr(value, "cache_info"):
         yield ".cache", value.cache_info().currsize
     elif isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            yield f".{name}", content(cell)
+            yield f".{name}", cell_content(cell)
         yield ".__defaults__", value.__defaults__
-        if is_own_code(value.__code__.co_filename):  # a library's own remembers what it has compiled
+        if is_own_code(value.__code__.co_filename):  # a library's function may store what it has compiled
             yield ".__dict__", vars(value)
     elif isinstance(value, types.BuiltinMethodType):
         yield ".__self__", None if isinstance(value.__self__, types.ModuleType) else value.__self__
@@ -181,42 +188,45 @@ def inside(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f".{name}", getattr(value, name, None)) for name in names)
 
 
-def pickled(value: Any) -> object:
-    """Return what an object would be saved as, where Python does not show its parts: an iterator, a generator of random numbers."""
+def pickle_or_identity(value: Any) -> object:
+    """Return the pickled form of an object without visible parts, such as an iterator. Return its identity if it cannot be pickled."""
     try:
         return pickle.dumps(value)
-    except Exception:  # whatever it raises that cannot be saved
+    except Exception:  # pickling may raise any error
         return id(value)
 
 
-def content(cell: Any) -> Any:
-    """Return what a closure's cell holds; None if it is not yet bound."""
+def cell_content(cell: Any) -> Any:
+    """Return the content of a closure's cell; None if the cell is empty."""
     try:
         return cell.cell_contents
     except ValueError:
         return None
 
 
-def names_in(code: types.CodeType) -> set[str]:
-    """Return the names of globals that a function, or one inside of it, may use."""
+def global_names(code: types.CodeType) -> set[str]:
+    """Return the names of global variables that a function, or a function nested in it, may use."""
     nested = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return set(code.co_names).union(*(names_in(one) for one in nested))
+    return set(code.co_names).union(*(global_names(one) for one in nested))
 
 
 def equal(a: object, b: object) -> bool:
+    """Check whether two values are equal. NaN in a tensor equals NaN."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
     return type(a) is type(b) and bool(a == b)
 
 
 def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
-    """Name the tensors that a program reads besides parameters, buffers and records, which may be made of data; not single numbers.
+    """Return the names of the constant tensors that a program reads. They may depend on data.
+
+    Constants are tensors other than parameters, buffers and records. Tensors with one number are left out.
 
     Args:
-        batch: Records that nobody owns.
+        batch: Synthetic records.
     """
     reading = Reading((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
-    with torch.enable_grad(), reading:  # a loss may ask for gradients itself
+    with torch.enable_grad(), reading:  # a loss may compute gradients itself
         loss(model, batch)
     reached = state(model, loss, copies=False).values
     names = {value[0]: name for name, value in reached.items() if isinstance(value, tuple) and len(value) == 1}
@@ -226,10 +236,11 @@ def constants(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
 
 
 class Reading(TorchDispatchMode):
-    """Finds operands that are neither known beforehand nor made by an operator before, with the line that reads them.
+    """A dispatch mode that lists operands that are neither known at the start nor the result of an earlier operator.
 
     Attributes:
-        known: Known numbers by address. What an operator made may be gone when something else lies there; constants were there before.
+        known: Addresses of known tensors. The address of a freed result may be reused, but not by a constant, which existed before.
+        operands: Constant tensors, each with the line that reads it.
     """
 
     def __init__(self, known: tuple[Tensor, ...]) -> None:
@@ -238,21 +249,21 @@ class Reading(TorchDispatchMode):
         self.operands: list[tuple[Tensor, str]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        given = dict(kwargs or {})
-        for tree_leave in tree_leaves((args, given)):
-            if isinstance(tree_leave, Tensor) and (func is MADE_ON_THE_WAY or address(tree_leave) not in self.known):
-                self.known.add(address(tree_leave))
+        named = dict(kwargs or {})
+        for operand in tree_leaves((args, named)):
+            if isinstance(operand, Tensor) and (func is LITERAL or address(operand) not in self.known):
+                self.known.add(address(operand))
                 line = own_line()
-                if tree_leave.numel() > 1 and (line or func is not MADE_ON_THE_WAY):
-                    self.operands.append((tree_leave, f"a tensor read at {line}" if line else "a tensor of a library"))
-        made = func(*args, **given)
-        self.known.update(address(tree_leave) for tree_leave in tree_leaves(made) if isinstance(tree_leave, Tensor))
+                if operand.numel() > 1 and (line or func is not LITERAL):
+                    self.operands.append((operand, f"a tensor read at {line}" if line else "a tensor of a library"))
+        made = func(*args, **named)
+        self.known.update(address(operand) for operand in tree_leaves(made) if isinstance(operand, Tensor))
         return made
 
 
 def address(tensor: Tensor) -> int:
-    """Return where a tensor's numbers are: a view, and what .data gives, is no other tensor."""
+    """Return the address of a tensor's storage, which its views and its `.data` share; its identity if it has no storage."""
     try:
         return tensor.untyped_storage().data_ptr() or id(tensor)
-    except (RuntimeError, NotImplementedError):  # of a kind that has none
+    except (RuntimeError, NotImplementedError):  # some kinds of tensor have no storage
         return id(tensor)

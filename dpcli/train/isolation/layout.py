@@ -1,6 +1,6 @@
-"""Layouts: where a tensor holds the records of a batch, as far as that can be followed; and calls of operators on such tensors.
+"""Layouts, which describe along which dimension a tensor holds the records of a batch; and calls of operators on tensors with layouts.
 
-A length counts records if it is a multiple of the symbol that stands for the batch's size.
+The batch size is a symbol. A dimension counts records if its length is a multiple of this symbol.
 """
 
 from __future__ import annotations
@@ -16,40 +16,43 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """No record: weights, constants, random numbers for all."""
+    """The layout of a tensor that depends on no record: weights, constants, and random numbers that all records share."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlongRecords:
-    """Each number is of one record alone: along `dim`, of length outer * B * inner, place (o * B + b) * inner + i is record b's.
+    """The layout of a tensor in which each number depends on one record alone.
+
+    Dimension `dim` has length outer * B * inner, where B is the batch size. Index (o * B + b) * inner + i belongs to record b, for every
+    o < outer and i < inner.
 
     Attributes:
-        alike: Every record has the same numbers, which then are nobody's.
+        identical: Whether every record has the same numbers, which then reveal nothing about any record.
     """
 
     dim: int
     outer: int = 1
     inner: int = 1
-    alike: bool = field(default=False, compare=False)
+    identical: bool = field(default=False, compare=False)
 
     def at(self, dim: int) -> AlongRecords:
-        """Return this layout along another dimension."""
+        """Return the same layout along another dimension."""
         return replace(self, dim=dim)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The places 0, 1, ... of the batch's records along `dim`: good for picking each record's own row, and for nothing else."""
+    """The layout of the record indices 0, 1, ..., B - 1 along `dim`. They may be used only to select each record's own row."""
 
     dim: int
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Numbers made of several records, or of how many there are.
+    """The layout of a tensor whose numbers depend on several records, or on the number of records.
 
     Attributes:
-        how: The operator, and its line.
+        how: The operator that merged the records, in words, with its line in the user's code.
     """
 
     how: str
@@ -57,7 +60,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The result of an operator without a rule."""
+    """The layout of the result of an operator that has no rule."""
 
     operator: str
 
@@ -68,16 +71,16 @@ Kinds = Kind | list[Kind]
 
 
 class Mixed(Exception):
-    """Records meet; the message names the operator."""
+    """An operator combines numbers of different records. The message names the operator."""
 
 
 def records(value: Any) -> bool:
-    """Return whether a length or a number depends on how many records there are."""
+    """Check whether a length or a number depends on the batch size."""
     return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) and bool(value.node.expr.free_symbols)
 
 
 def coefficient(value: Any) -> int | None:
-    """Return c if a length is c times the batch's size, else None."""
+    """Return c if a length is c times the batch size; None otherwise."""
     if not isinstance(value, torch.SymInt) or len(symbols := value.node.expr.free_symbols) != 1:
         return None
     ratio = value.node.expr / next(iter(symbols))
@@ -85,7 +88,7 @@ def coefficient(value: Any) -> int | None:
 
 
 def stride(lengths: Sequence[Any], dim: int) -> int | None:
-    """Return how many numbers one step along a dimension passes over; None if that depends on the batch."""
+    """Return the stride of a dimension in a contiguous tensor, in numbers; None if it depends on the batch size."""
     rest = lengths[dim + 1 :]
     return None if any(records(length) for length in rest) else prod(int(length) for length in rest)
 
@@ -95,7 +98,8 @@ class Call:
     """A call of an aten operator.
 
     Attributes:
-        values: Arguments by their schema's names, defaults included.
+        values: Arguments, including defaults, by their names in the operator's schema.
+        kind: Function that returns the layout of a tensor.
     """
 
     name: str
@@ -110,24 +114,24 @@ class Call:
         return leaves(self.values.values())
 
     def of(self, name: str) -> Kind | None:
-        """Return what an argument holds; None if there is none."""
+        """Return the layout of an argument; None if it is missing or no tensor."""
         value = self.values.get(name)
         return self.kind(value) if torch.is_tensor(value) else None
 
     def rows(self) -> list[tuple[Tensor, AlongRecords]]:
-        """Return the arguments that hold records."""
+        """Return the arguments that hold records, each with its layout."""
         return [(tensor, kind) for tensor in self.tensors() if isinstance(kind := self.kind(tensor), AlongRecords)]
 
     def one(self) -> tuple[Tensor, AlongRecords]:
-        """Return the first argument that holds records."""
+        """Return the first argument that holds records, with its layout."""
         return self.rows()[0]
 
     def agreed(self, along_records: AlongRecords) -> bool:
-        """Return whether all arguments that hold records have them in this layout."""
+        """Check whether all arguments that hold records have this layout."""
         return all(kind == along_records for _, kind in self.rows())
 
     def everywhere(self, along_records: AlongRecords) -> list[Kind]:
-        """Return this layout for each output that has records."""
+        """Return the layout of each output, given the layout of those outputs that hold records."""
         return [fitting(output, along_records) for output in self.outputs]
 
     def merged(self, how: str) -> Merged:
@@ -135,19 +139,22 @@ class Call:
 
 
 def has_records_at(output: Tensor, kind: AlongRecords) -> bool:
-    """Return whether a tensor's length along the layout's dimension is the layout's."""
+    """Check whether a tensor has the dimension of a layout, with the length that the layout states."""
     return kind.dim < output.dim() and coefficient(output.shape[kind.dim]) == kind.outer * kind.inner
 
 
 def fitting(output: Tensor, along_records: AlongRecords) -> Kind:
-    """Return the layout if the output has that dimension with records in it."""
+    """Return the layout if the output's shape agrees with it, SHARED if the shape has no records, and Unknown otherwise."""
     if not any(records(length) for length in output.shape):
         return SHARED
     return along_records if has_records_at(output, along_records) else Unknown("an output whose records are elsewhere")
 
 
 def consistent(output: Tensor, kind: Kind, name: str) -> Kind:
-    """Return the layout where the output's shape confirms it: records along that dimension and no other; else Unknown."""
+    """Return the layout if the output's shape confirms it, and Unknown otherwise.
+
+    The shape must count records along the layout's dimension and along no other.
+    """
     lengths = [dim for dim, length in enumerate(output.shape) if records(length)]
     if isinstance(kind, AlongRecords):
         fits = lengths == [kind.dim] and has_records_at(output, kind)
@@ -157,13 +164,18 @@ def consistent(output: Tensor, kind: Kind, name: str) -> Kind:
 
 
 def dims_of(value: Any, count: int) -> list[int]:
-    """Return dimensions counted from the front; all if none is named."""
+    """Return the dimensions that an argument names, as indices that are not negative; all dimensions if it names none.
+
+    Args:
+        count: Number of dimensions of the tensor.
+    """
     if value is None or value == []:
         return list(range(count))
     return [dim % max(1, count) for dim in (value if isinstance(value, list | tuple) else [value])]
 
 
 def leaves(values: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested lists and tuples."""
     for value in values:
         if torch.is_tensor(value):
             yield value
@@ -172,10 +184,10 @@ def leaves(values: Any) -> Iterator[Tensor]:
 
 
 def pair(along_records: Sequence[AlongRecords], name: str) -> AlongRecords:
-    """Return the layout that all share.
+    """Return the first of several layouts, which must have the same dimension.
 
     Raises:
-        Mixed: They have their records along different dimensions, so that each meets each.
+        Mixed: The layouts have different dimensions, so that the operator pairs each record with every other.
     """
     first = along_records[0]
     if any(other.dim != first.dim for other in along_records):

@@ -1,4 +1,8 @@
-"""Operators that move numbers without changing them: what becomes of the dimension that the records are along."""
+"""Rules for operators that move numbers without computing new ones.
+
+Each rule returns the layout of every output of a call, given the layouts of its arguments. A rule returns Unknown for a case that it does
+not cover. It returns Merged if an output depends on several records, and raises Mixed if the operator pairs records.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +28,23 @@ from dpcli.train.isolation.layout import (
 )
 
 
-def same(call: Call) -> Kinds:
-    """Keep every place."""
+def unchanged(call: Call) -> Kinds:
+    """Return the layout of an operator that leaves every number at its index."""
     layout = call.one()[1]
     return call.everywhere(layout) if call.agreed(layout) else Unknown(call.name)
 
 
-def viewed(call: Call) -> Kinds:
-    """Give the same numbers in the same order another shape; read as numbers of another width they are others."""
+def view(call: Call) -> Kinds:
+    """Return the layout after a change of shape. A view as a type of another width is not covered, as it reinterprets the numbers."""
     tensor, layout = call.one()
     after = stride(tensor.shape, layout.dim)
     if after is None or call.outputs[0].dtype.itemsize != tensor.dtype.itemsize:
         return Unknown(call.name)
-    return placed(call.outputs[0], layout.inner * after) or Unknown(call.name)
+    return contiguous_layout(call.outputs[0], layout.inner * after) or Unknown(call.name)
 
 
-def placed(output: Tensor, step: int) -> AlongRecords | None:
-    """Return where in the output's shape two records are `step` numbers apart."""
+def contiguous_layout(output: Tensor, step: int) -> AlongRecords | None:
+    """Return the layout of a contiguous output in which successive records are `step` numbers apart; None if there is none."""
     trailing = 1
     for dim in reversed(range(output.dim())):
         length = output.shape[dim]
@@ -54,52 +58,58 @@ def placed(output: Tensor, step: int) -> AlongRecords | None:
     return None
 
 
-def expanded(call: Call) -> Kinds:
+def expand(call: Call) -> Kinds:
+    """Return the layout after an expansion, which may add dimensions in front."""
     tensor, layout = call.one()
     return layout.at(layout.dim + call.outputs[0].dim() - tensor.dim())
 
 
-def permuted(call: Call) -> Kinds:
+def permute(call: Call) -> Kinds:
+    """Return the layout after a permutation of the dimensions."""
     tensor, layout = call.one()
     return layout.at(dims_of(list(call["dims"]), tensor.dim()).index(layout.dim))
 
 
-def transposed(call: Call) -> Kinds:
+def transpose(call: Call) -> Kinds:
+    """Return the layout after two dimensions were exchanged."""
     tensor, layout = call.one()
     count = tensor.dim()
     first, second = (0, count - 1) if call.name == "t" else (call["dim0"] % count, call["dim1"] % count)
     return layout.at({first: second, second: first}.get(layout.dim, layout.dim))
 
 
-def unsqueezed(call: Call) -> Kinds:
+def unsqueeze(call: Call) -> Kinds:
+    """Return the layout after a dimension of length one was inserted."""
     tensor, layout = call.one()
     at = call["dim"] % (tensor.dim() + 1)
     return layout.at(layout.dim + (at <= layout.dim))
 
 
-def squeezed(call: Call) -> Kinds:
+def squeeze(call: Call) -> Kinds:
+    """Return the layout after dimensions of length one were removed."""
     tensor, layout = call.one()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     gone = [dim for dim in dims if not records(tensor.shape[dim]) and tensor.shape[dim] == 1]
     return layout.at(layout.dim - sum(dim < layout.dim for dim in gone))
 
 
-def selected(call: Call) -> Kinds:
-    """Take one place along a dimension."""
+def select(call: Call) -> Kinds:
+    """Return the layout after one index of a dimension was selected. Selecting one of several different records is a merge."""
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
     if records(call["index"]):
         return Unknown(call.name)
     if dim == layout.dim:
-        return fitting(call.outputs[0], layout) if layout.alike else call.merged("of a record by its place in the batch")
+        return fitting(call.outputs[0], layout) if layout.identical else call.merged("of a record by its place in the batch")
     return layout.at(layout.dim - (dim < layout.dim))
 
 
-def sliced(call: Call) -> Kinds:
+def narrow(call: Call) -> Kinds:
+    """Return the layout of a slice. A slice of some of the records is a merge, unless all records have identical numbers."""
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
     if dim == layout.dim:
-        if layout.alike:
+        if layout.identical:
             return fitting(call.outputs[0], layout)
         complete = coefficient(call.outputs[0].shape[dim]) == coefficient(tensor.shape[dim])
         return layout if complete and call["step"] == 1 else call.merged("of some records by their places in the batch")
@@ -107,19 +117,20 @@ def sliced(call: Call) -> Kinds:
 
 
 def records_within(end: Any) -> bool:
-    """Return whether a slice's end depends on the batch; an end beyond all does not."""
+    """Check whether the end of a slice depends on the batch size. The largest integer, which stands for no end, does not."""
     return isinstance(end, torch.SymInt) and records(end)
 
 
 def split(call: Call) -> Kinds:
+    """Return the layout of the parts of a tensor. A split between records is a merge."""
     tensor, layout = call.one()
     if call["dim"] % tensor.dim() == layout.dim:
         return call.merged("of the batch into its records")
     return [layout for _ in call.outputs]
 
 
-def unbound(call: Call) -> Kinds:
-    """Take a tensor apart along a dimension."""
+def unbind(call: Call) -> Kinds:
+    """Return the layout of the slices along a dimension. Raises Mixed if the slices are single records, which the program loops over."""
     tensor, layout = call.one()
     dim = call["dim"] % tensor.dim()
     if dim == layout.dim:
@@ -127,13 +138,15 @@ def unbound(call: Call) -> Kinds:
     return [layout.at(layout.dim - (dim < layout.dim)) for _ in call.outputs]
 
 
-def selected_back(call: Call) -> Kinds:
+def select_backward(call: Call) -> Kinds:
+    """Return the layout of the gradient of a selection, which has the selected dimension again."""
     tensor, layout = call.one()
     dim = call["dim"] % (tensor.dim() + 1)
     return layout.at(layout.dim + (dim <= layout.dim))
 
 
-def sliced_back(call: Call) -> Kinds:
+def slice_backward(call: Call) -> Kinds:
+    """Return the layout of the gradient of a slice, which has the full length again."""
     tensor, layout = call.one()
     if call["dim"] % tensor.dim() == layout.dim and coefficient(tensor.shape[layout.dim]) != coefficient(
         call.outputs[0].shape[layout.dim]
@@ -142,15 +155,16 @@ def sliced_back(call: Call) -> Kinds:
     return layout
 
 
-def unfolded(call: Call) -> Kinds:
+def unfold(call: Call) -> Kinds:
+    """Return the layout of windows along a dimension. Windows over the records are a merge."""
     tensor, layout = call.one()
     return call.merged("over the records") if call["dimension"] % tensor.dim() == layout.dim else layout
 
 
-def along(call: Call) -> Kinds:
-    """Reorder, scan or normalise along dimensions.
+def scan(call: Call) -> Kinds:
+    """Return the layout of an operator that sorts, scans or normalises along some dimensions.
 
-    Records may be put in the order of a whole number of each, such as a length, and back afterwards: that is not followed, and no fault.
+    Sorting the records by an integer of each, such as a length, is Unknown and not a merge: a program may restore their order afterwards.
     """
     tensor, layout = call.one()
     dims = call.values.get("dim", call.values.get("dims"))
@@ -160,18 +174,20 @@ def along(call: Call) -> Kinds:
     return [layout for _ in call.outputs] if call.agreed(layout) else Unknown(call.name)
 
 
-def along_back(call: Call) -> Kinds:
-    """Return gradients of a normalisation: both tensors of one shape, which the operator does not check."""
+def softmax_backward(call: Call) -> Kinds:
+    """Return the layout of the gradient of a softmax. Its two arguments must have the same shape, which the operator does not check."""
     shape, *others = (list(tensor.shape) for tensor in call.tensors())
-    return along(call) if all(other == shape for other in others) else Unknown(call.name)
+    return scan(call) if all(other == shape for other in others) else Unknown(call.name)
 
 
-def padded(call: Call) -> Kinds:
+def pad(call: Call) -> Kinds:
+    """Return the layout after padding of the last dimensions. Padding along the records is a merge."""
     tensor, layout = call.one()
     return call.merged("along the records") if layout.dim >= tensor.dim() - len(call["pad"]) // 2 else layout
 
 
-def repeated(call: Call) -> Kinds:
+def repeat(call: Call) -> Kinds:
+    """Return the layout of a tensor that was repeated along its dimensions. Raises Mixed if the batch size is a repeat count."""
     tensor, layout = call.one()
     shift = len(call["repeats"]) - tensor.dim()
     times = call["repeats"][layout.dim + shift]
@@ -180,8 +196,8 @@ def repeated(call: Call) -> Kinds:
     return AlongRecords(layout.dim + shift, layout.outer * int(times), layout.inner)
 
 
-def joined(call: Call) -> Kinds:
-    """Join tensors (cat, stack) that all have records in one layout."""
+def join(call: Call) -> Kinds:
+    """Return the layout of the output of cat or stack. All tensors must have the same layout."""
     tensors = [tensor for tensor in call["tensors"] if not (tensor.dim() == 1 and tensor.shape[0] == 0)]
     count = tensors[0].dim() + (call.name == "stack")
     dim = call["dim"] % count
@@ -195,19 +211,23 @@ def joined(call: Call) -> Kinds:
     return layout
 
 
-def picked_along(call: Call) -> Kinds:
-    """Pick along another dimension (gather, scatter), every argument in the same layout."""
+def gather(call: Call) -> Kinds:
+    """Return the layout of the output of gather or scatter along a dimension other than the records.
+
+    All arguments must have the same layout.
+    """
     tensor, layout = call.one()
     rows = [kind for _, kind in call.rows()]
     if call["dim"] % max(1, tensor.dim()) == pair(rows, call.name).dim:
         return call.merged("from record to record")
-    every = len(rows) == len([*call.tensors()])  # an index without records picks from the first ones
+    every = len(rows) == len([*call.tensors()])  # an index without records would refer to the first records only
     if not every or any(kind != layout for kind in rows):
         return Unknown(call.name)
     return layout
 
 
-def index_selected(call: Call) -> Kinds:
+def index_select(call: Call) -> Kinds:
+    """Return the layout of the output of index_select, where either the tensor or the index holds records."""
     layout = call.one()[1]
     of_self, of_index = call.of("self"), call.of("index")
     dim = call["dim"] % max(1, call["self"].dim())
@@ -218,8 +238,11 @@ def index_selected(call: Call) -> Kinds:
     return of_self if isinstance(of_self, AlongRecords) else layout.at(dim)
 
 
-def indexed(call: Call) -> Kinds:
-    """Index as tensor[a, :, b]: each record's own rows, or what all share at each record's places."""
+def index(call: Call) -> Kinds:
+    """Return the layout of tensor[a, :, b].
+
+    Two uses are covered: each record selects from its own row, by the record indices; or each record selects from a shared tensor.
+    """
     self, indices = call["self"], list(call["indices"])
     used = [place for place, index in enumerate(indices) if index is not None]
     depth = max(indices[place].dim() for place in used)
@@ -237,7 +260,7 @@ def indexed(call: Call) -> Kinds:
     if len({row.dim for row in rows} | {number.dim for number in numbers}) > 1:
         raise Mixed(f"{call.name}, which pairs each record with every other")
     if not isinstance(own, AlongRecords):
-        unlike = any(kind != rows[0] for kind in rows)  # places of different records, taken together
+        unlike = any(kind != rows[0] for kind in rows)  # the indices are of different records
         return Unknown(call.name) if numbers or not rows or unlike else rows[0].at(start + rows[0].dim)
     if own.dim not in used:
         if rows or numbers:
@@ -247,30 +270,29 @@ def indexed(call: Call) -> Kinds:
             return own
         return own.at(own.dim - sum(place < own.dim for place in used) + depth)
     by = picked[used.index(own.dim)]
-    plain = len(numbers) == 1 and all(
-        (one.outer, one.inner) == (1, 1) for one in (own, *rows)
-    )  # a place elsewhere is another's too
+    # With other values of outer or inner, index b along the dimension may belong to another record than b.
+    plain = len(numbers) == 1 and all((one.outer, one.inner) == (1, 1) for one in (own, *rows))
     if isinstance(by, Numbers) and plain:
         return own.at(start + by.dim)
     return call.merged("of records by their places in the batch")
 
 
-def put(call: Call) -> Kinds:
-    """Write at indices: into what all share, the records add up; else as `indexed`."""
+def index_put(call: Call) -> Kinds:
+    """Return the layout of a tensor after a write at indices, which select as in `index`. A write to a shared tensor is a merge."""
     own = call.kind(call["self"])
     if not isinstance(own, AlongRecords):
         return call.merged("of several records in one place")
-    layout = indexed(call)
+    layout = index(call)
     if not isinstance(layout, AlongRecords):
         return layout
     value = call.of("values")
     if isinstance(value, AlongRecords) and (value.outer, value.inner) != (own.outer, own.inner):
         return Unknown(call.name)
-    reached = layout.dim + call["values"].dim() - landing(call)
+    reached = layout.dim + call["values"].dim() - dims_after_indexing(call)
     return own if not isinstance(value, AlongRecords) or value.dim == reached else Unknown(call.name)
 
 
-def landing(call: Call) -> int:
-    """Return how many dimensions self[indices] has."""
+def dims_after_indexing(call: Call) -> int:
+    """Return the number of dimensions of self[indices]."""
     used = [index for index in call["indices"] if index is not None]
     return int(call["self"].dim() - len(used) + max(index.dim() for index in used))

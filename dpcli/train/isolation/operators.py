@@ -1,6 +1,8 @@
-"""The rule of each operator: what becomes of the records. One that is not in the table, and not pointwise by torch's tag, has no rule.
+"""The rule of each operator, which states where the operator's outputs hold records.
 
-First the operators that compute: which dimensions they add over, and which they keep apart. Those that only move numbers are in `moves`.
+A rule returns the layout of every output of a call, given the layouts of its arguments. It returns Unknown for a case that it does not
+cover, and Merged for an output that adds over records. The rules of operators that compute are in this module; those of operators that
+only move numbers are in `moves`. An operator that is not in the table has no rule, unless torch tags it as pointwise.
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ from dpcli.train.isolation.layout import (
 
 Rule = Callable[[Call], Kinds]
 
-NOT_REDUCED = 0  # of torch's losses: reduction="none"
+# The value by which the operators of torch's losses receive reduction="none".
+NOT_REDUCED = 0
 
 
 def pointwise(call: Call) -> Kinds:
-    """Keep each number's place; shapes are aligned from the right."""
+    """Return the layout of a pointwise operator. The shapes of its arguments are aligned from the right."""
     if call.values.get("reduction", NOT_REDUCED) != NOT_REDUCED:
         return call.merged("over the records") if not call.name.endswith("backward") else Unknown(call.name)
     depth = max(tensor.dim() for tensor in call.tensors())
@@ -41,8 +44,8 @@ def pointwise(call: Call) -> Kinds:
     return call.everywhere(layout) if all(kind == layout for kind in aligned) else Unknown(call.name)
 
 
-def reduced(call: Call) -> Kinds:
-    """Sum over the named dimensions, or over all."""
+def reduction(call: Call) -> Kinds:
+    """Return the layout of a reduction over the named dimensions, or over all if none is named."""
     tensor, layout = call.one()
     dims = dims_of(call.values.get("dim"), tensor.dim())
     if layout.dim in dims:
@@ -52,7 +55,7 @@ def reduced(call: Call) -> Kinds:
 
 
 def product(call: Call) -> Kinds:
-    """Multiply matrices, and add to them."""
+    """Return the layout of a product of matrices or vectors, to which another tensor may be added."""
     first, second = (call[a] for a in OPERANDS[call.name])
     left, right = call.kind(first), call.kind(second)
     batched = first.dim() == 3
@@ -70,6 +73,7 @@ def product(call: Call) -> Kinds:
     return result if not isinstance(added, AlongRecords) or added == result else Unknown(call.name)
 
 
+# The names of the two factors in the schema of each product.
 OPERANDS = {
     "mm": ("self", "mat2"),
     "addmm": ("mat1", "mat2"),
@@ -80,64 +84,69 @@ OPERANDS = {
 }
 
 
-def of_trailing(call: Call) -> Kinds:
-    """Normalise over the last dimensions."""
+def trailing_norm(call: Call) -> Kinds:
+    """Return the layouts of a normalisation over the last dimensions, such as layer normalisation."""
     tensor, layout = call["input"], call.of("input")
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
     if layout.dim >= tensor.dim() - len(call["normalized_shape"]):
         return call.merged("over the records")
-    return agreeing(call, layout, call.everywhere(layout))
+    return if_consistent(call, layout, call.everywhere(layout))
 
 
-def of_trailing_back(call: Call) -> Kinds:
-    """Return gradients of the input; those of weight and bias are sums over all records."""
+def trailing_norm_backward(call: Call) -> Kinds:
+    """Return the layouts of the gradients of such a normalisation. Those of weight and bias are sums over all records."""
     layout = call.one()[1]
     if layout.dim >= call["input"].dim() - len(call["normalized_shape"]):
         return call.merged("over the records")
-    return back(call, layout)
+    return gradient_layouts(call, layout)
 
 
-def first_alone(call: Call) -> Kinds:
-    """Keep the places of the first dimension apart: convolutions, group normalisation."""
+def batch_first(call: Call) -> Kinds:
+    """Return the layouts of a convolution or a group normalisation, which treats each index of the first dimension separately."""
     layout = call.one()[1]
-    return agreeing(call, layout, call.everywhere(layout)) if layout.dim == 0 and as_many(call) else Unknown(call.name)
+    return if_consistent(call, layout, call.everywhere(layout)) if layout.dim == 0 and has_full_length(call) else Unknown(call.name)
 
 
-def first_alone_back(call: Call) -> Kinds:
+def batch_first_backward(call: Call) -> Kinds:
+    """Return the layouts of the gradients of a convolution or a group normalisation."""
     layout = call.one()[1]
-    return back(call, layout) if layout.dim == 0 and as_many(call) else Unknown(call.name)
+    return gradient_layouts(call, layout) if layout.dim == 0 and has_full_length(call) else Unknown(call.name)
 
 
-def as_many(call: Call) -> bool:
-    """Return whether group normalisation is told to normalise as many as there are."""
+def has_full_length(call: Call) -> bool:
+    """Check that the argument N of group normalisation, if there is one, is the length of the first dimension."""
     return "N" not in call.values or coefficient(call["N"]) == coefficient(call["input"].shape[0])
 
 
-def back(call: Call, layout: AlongRecords) -> Kinds:
-    """Return the gradient of the input, and of each weight in turn."""
+def gradient_layouts(call: Call, layout: AlongRecords) -> Kinds:
+    """Return the layouts of the gradient of the input, and of the gradients of the weights, which are sums over all records."""
     first, *weights = call.outputs
     result: list[Kind] = [fitting(first, layout), *(call.merged("over the records") for _ in weights)]
-    return agreeing(call, layout, result)
+    return if_consistent(call, layout, result)
 
 
-def agreeing(call: Call, layout: AlongRecords, result: list[Kind]) -> Kinds:
-    """Return the result if all arguments with records have them in one layout, and no weights are among them."""
+def if_consistent(call: Call, layout: AlongRecords, result: list[Kind]) -> Kinds:
+    """Return the result if all arguments that hold records have the layout and no weight holds records; Unknown otherwise."""
     weights = any(isinstance(call.of(name), AlongRecords) for name in ("weight", "bias"))
     return result if not weights and call.agreed(layout) else Unknown(call.name)
 
 
-def planes(call: Call) -> Kinds:
-    """Pool or resample over the last one, two or three dimensions, as the name says."""
+def pooling(call: Call) -> Kinds:
+    """Return the layouts of an operator that pools or resamples over its last dimensions. Its name states their number, 1d to 3d."""
     tensor, layout = call.one()
     spatial = re.search(r"([123])d", call.name)
     if spatial is None or layout.dim >= tensor.dim() - int(spatial[1]):
         return Unknown(call.name)
-    return agreeing(call, layout, call.everywhere(layout))
+    return if_consistent(call, layout, call.everywhere(layout))
 
 
 def batch_norm(call: Call) -> Kinds:
-    """Normalise each channel by itself with the batch's own statistics, each number by itself with kept ones."""
+    """Return the layouts of batch normalisation.
+
+    In training it uses statistics of the batch and treats each channel separately, so records may be along the channels only. With
+    running statistics it treats each number separately.
+    """
     _tensor, layout = call["input"], call.of("input")
     if not isinstance(layout, AlongRecords):
         return Unknown(call.name)
@@ -154,7 +163,8 @@ def batch_norm(call: Call) -> Kinds:
     return [fitting(first, layout), *(fitting(statistic, along) for statistic in statistics)]
 
 
-def batch_norm_back(call: Call) -> Kinds:
+def batch_norm_backward(call: Call) -> Kinds:
+    """Return the layouts of the gradients of batch normalisation."""
     layout = call.of("input") or call.of("grad_out")
     if not isinstance(layout, AlongRecords) or (call.values.get("train", True) and layout.dim != 1):
         return Unknown(call.name)
@@ -163,44 +173,44 @@ def batch_norm_back(call: Call) -> Kinds:
     return [fitting(first, layout), *(channels for _ in weights)]
 
 
-def looked_up(call: Call) -> Kinds:
-    """Look up rows of a table that all share."""
+def embedding(call: Call) -> Kinds:
+    """Return the layout of rows that were looked up in a shared table."""
     layout = call.of("indices")
     return layout if isinstance(layout, AlongRecords) and not isinstance(call.of("weight"), AlongRecords) else Unknown(call.name)
 
 
-def added_up(call: Call) -> Kinds:
-    """Add up the gradients of what all share."""
+def embedding_backward(call: Call) -> Kinds:
+    """Return the layout of the gradient of a shared table, which is a sum over all records."""
     return [call.merged("over the records") for _ in call.outputs]
 
 
 def likelihood(call: Call) -> Kinds:
-    """Return losses and their total weight."""
+    """Return the layouts of negative log-likelihood losses and of their total weight."""
     if call["reduction"] != NOT_REDUCED:
         return call.merged("over the records")
     layout = call.of("self")
     if not isinstance(layout, AlongRecords) or layout.dim != 0:
         return Unknown(call.name)
     result: list[Kind] = [layout, *(SHARED for _ in call.outputs[1:])]
-    return agreeing(call, layout, result)
+    return if_consistent(call, layout, result)
 
 
 def attention(call: Call) -> Kinds:
-    """Keep each record and head apart: (B, heads, T, d)."""
+    """Return the layouts of attention on tensors (B, heads, T, d), which treats each record and each head separately."""
     layout = call.one()[1]
     if layout.dim > 1:
         return call.merged("over the records")
     if any(not isinstance(call.of(name), AlongRecords) for name in ("query", "key", "value")):
-        return Unknown(call.name)  # it asks for as many of each, and does not look
+        return Unknown(call.name)  # the operator requires equal batch sizes, and does not check them
     result = [fitting(output, layout) for output in call.outputs]
     mask = call.values.get("attn_mask", call.values.get("attn_bias"))
     if isinstance(mask, Tensor) and mask.dim() < 4 and isinstance(call.kind(mask), AlongRecords):
         return Unknown(call.name)
-    return agreeing(call, layout, result)
+    return if_consistent(call, layout, result)
 
 
 def recurrent(call: Call) -> Kinds:
-    """Run one layer over (T, B, d), without packing."""
+    """Return the layouts of one recurrent layer on a tensor (T, B, d). Packed sequences are not covered."""
     layout = call.of("input")
     if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
@@ -208,8 +218,8 @@ def recurrent(call: Call) -> Kinds:
     return [layout, *(layout.at(max(0, state.dim() - 2)) for state in states)]
 
 
-def recurrent_back(call: Call) -> Kinds:
-    """Return gradients of the input, of four weights, of two states."""
+def recurrent_backward(call: Call) -> Kinds:
+    """Return the layouts of the gradients of the input, of four weights and of two states of a recurrent layer."""
     layout = call.of("input")
     if not isinstance(layout, AlongRecords) or layout.dim != 1 or call["batch_sizes"]:
         return Unknown(call.name)
@@ -219,34 +229,36 @@ def recurrent_back(call: Call) -> Kinds:
 
 
 def never(call: Call) -> Kinds:
+    """Raise Mixed, for an operator that combines records however it is called."""
     raise Mixed(f"{call.name} over the records")
 
 
+# The names of the operators that each rule covers.
 NAMES: dict[Rule, str] = {
-    moves.same: "alias detach lift lift_fresh lift_fresh_copy clone _to_copy contiguous positive bernoulli native_dropout "
+    moves.unchanged: "alias detach lift lift_fresh lift_fresh_copy clone _to_copy contiguous positive bernoulli native_dropout "
     "native_dropout_backward _conj _neg_view resolve_conj resolve_neg",
-    moves.viewed: "view _unsafe_view reshape view_copy flatten unflatten",
-    moves.expanded: "expand expand_copy",
-    moves.permuted: "permute permute_copy",
-    moves.transposed: "transpose t transpose_copy swapaxes",
-    moves.unsqueezed: "unsqueeze unsqueeze_copy",
-    moves.squeezed: "squeeze squeeze_copy",
-    moves.selected: "select select_copy",
-    moves.sliced: "slice slice_copy narrow",
+    moves.view: "view _unsafe_view reshape view_copy flatten unflatten",
+    moves.expand: "expand expand_copy",
+    moves.permute: "permute permute_copy",
+    moves.transpose: "transpose t transpose_copy swapaxes",
+    moves.unsqueeze: "unsqueeze unsqueeze_copy",
+    moves.squeeze: "squeeze squeeze_copy",
+    moves.select: "select select_copy",
+    moves.narrow: "slice slice_copy narrow",
     moves.split: "split split_with_sizes chunk split_copy split_with_sizes_copy",
-    moves.unbound: "unbind unbind_copy",
-    moves.selected_back: "select_backward",
-    moves.sliced_back: "slice_backward",
-    moves.unfolded: "unfold",
-    moves.padded: "constant_pad_nd",
-    moves.repeated: "repeat",
-    moves.joined: "cat stack",
-    moves.picked_along: "gather scatter scatter_add scatter_reduce gather_backward",
-    moves.index_selected: "index_select",
-    moves.indexed: "index _unsafe_index",
-    moves.put: "index_put _unsafe_index_put _index_put_impl",
-    moves.along_back: "_softmax_backward_data _log_softmax_backward_data",
-    moves.along: "_softmax _safe_softmax _log_softmax "
+    moves.unbind: "unbind unbind_copy",
+    moves.select_backward: "select_backward",
+    moves.slice_backward: "slice_backward",
+    moves.unfold: "unfold",
+    moves.pad: "constant_pad_nd",
+    moves.repeat: "repeat",
+    moves.join: "cat stack",
+    moves.gather: "gather scatter scatter_add scatter_reduce gather_backward",
+    moves.index_select: "index_select",
+    moves.index: "index _unsafe_index",
+    moves.index_put: "index_put _unsafe_index_put _index_put_impl",
+    moves.softmax_backward: "_softmax_backward_data _log_softmax_backward_data",
+    moves.scan: "_softmax _safe_softmax _log_softmax "
     "cumsum cumprod logcumsumexp cummax cummin sort argsort topk flip roll glu glu_backward tril triu_indices",
     pointwise: "copy fill zero masked_fill where threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward "
     "hardtanh_backward leaky_relu_backward elu_backward softplus_backward hardswish_backward hardsigmoid_backward mish_backward "
@@ -255,37 +267,38 @@ NAMES: dict[Rule, str] = {
     "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss "
     "mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward soft_margin_loss_backward "
     "normal uniform exponential geometric cauchy log_normal random poisson nan_to_num clamp_min clamp_max",
-    reduced: "sum mean amax amin max min argmax argmin any all prod logsumexp std var var_mean std_mean norm nansum "
+    reduction: "sum mean amax amin max min argmax argmin any all prod logsumexp std var var_mean std_mean norm nansum "
     "linalg_vector_norm count_nonzero aminmax median nanmedian mode kthvalue",
     product: " ".join(OPERANDS),
-    of_trailing: "native_layer_norm _fused_rms_norm",
-    of_trailing_back: "native_layer_norm_backward _fused_rms_norm_backward",
-    first_alone: "convolution _convolution native_group_norm",
-    first_alone_back: "convolution_backward native_group_norm_backward",
+    trailing_norm: "native_layer_norm _fused_rms_norm",
+    trailing_norm_backward: "native_layer_norm_backward _fused_rms_norm_backward",
+    batch_first: "convolution _convolution native_group_norm",
+    batch_first_backward: "convolution_backward native_group_norm_backward",
     batch_norm: "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional cudnn_batch_norm "
     "_native_batch_norm_legit_no_training _batch_norm_with_update _batch_norm_no_update",
-    batch_norm_back: "native_batch_norm_backward cudnn_batch_norm_backward batch_norm_backward",
-    looked_up: "embedding",
-    added_up: "embedding_dense_backward embedding_sparse_backward",
+    batch_norm_backward: "native_batch_norm_backward cudnn_batch_norm_backward batch_norm_backward",
+    embedding: "embedding",
+    embedding_backward: "embedding_dense_backward embedding_sparse_backward",
     likelihood: "nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward",
     attention: "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward "
     "_scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward "
     "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward "
     "_scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward",
-    planes: "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d "
+    pooling: "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d "
     "adaptive_max_pool2d adaptive_max_pool3d max_pool2d_with_indices_backward max_pool3d_with_indices_backward "
     "avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward "
     "upsample_nearest1d upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_linear1d "
     "reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d "
     "reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward replication_pad2d_backward",
     recurrent: "mkldnn_rnn_layer",
-    recurrent_back: "mkldnn_rnn_layer_backward",
+    recurrent_backward: "mkldnn_rnn_layer_backward",
     never: "randperm",
 }
 RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name in names.split()}
 
-# MADE: new numbers, of which only the shape depends on how many records there are. DRAWN: those of them that differ between records.
-# SIZED: operators that take the batch's size as a length of what comes out.
+# MADE: operators that create new numbers, so that only the shape of their output depends on the number of records.
+# DRAWN: those of them whose numbers may differ between records.
+# SIZED: operators that accept the batch size as a length of their output.
 MADE, DRAWN, SIZED = (
     frozenset(names.split())
     for names in (
@@ -296,4 +309,5 @@ MADE, DRAWN, SIZED = (
         "native_group_norm native_group_norm_backward nll_loss_forward",
     )
 )
-OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}  # which an operator takes over from its own forward, and nobody else can read
+# Arguments that an operator receives from its own forward. No other operator can read them.
+OPAQUE = {"mkldnn_rnn_layer_backward": "workspace"}

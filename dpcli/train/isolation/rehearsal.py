@@ -1,4 +1,8 @@
-"""The check of a program: followed without records, tried on made-up ones, and one record of each real step taken alone as well."""
+"""The check that a program isolates records: the loss and the gradient of a record must depend on that record alone.
+
+The program is first followed operator by operator without records, and then run on synthetic records. In each real step, the gradient of
+one record is also computed alone and compared.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, size
-from dpcli.train.engine.choice import TRIED, check, seeded, shifted, tolerance_of, unmoved
+from dpcli.train.engine.choice import TRIED, check, fixed_seed, restored_generators, shift_parameters, tolerance_of
 from dpcli.train.engine.clip import Clip
-from dpcli.train.engine.draws import DrawnNumbers, remembered, repeated
+from dpcli.train.engine.draws import DrawnNumbers, recorded_draws, replayed_draws
 from dpcli.train.engine.method import Loss, Method, per_example_losses
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.engine.sums import LARGE, Sums, lengths_of
@@ -25,64 +29,67 @@ from dpcli.train.engine.vectorised import one_example
 from dpcli.train.isolation.kept_state import state
 from dpcli.train.isolation.traced_program import Program, analyze, dense, named, raised
 
-SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # a threshold on magnitudes lies below one of them
-RECORDS = (7, 11, 13)  # one that divides no other dimension: draws are told apart by it
-SEVERAL = 33  # where the program could not be followed: it may do something else for another number
-SEEDS = 3
-SPAN = 1000
-BEYOND = 1e15  # a norm above it may be beyond the number format one way and not the other
+SCALES = (1.0, 1e-3, 30.0, 1e3, 1e6)  # factors of synthetic records, to reach branches that depend on magnitudes
+BATCH_SIZES = (7, 11, 13)  # candidates: a size that divides no other dimension identifies the dimension of the records
+LARGER_BATCH_SIZE = 33  # used once for a program that could not be followed, which may treat larger batches differently
+SEEDS = 3  # rounds of the check, each with fresh random numbers
+SPAN = 1000  # scalar integers with a smaller range are drawn so that every value occurs before one is repeated
+BEYOND = 1e15  # a norm above this may be infinite in one of two computations, and finite in the other
 
-Draw = Callable[[int], Batch]  # a number of made-up records, fresh each time
+# A function that draws a number of synthetic records, anew in each call.
+Draw = Callable[[int], Batch]
 
 
-def isolated(model: nn.Module, loss: Loss, draw: Draw) -> Program:
-    """Follow the program on no records, and try it on made-up ones, all on copies that are thrown away.
+def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
+    """Check a program on copies of the model, and return the verdict on it.
 
     Raises:
-        InputError: Records meet somewhere, or a forward changes something, or the program fails.
+        InputError: The program combines records, changes state in a forward pass, or fails on synthetic records.
     """
     before = state(model, loss)
-    program = analyze(copied(model), loss, draw(2))
+    program = analyze(copy_of(model), loss, draw(2))
     before.require_same(state(model, loss))
     try:
-        tried(copied(model).double(), loss, lambda count: double(draw(count)), program)
+        try_records(copy_of(model).double(), loss, lambda count: double(draw(count)), program)
     except InputError:
         raise
-    except Exception:  # it insists on its own precision
-        spare, stack = copied(model), ["loss"]
+    except Exception:  # the program may run in its own precision only
+        spare, stack = copy_of(model), ["loss"]
         try:
             with named(spare, stack):
-                tried(spare, loss, draw, program)
+                try_records(spare, loss, draw, program)
         except InputError:
             raise
         except Exception as problem:
             raise InputError(f"{stack[-1]}: expected a program that runs on made-up records, found {raised(problem)}") from problem
     before.require_same(state(model, loss))
-    require_forgetting(model, loss, draw, program)
+    require_no_memory(model, loss, draw, program)
     return program
 
 
-def require_forgetting(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
-    """Take a record's gradient; on another copy those of others, then its own again, with the same random numbers.
+def require_no_memory(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
+    """Check that a record's gradient does not depend on records that were processed before it.
 
-    What a backward pass keeps (in a class, a closure, a hook) shows in that alone: where it changes no gradient, it is nobody's business.
+    The gradient of a record is computed on one copy of the model. On another copy it is computed after those of other records, with the
+    same random numbers. State that a backward pass leaves in a class, a closure or a hook is found in this way if it changes a gradient.
+    State that changes no gradient is harmless.
 
     Raises:
-        InputError: the gradient is another one.
+        InputError: The two gradients differ by more than rounding.
     """
     rounding = max(program.coarsest, *(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point()))
-    tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # the same computation twice: kernels may add in another order
-    with unmoved(model):
+    tolerance = min(1000.0 * rounding, math.pow(rounding, 0.4))  # kernels may add in another order the second time
+    with restored_generators(model):
         for record in (draw(1) for _ in range(TRIED)):
             seed = secrets.randbits(40)
-            first = gradient_after([], copied(model), loss, record, seed)
-            far = math.hypot(*(float(g.norm()) for g in first.values()))
-            if far > 0.0:  # a label may be a mark, that it counts for nothing
+            first = gradient_after([], copy_of(model), loss, record, seed)
+            length_first = math.hypot(*(float(g.norm()) for g in first.values()))
+            if length_first > 0.0:  # a label may mark the record as one without a loss, as padding does
                 break
         scales = SCALES if has_numbers(record) else SCALES[:1] * len(SCALES)
-        again = gradient_after([scaled(draw(1), scale) for scale in scales], copied(model), loss, record, seed)
-    apart = math.hypot(*(float((again[name] - one).norm()) for name, one in first.items()))
-    if math.isfinite(far) and not apart <= tolerance * far:
+        again = gradient_after([scale_numbers(draw(1), scale) for scale in scales], copy_of(model), loss, record, seed)
+    difference = math.hypot(*(float((again[name] - one).norm()) for name, one in first.items()))
+    if math.isfinite(length_first) and not difference <= tolerance * length_first:
         raise InputError(
             "model: expected a gradient of each record that depends on it alone, found one that depends on the records that were taken "
             "before it; let the backward pass and its hooks keep nothing that a gradient is computed with"
@@ -90,43 +97,47 @@ def require_forgetting(model: nn.Module, loss: Loss, draw: Draw, program: Progra
 
 
 def gradient_after(others: Sequence[Batch], model: nn.Module, loss: Loss, record: Batch, seed: int) -> dict[str, Tensor]:
-    """Return the gradient of one record, as a loop takes it after others, by the parameters' names."""
+    """Return the gradient of one record by parameter name, computed after those of other records, each alone."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
 
     def alone(one: Batch, seed: int) -> Mapping[str, PlainRows]:
-        with seeded(model, seed):
+        with fixed_seed(model, seed):
             return one_example(per_example_losses(model, loss, tree_map(torch.clone, one), 1), parameters)
 
-    with shifted(model), dense(model), torch.enable_grad():
+    with shift_parameters(model), dense(model), torch.enable_grad():
         for other in others:
-            with suppress(Exception):  # of a loss that does not take such numbers: it has run until there
+            with suppress(Exception):  # a loss may reject such numbers; the part of the program before the error has run
                 alone(other, secrets.randbits(40))
         gradients = alone(record, seed)
     return {name: gradients[name].values if name in gradients else torch.zeros_like(p)[None] for name, p in parameters.items()}
 
 
-def tried(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
-    """Run in batches and alone, at several magnitudes, under fresh random numbers; nothing may change meanwhile."""
+def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> None:
+    """Compare the losses of synthetic records in a batch with those of each alone, at several magnitudes.
+
+    Raises InputError if they differ, or if a forward pass changes state.
+    """
     tolerance = math.pow(program.coarsest, 0.4) if program.coarsest > 1e-6 else 1e-5
-    tolerance, few = max(tolerance, tolerance_of(model)), several(model, draw(1))
-    with shifted(model), unmoved(model):
+    tolerance, few = max(tolerance, tolerance_of(model)), batch_size_for(model, draw(1))
+    with shift_parameters(model), restored_generators(model):
         before = state(model, loss)
         loss(model, draw(2))
-        before.require_same(state(model, loss))  # the seed of torch's numbers, too, which a check sets itself
+        before.require_same(state(model, loss))  # this includes torch's seed, which `check` sets itself
         for seed in range(SEEDS):
-            count = SEVERAL if seed == 1 and not program.complete else few
+            count = LARGER_BATCH_SIZE if seed == 1 and not program.complete else few
             for scale in SCALES if has_numbers(draw(1)) else SCALES[:1]:
-                check(model, loss, scaled(draw(count), scale), secrets.randbits(40), tolerance, program.doubt)
+                check(model, loss, scale_numbers(draw(count), scale), secrets.randbits(40), tolerance, program.doubt)
                 before.require_same(state(model, loss))
 
 
-def several(model: nn.Module, record: Batch) -> int:
-    """Return a number of records that no length of a record's or a parameter's is a multiple of, if there is one."""
+def batch_size_for(model: nn.Module, record: Batch) -> int:
+    """Return a batch size that divides no length of a record or a parameter. Return the first candidate if there is none."""
     lengths = {length for one in (*tree_leaves(record), *model.parameters()) for length in one.shape}
-    return next((count for count in RECORDS if all(length % count for length in lengths)), RECORDS[0])
+    return next((count for count in BATCH_SIZES if all(length % count for length in lengths)), BATCH_SIZES[0])
 
 
-def copied(model: nn.Module) -> nn.Module:
+def copy_of(model: nn.Module) -> nn.Module:
+    """Return a deep copy of the model. Raises InputError if it cannot be copied."""
     try:
         return copy.deepcopy(model)
     except Exception as problem:  # whatever its attributes raise
@@ -134,13 +145,15 @@ def copied(model: nn.Module) -> nn.Module:
 
 
 def double(batch: Batch) -> Batch:
+    """Return the batch with its floating-point numbers in double precision."""
     return tree_map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 
 def like(records: Batch) -> Draw:
-    """Draw records of these shapes and types: standard normal numbers, and whole ones from the range that there is, each about as often.
+    """Return a function that draws synthetic records with the shapes and types of some records.
 
-    Of the records themselves only that range counts, as it says which labels and tokens a program takes.
+    Floating-point numbers are standard normal. Integers are uniform over the range in the given records, which shows the labels or tokens
+    that the program accepts. Nothing else depends on the values of the given records.
     """
     form = tree_map(lambda leaf: (leaf.shape[1:], leaf.dtype, leaf.device, *span(leaf)), records)
     return lambda count: tree_map(lambda one: column(count, *one), form, is_leaf=is_form)
@@ -151,24 +164,27 @@ def is_form(one: object) -> bool:
 
 
 def span(leaf: Tensor) -> tuple[int, int]:
-    """Return the smallest and the largest whole number."""
+    """Return the smallest and the largest integer of a tensor; (0, 1) if it holds no integers."""
     if leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool or not leaf.numel():
         return 0, 1
     return int(leaf.min()), int(leaf.max())
 
 
 def column(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.device, low: int, high: int) -> Tensor:
-    """Draw one tensor; a smallest number below zero is taken for a mark, as padding is, and comes now and then."""
+    """Draw one tensor of synthetic records.
+
+    A negative smallest integer is taken for a special value, such as padding, and has probability 0.1.
+    """
     if dtype == torch.bool:
-        truths = torch.rand(count, *shape, device=device) < 0.5
-        if truths.dim() > 1:
-            truths[:, 0] = True
-        return truths
+        values = torch.rand(count, *shape, device=device) < 0.5
+        if values.dim() > 1:
+            values[:, 0] = True
+        return values
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(count, *shape, dtype=torch.promote_types(dtype, torch.float32), device=device).to(dtype)
     least, most = max(0, low), max(0, low, high)
     numbers = torch.randint(least, most + 1, (count, *shape), device=device)
-    if not shape and most - least < SPAN:  # labels and lengths: as different as they can be, also among few
+    if not shape and most - least < SPAN:  # labels and lengths: few records get values that differ as far as possible
         every = [torch.randperm(most - least + 1, device=device) for _ in range(0, count, most - least + 1)]
         numbers = least + torch.cat([*every, numbers[:0]])[:count]
     if low < 0:
@@ -176,8 +192,8 @@ def column(count: int, shape: torch.Size, dtype: torch.dtype, device: torch.devi
     return numbers.to(dtype)
 
 
-def scaled(batch: Batch, scale: float) -> Batch:
-    """Scale all floating-point numbers."""
+def scale_numbers(batch: Batch, scale: float) -> Batch:
+    """Return the batch with its floating-point numbers multiplied by a factor."""
     return tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
 
 
@@ -186,7 +202,7 @@ def has_numbers(batch: Batch) -> bool:
 
 
 class Sum(Protocol):
-    """Computes clipped sums, after its rehearsal."""
+    """A function that computes clipped sums. Its program was checked before."""
 
     @property
     def model(self) -> nn.Module: ...
@@ -206,27 +222,27 @@ class Sum(Protocol):
     def __call__(self, batch: Batch, /) -> Sums: ...
 
 
-def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
-    """Return the batch's sums, after one example's gradient was compared with the one that it has alone.
+def sums_with_check(engine: Sum, batch: Batch, row: int) -> Sums:
+    """Return the sums of a batch, after the gradient norm of one example was compared with the norm that it has alone.
 
-    Edge cases: a method that differentiates each example on its own is believed.
+    The comparison is skipped for a method that differentiates each example separately.
 
     Args:
-        row: Row of that example, which is given the random numbers that it drew in the batch.
+        row: Row of the example in the batch. Alone, the example is given the random numbers that it drew in the batch.
 
     Raises:
-        InputError: The lengths of its gradient differ by more than rounding; the message shows nothing of it.
+        InputError: The two norms differ by more than rounding. The message does not reveal them.
     """
     if engine.method.isolates:
         return engine(batch)
     random = engine.program is None or engine.program.random
-    listening: AbstractContextManager[list[DrawnNumbers]] = remembered(row, size(batch)) if random else nullcontext([])
-    with listening as drawn:
+    listening: AbstractContextManager[list[DrawnNumbers]] = recorded_draws(row, size(batch)) if random else nullcontext([])
+    with listening as draws:
         sums = engine(batch)
-    if engine.method.isolates:  # something in these records had them taken one at a time
+    if engine.method.isolates:  # these records made the engine fall back to one example at a time
         return sums
     together, alone = float(sums.norms[row]), tree_map(lambda leaf: leaf[row : row + 1].clone(), batch)
-    if not agree(engine, length_alone(engine, alone, drawn), together):
+    if not agree(engine, norm_alone(engine, alone, draws), together):
         raise InputError(
             "model: expected an example's gradient in the batch to be the one that it has alone, but the model or the loss "
             "does not keep examples apart; this step was not released"
@@ -234,16 +250,16 @@ def rechecked(engine: Sum, batch: Batch, row: int) -> Sums:
     return sums
 
 
-def length_alone(engine: Sum, alone: Batch, drawn: list[DrawnNumbers]) -> float:
-    """Return the length of the example's gradient, if it is given these random numbers."""
+def norm_alone(engine: Sum, alone: Batch, draws: list[DrawnNumbers]) -> float:
+    """Return the gradient norm of one example, computed alone and with the given random numbers."""
     parameters = {name: p for name, p in engine.model.named_parameters() if p.requires_grad}
-    with dense(engine.model), repeated(drawn) if drawn else nullcontext():
+    with dense(engine.model), replayed_draws(draws) if draws else nullcontext():
         gradients = one_example(per_example_losses(engine.model, engine.loss, alone, 1), parameters)
-    return length(gradients, engine.clip, parameters)
+    return norm(gradients, engine.clip, parameters)
 
 
-def length(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str, Tensor]) -> float:
-    """Return the length over all parameters: at once, unless its squares may leave the number format."""
+def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str, Tensor]) -> float:
+    """Return the gradient norm over all parameters. Large norms are computed in double precision, as squares may overflow."""
     with torch.no_grad():
         each = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
         quick = math.hypot(*torch.stack(each).tolist()) if each else 0.0
@@ -251,7 +267,7 @@ def length(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[s
 
 
 def agree(engine: Sum, alone: float, together: float) -> bool:
-    """Return whether two lengths agree up to rounding, relative to them or to a fiftieth of C."""
+    """Check whether two norms agree up to rounding, relative to the larger of them plus a fiftieth of C."""
     if not (math.isfinite(alone) and math.isfinite(together)):
         return math.isfinite(alone) == math.isfinite(together) or max(x for x in (alone, together, 0.0) if x < math.inf) > BEYOND
     coarsest = 0.0 if engine.program is None else engine.program.coarsest

@@ -1,10 +1,10 @@
 """Abstract execution of a training program, to prove that each loss depends on one record alone.
 
 The program runs operator by operator on fake tensors, which have no numbers and whose batch size is a symbol. A rule for each operator
-tells along which dimension its results hold records, or that records were merged.
+states along which dimension its results hold records, or that it merged records.
 
-A program that the rules cannot follow (with a branch on values, or a loop over the records) is not refused: its gradients are computed
-one record at a time instead.
+A program that the rules cannot follow is not refused. It may have a branch on values, or a loop over the records. Its gradients are then
+computed one record at a time.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ DIRECT_READS = ("tolist", "storage", "untyped_storage", "data_ptr", "numpy", "__
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program in which no records were found to meet.
+    """The verdict on a program in which no operator is known to combine records.
 
     Attributes:
-        doubt: Reason why the rules do not prove that records stay apart, so that they must be processed one at a time; None if proven.
-        complete: The program was followed to its end.
-        coarsest: Machine epsilon of its least precise floating-point type.
-        random: It draws random numbers, or may do so.
-        mapped: Every operator is torch's own, so that vmap keeps its records apart.
+        doubt: Reason why the rules do not prove isolation, so that records must be processed one at a time; None if isolation is proven.
+        complete: Whether the program was followed to its end.
+        coarsest: Machine epsilon of the program's least precise floating-point type.
+        random: Whether the program draws random numbers, or may do so.
+        mapped: Whether torch defines every operator, so that vmap isolates the records.
     """
 
     doubt: str | None
@@ -56,15 +56,16 @@ class Program:
 
 
 def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
-    """Follow a program through its losses and their gradients, and return what is known of it.
+    """Follow a program through its losses and their gradients, and return the verdict on it.
 
     Args:
         model: Copy of the model. Its attributes may change.
         loss: Function that returns one loss for each record.
-        like: Batch whose shapes and types are used; its numbers are not.
+        like: Batch whose shapes and types are used. Its numbers are not read.
 
     Raises:
-        InputError: Records meet, a branch depends on the number of records, or the program writes to state that outlives the call.
+        InputError: An operator combines records, a branch depends on the number of records, or the program writes to state that outlives
+            the call.
     """
     findings, stack = IsolationFindings(), ["loss"]
     environment = Shapes(findings)
@@ -78,7 +79,7 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
         if not findings.doubts:
             raise
         complete = False
-    except Exception as problem:  # most errors are due to the missing numbers; a faulty program also fails on made-up records later
+    except Exception as problem:  # mostly due to the missing numbers; a faulty program also fails on synthetic records later
         findings.doubts.append(f"{raised(problem).partition(' (its message')[0].partition(': ')[0]}, on tensors without numbers")
         complete = False
     if findings.refusal is not None:
@@ -105,7 +106,7 @@ def step(model: nn.Module, loss: Loss, batch: Batch, tracker: LayoutTracker) -> 
 
 
 def require_losses(losses: Any, tracker: LayoutTracker) -> None:
-    """Check that there is one loss for each record, made of that record alone. Raises InputError if not."""
+    """Check that the program returns one loss for each record, which depends on that record alone. Raises InputError if not."""
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
         raise InputError(
@@ -133,7 +134,7 @@ class Reads(RaisedErrors):
 
 
 def batch_like(like: Batch, tracker: LayoutTracker) -> Batch:
-    """Return fake tensors in the form of a batch, with a symbolic number of records."""
+    """Return fake tensors with the shapes and types of a batch, but with a symbolic number of records."""
 
     def column(leaf: Tensor) -> Tensor:
         with torch.utils._python_dispatch._disable_current_modes():
@@ -152,7 +153,7 @@ def names(model: nn.Module) -> dict[int, str]:
 
 @contextmanager
 def dense(model: nn.Module) -> Iterator[None]:
-    """Make embedding tables give dense gradients."""
+    """Switch the gradients of embedding tables from sparse to dense within the block."""
     sparse = [module for module in model.modules() if getattr(module, "sparse", False) is True]
     try:
         for module in sparse:
@@ -165,7 +166,7 @@ def dense(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
-    """Maintain a stack of the names of the running modules, the innermost last."""
+    """Maintain a stack of the names of the running modules within the block. The innermost module is last."""
     handles = []
     for name, module in model.named_modules():
         label = f"model: {name or 'the model'} ({type(module).__name__})"
@@ -179,7 +180,7 @@ def named(model: nn.Module, stack: list[str]) -> Iterator[None]:
 
 
 def raised(problem: BaseException) -> str:
-    """Return type and place of an error, and its message if torch raised it: the user's message may quote records."""
+    """Return the type and the place of an error, and its message if torch raised it. The user's own message may quote records."""
     if isinstance(problem, DpcliError) and problem.__cause__ is not None:
         problem = problem.__cause__
     where, lines = raised_at(problem), traceback.extract_tb(problem.__traceback__)
@@ -192,6 +193,6 @@ def raised(problem: BaseException) -> str:
 def own_rules() -> bool:
     """Check whether there is a torch.autograd.Function outside of torch that defines its own behaviour under vmap."""
     classes = list(torch.autograd.Function.__subclasses__())
-    for cls in classes:  # grows as subclasses are added
+    for cls in classes:  # the list grows within the loop, so that it reaches subclasses of subclasses
         classes.extend(cls.__subclasses__())
     return any("vmap" in vars(cls) and cls.__module__.partition(".")[0] != "torch" for cls in classes)

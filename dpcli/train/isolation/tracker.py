@@ -1,4 +1,4 @@
-"""A dispatch mode that tracks, operator by operator, along which dimension each tensor holds records; and its findings."""
+"""A dispatch mode that tracks along which dimension each tensor holds records, operator by operator; and its findings."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ from dpcli.train.isolation.layout import (
 )
 from dpcli.train.isolation.operators import DRAWN, MADE, OPAQUE, RULES, SIZED, pointwise
 
+# What the messages of refusals advise.
 ADVICE = "take it over the dimensions of one example, never over the batch"
 TORCH_NAMESPACES = ("aten", "prims", "prim")
+# Operators that move numbers without selecting some of them.
 REARRANGING = ("view", "unsqueeze", "expand", "clone", "detach", "alias", "_to_copy", "reshape", "squeeze", "slice")
 SPLITTING = ("split", "unsafe_split")
 INDEX_TYPES = (torch.int32, torch.int64)  # wide enough to count the records
@@ -45,7 +47,7 @@ TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 
 
 class Unfollowed(Exception):
-    """The program depends on values or on the number of records, which fake tensors do not have: it cannot be followed further."""
+    """The program cannot be followed further: it depends on values, which fake tensors do not have, or on the number of records."""
 
 
 @dataclass(slots=True)
@@ -53,12 +55,12 @@ class IsolationFindings:
     """Findings about a program, collected while it is followed.
 
     Attributes:
-        refusal: Error for the first place where records meet.
+        refusal: Error for the first operator that combines records.
         unknown: Operators without a rule whose results may enter the losses.
         doubts: Reasons why the program is not proven to keep records apart.
-        coarsest: Machine epsilon of its least precise floating-point type.
-        random: It draws random numbers.
-        own_rules: It calls an operator that is not torch's, whose behaviour under vmap is defined elsewhere.
+        coarsest: Machine epsilon of the least precise floating-point type in the program.
+        random: Whether the program draws random numbers.
+        own_rules: Whether it calls an operator that torch does not define, whose behaviour under vmap is unknown.
     """
 
     refusal: InputError | None = None
@@ -79,12 +81,12 @@ class StorageState:
     """The storage that a tensor shares with its views.
 
     Attributes:
-        storage: The storage, referenced so that its address is not used again.
-        kind: Layout of the last tensor on it.
-        shape: Shape of the last tensor on it.
-        has_records: A tensor on it holds records.
-        written: A view of it was written to.
-        spoilt: Layout of all its tensors after a write that no rule describes; None if there was none.
+        storage: The storage. The reference keeps its address from being reused.
+        kind: Layout of the last tensor in the storage.
+        shape: Shape of the last tensor in the storage.
+        has_records: Whether a tensor in the storage holds records.
+        written: Whether a view of the storage was written to.
+        overwritten: Layout of all tensors in the storage after a write that no rule describes; None if there was no such write.
     """
 
     storage: Any
@@ -92,14 +94,14 @@ class StorageState:
     shape: tuple[object, ...]
     has_records: bool = False
     written: bool = False
-    spoilt: Kind | None = None
+    overwritten: Kind | None = None
 
 
 class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode that tracks for every tensor along which dimension it holds records.
 
     Args:
-        findings: Findings, which are updated.
+        findings: Findings, which the mode adds to.
         size: Symbol of the batch size.
         where: Function that returns the name of the running module.
         names: Names, by identity, of the tensors that outlive the call, so that none may be written to.
@@ -109,14 +111,14 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.findings, self.size, self.where, self.names = findings, size, where, names
         self.kinds: Any = WeakIdKeyDictionary()
-        self.homes: Any = WeakIdKeyDictionary()  # the storage that a tensor had when it was findings
+        self.addresses: Any = WeakIdKeyDictionary()  # the address of the storage of each tensor when its layout was recorded
         self.storages: dict[int, StorageState] = {}
-        self.given: set[int] = set()  # storages of the batch itself
+        self.batch_storages: set[int] = set()  # addresses of the storages of the batch itself
 
     def give(self, tensor: Tensor, kind: Kind) -> None:
         """Register a tensor of the batch with its layout."""
         self.kinds[tensor] = kind
-        self.given.add(store(tensor)._cdata)
+        self.batch_storages.add(storage_of(tensor)._cdata)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -134,8 +136,8 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         outputs = list(leaves(out if isinstance(out, list | tuple) else [out]))
         base = name.rstrip("_") if not name.startswith("__") else name
         call = Call(base, {key: value for key, value in values.items() if key != OPAQUE.get(base)}, outputs, self.kind)
-        self.note(func, call)
-        targets = [(tensor, self.kind(tensor)) for tensor in written(func, values)]
+        self.record_properties(func, call)
+        targets = [(tensor, self.kind(tensor)) for tensor in written_tensors(func, values)]
         try:
             kinds = self.layouts(func, call, [*map(self.kind, call.tensors())])
         except Mixed as mixed:
@@ -154,10 +156,12 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise self.unfollowed(f"{name} loops over the records")
 
     def unfollowed(self, why: str) -> Unfollowed:
+        """Record a doubt, and return it as an exception to raise."""
         self.findings.doubt(why)
         return Unfollowed(why)
 
-    def note(self, func: Any, call: Call) -> None:
+    def record_properties(self, func: Any, call: Call) -> None:
+        """Record whether the operator is torch's own, whether it is random, and how precise its outputs are."""
         self.findings.own_rules |= func.namespace not in TORCH_NAMESPACES
         self.findings.random |= draws(func, (), dict(call.values))
         for output in call.outputs:
@@ -165,40 +169,42 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.findings.coarsest = max(self.findings.coarsest, float(torch.finfo(output.dtype).eps))
 
     def kind(self, tensor: Tensor) -> Kind:
-        """Return a tensor's layout; Unknown if the operator that made it was not observed."""
+        """Return the layout of a tensor; Unknown if the mode did not observe the operator that created it."""
         if not isinstance(tensor, FakeTensor):
             return SHARED
-        storage = store(tensor)
-        behind = None if storage is None else self.storages.get(storage._cdata)
-        if behind is not None and behind.spoilt is not None:
-            return behind.spoilt
-        replaced_data = storage is not None and self.homes.get(tensor, storage._cdata) != storage._cdata  # by tensor.data = other
-        kind: Kind | None = None if replaced_data else self.kinds.get(tensor)
-        if kind is None and behind is not None and behind.shape == tuple(tensor.shape):
-            kind = behind.kind
+        storage = storage_of(tensor)
+        stored = None if storage is None else self.storages.get(storage._cdata)
+        if stored is not None and stored.overwritten is not None:
+            return stored.overwritten
+        # An assignment to tensor.data replaces the storage without an operator.
+        moved = storage is not None and self.addresses.get(tensor, storage._cdata) != storage._cdata
+        kind: Kind | None = None if moved else self.kinds.get(tensor)
+        if kind is None and stored is not None and stored.shape == tuple(tensor.shape):
+            kind = stored.kind
         if kind is None:
             return Unknown("a tensor that came from elsewhere")
-        return kind if behind is None or not behind.written else after_write(kind, behind)
+        return kind if stored is None or not stored.written else layout_after_write(kind, stored)
 
     def keep(self, tensor: Tensor, kind: Kind) -> None:
+        """Store the layout of an operator's output. An unknown layout is also a finding."""
         if isinstance(kind, Unknown) and kind.operator not in self.findings.unknown:
             self.findings.unknown.append(kind.operator)
         if isinstance(kind, Merged) and " at " not in kind.how and (line := own_line()):
             kind = Merged(f"{kind.how} at {line}")
         self.kinds[tensor] = kind
-        storage = store(tensor)
+        storage = storage_of(tensor)
         if storage is not None:
-            self.homes[tensor] = storage._cdata
-            behind = self.storages.setdefault(storage._cdata, StorageState(storage, kind, ()))
-            behind.kind, behind.shape = kind, tuple(tensor.shape)
-            behind.has_records |= isinstance(kind, AlongRecords)
+            self.addresses[tensor] = storage._cdata
+            stored = self.storages.setdefault(storage._cdata, StorageState(storage, kind, ()))
+            stored.kind, stored.shape = kind, tuple(tensor.shape)
+            stored.has_records |= isinstance(kind, AlongRecords)
 
     def layouts(self, func: Any, call: Call, kinds: list[Kind]) -> Kinds:
         """Return the layout of each output, given the layouts of the arguments."""
         lengths, count = batch_size_uses(func, call.values)
         shaped = call.name.endswith("_like") or (call.name.startswith("new_") and call.name in MADE)
         if not count and shaped and len([*call.tensors()]) == 1:
-            return [self.alike(call, output) for output in call.outputs]
+            return [self.created(call, output) for output in call.outputs]
         unknown = [kind for kind in kinds if isinstance(kind, Unknown)]
         if unknown:
             return unknown[0]
@@ -215,29 +221,32 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not rows:
             if not any(records(length) for output in call.outputs for length in output.shape):
                 return SHARED
-            return [self.alike(call, output) if call.name in MADE else Unknown(call.name) for output in call.outputs]
+            return [self.created(call, output) if call.name in MADE else Unknown(call.name) for output in call.outputs]
         if any(isinstance(kind, Numbers) for kind in rows) and call.name not in ("index", "index_put", "_unsafe_index"):
-            return self.numbered(call)
+            return self.index_layout(call)
         if lengths and call.name not in SIZED:
             return Unknown(f"{call.name} with the number of records")
-        rule = RULES.get(call.name) if func.namespace == "aten" else not_understood
+        rule = RULES.get(call.name) if func.namespace == "aten" else no_rule
         if rule is None:
-            rule = pointwise if torch.Tag.pointwise in func.tags else not_understood
+            rule = pointwise if torch.Tag.pointwise in func.tags else no_rule
         return mark_differing(rule(call), rows)
 
-    def alike(self, call: Call, output: Tensor) -> Kind:
-        """Return the layout of a new tensor, such as zeros: that of the argument with its shape, or its only symbolic dimension."""
+    def created(self, call: Call, output: Tensor) -> Kind:
+        """Return the layout of a new tensor, such as one of zeros.
+
+        The layout is that of an argument whose shape agrees with it. Otherwise the records are along the only dimension that counts them.
+        """
         dims = [dim for dim, length in enumerate(output.shape) if records(length)]
         if not dims:
             return SHARED
         for _, kind in call.rows():
             if dims == [kind.dim] and has_records_at(output, kind):
-                return replace(kind, alike=False)
+                return replace(kind, identical=False)
         times = coefficient(output.shape[dims[0]])
         return AlongRecords(dims[0], 1, times, call.name not in DRAWN) if len(dims) == 1 and times else Unknown(call.name)
 
-    def numbered(self, call: Call) -> Kind:
-        """Return the layout of record indices after an operator. They remain indices if they are only rearranged."""
+    def index_layout(self, call: Call) -> Kind:
+        """Return the layout of record indices after an operator. They remain record indices if the operator only rearranges them."""
         if call.name in REARRANGING:
             layouts = {id(tensor): as_records(self.kind(tensor)) for tensor in call.tensors()}
             kinds = RULES[call.name](replace(call, kind=lambda tensor: layouts[id(tensor)]))
@@ -248,15 +257,15 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def require_unwritten(self, func: Any, values: Any) -> None:
         """Check that an operator does not write to the batch or to a tensor that outlives the call. Raises InputError if it does."""
-        for tensor in written(func, values):
+        for tensor in written_tensors(func, values):
             if not isinstance(tensor, FakeTensor):
                 name = self.names.get(id(tensor), "a tensor that outlives it")
                 raise self.refuse(f"{func.overloadpacket.__name__}, which writes to {name}", state=True)
-            if store(tensor)._cdata in self.given:
+            if storage_of(tensor)._cdata in self.batch_storages:
                 raise self.refuse(f"{func.overloadpacket.__name__}, which writes to the batch", state=True)
 
     def write(self, name: str, targets: Sequence[tuple[Tensor, Kind]], kinds: Sequence[Kind]) -> None:
-        """Update the layouts of storages after a write. A write to a part counts as a write to the whole storage.
+        """Update the layouts of storages after a write. A write to a view counts as a write to the whole storage.
 
         Args:
             name: Name of the operator.
@@ -265,16 +274,21 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         kind = next((result for sort in (Merged, Unknown, AlongRecords) for result in kinds if isinstance(result, sort)), SHARED)
         for tensor, before in targets:
-            storage = store(tensor)
-            behind = self.storages.setdefault(storage._cdata, StorageState(storage, before, ()))
-            behind.written = True
+            storage = storage_of(tensor)
+            stored = self.storages.setdefault(storage._cdata, StorageState(storage, before, ()))
+            stored.written = True
             if isinstance(kind, Merged | Unknown):
-                behind.spoilt = kind
-            elif (isinstance(kind, AlongRecords) and kind != before) or (isinstance(before, Shared) and behind.has_records):
-                behind.spoilt = Unknown(name)
+                stored.overwritten = kind
+            elif (isinstance(kind, AlongRecords) and kind != before) or (isinstance(before, Shared) and stored.has_records):
+                stored.overwritten = Unknown(name)
 
     def refuse(self, what: str, state: bool = False) -> InputError:
-        """Return an error and record it. The first error counts, even if the user's code catches it."""
+        """Record an error and return it. The first error is the verdict, even if the user's code catches it.
+
+        Args:
+            what: Operator that combines records or writes, in words.
+            state: Whether the operator writes to a tensor that outlives the call.
+        """
         place, line = self.where(), own_line()
         if line and line not in what:
             what = f"{what}, which meets them at {line}" if " at " in what else f"{what} at {line}"
@@ -287,24 +301,24 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.findings.refusal
 
 
-def after_write(kind: Kind, behind: StorageState) -> Kind:
+def layout_after_write(kind: Kind, stored: StorageState) -> Kind:
     """Return the layout of a view after another view of its storage was written to."""
     if isinstance(kind, AlongRecords):
-        return replace(kind, alike=False)
-    return Unknown("a part of what was written to") if isinstance(kind, Shared) and behind.has_records else kind
+        return replace(kind, identical=False)
+    return Unknown("a part of what was written to") if isinstance(kind, Shared) and stored.has_records else kind
 
 
 def mark_differing(kinds: Kinds, rows: Sequence[Kind]) -> Kinds:
-    """Return the layouts, with results marked as differing between records if any argument does."""
-    if all(isinstance(kind, AlongRecords) and kind.alike for kind in rows):
+    """Return the layouts of the results. They count as differing between records if an argument differs between records."""
+    if all(isinstance(kind, AlongRecords) and kind.identical for kind in rows):
         return kinds
     several = kinds if isinstance(kinds, list) else [kinds]
-    differing: list[Kind] = [replace(kind, alike=False) if isinstance(kind, AlongRecords) else kind for kind in several]
+    differing: list[Kind] = [replace(kind, identical=False) if isinstance(kind, AlongRecords) else kind for kind in several]
     return differing if isinstance(kinds, list) else differing[0]
 
 
 def as_records(kind: Kind) -> Kind:
-    """Return the layout of record indices as one number for each record; other layouts as they are."""
+    """Return the layout of record indices as that of one number for each record. Return other layouts unchanged."""
     return AlongRecords(kind.dim) if isinstance(kind, Numbers) else kind
 
 
@@ -314,28 +328,29 @@ def counts_records(output: Tensor, dim: int) -> bool:
 
 
 def is_constant(tensor: Tensor) -> bool:
-    """Check whether a tensor existed before the call and is not trained."""
+    """Check whether a tensor is real, so that it existed before the call, and needs no gradient."""
     return not isinstance(tensor, FakeTensor) and not tensor.requires_grad
 
 
 def number_in(constant: Tensor) -> Any:
-    """Return the number in a constant."""
+    """Return the number that a constant with one entry holds."""
     with torch.utils._python_dispatch._disable_current_modes():
         return constant.item()
 
 
-def not_understood(call: Call) -> Kinds:
+def no_rule(call: Call) -> Kinds:
+    """Return Unknown, for an operator without a rule."""
     return Unknown(call.name)
 
 
-def written(func: Any, values: Mapping[str, Any]) -> list[Tensor]:
-    """Return the arguments that an operator writes to."""
+def written_tensors(func: Any, values: Mapping[str, Any]) -> list[Tensor]:
+    """Return the tensors among the arguments that an operator writes to."""
     targets = [argument for argument in func._schema.arguments if argument.alias_info is not None and argument.alias_info.is_write]
     return [*leaves(values[argument.name] for argument in targets)]
 
 
-def store(tensor: Tensor) -> Any:
-    """Return the storage of a strided tensor, which its views share; None for other layouts."""
+def storage_of(tensor: Tensor) -> Any:
+    """Return the storage of a strided tensor, which its views share; None for a tensor that is not strided."""
     return tensor.untyped_storage() if tensor.layout is torch.strided else None
 
 
@@ -348,7 +363,7 @@ def bind_arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def batch_size_uses(func: Any, values: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether the batch size is among an operator's shape arguments, and whether it is among its numeric arguments."""
+    """Return whether an operator's shape arguments depend on the batch size, and whether its other numbers do."""
     lengths = count = False
     for argument in func._schema.arguments:
         value = values.get(argument.name)

@@ -1,6 +1,7 @@
-"""The steps of a run whose training loop the user wrote: checks the order of calls, and that only this module steps the optimizer.
+"""The steps of a run whose training loop is the user's own.
 
-A step may not run under autocast, without gradients, under an operator mode, or with hooks on the optimizer.
+This module checks the order of calls, and that the optimizer is stepped only with a noisy gradient. A step is refused under autocast,
+inference mode or a mode of operators, and if the optimizer has other hooks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def require_plain_modes(model: nn.Module) -> None:
-    """Raise InputError under torch.inference_mode, torch.autocast, and modes and hooks that operators go through."""
+    """Raise InputError under torch.inference_mode or torch.autocast, and under modes or hooks that intercept operators."""
     if torch.is_inference_mode_enabled():
         raise InputError(
             "torch.inference_mode: expected none around dpcli.private and its steps, which need gradients, found one; leave it first "
@@ -64,14 +65,14 @@ def require_plain_modes(model: nn.Module) -> None:
 
 
 def require_made_with_gradients(model: nn.Module) -> None:
-    """Raise InputError for a parameter that was made in torch.inference_mode: it can have no gradient."""
+    """Raise InputError if a parameter was created under torch.inference_mode, because it can have no gradient."""
     for name, parameter in model.named_parameters():
         if parameter.is_inference():
             raise InputError(f"model: expected parameters made outside of torch.inference_mode, found {name}, which was made in it")
 
 
 def require_no_hooks(optimizer: torch.optim.Optimizer, own: tuple[Callable[..., Any], ...] = ()) -> None:
-    """Raise InputError for a hook on the optimizer's steps, or on those of all optimizers, that is not our own."""
+    """Raise InputError if the steps of the optimizer, or of all optimizers, have a hook other than those in `own`."""
     for place, hook in hooks_on(optimizer):
         if hook not in own:
             name = getattr(hook, "__qualname__", type(hook).__name__)
@@ -82,7 +83,7 @@ def require_no_hooks(optimizer: torch.optim.Optimizer, own: tuple[Callable[..., 
 
 
 def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the hooks on the optimizer's steps, each with the place where it was registered."""
+    """Yield the hooks on the optimizer's steps, each after words that state where it is registered."""
     everywhere = "of all optimizers (torch.optim.optimizer.register_optimizer_step_{}_hook)"
     for place, hooks in (
         (f"hook {everywhere.format('pre')}", torch_optimizer._global_optimizer_pre_hooks),
@@ -94,7 +95,7 @@ def hooks_on(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Callable[.
 
 
 class LoopPhase(Enum):
-    """The state of a run between two calls. The value tells which call is expected next."""
+    """The state of a run between two calls. The value names the call that is expected next."""
 
     IDLE = "a batch to draw"
     DRAWN = "private.step(batch), once"
@@ -106,7 +107,12 @@ class LoopPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The sample and the noise of one step."""
+    """The sample of one step, with the noise of the step.
+
+    Attributes:
+        records: Indices of the records.
+        expected_batch: Public number by which the noisy sum is divided.
+    """
 
     records: Tensor
     noise: Noise
@@ -116,7 +122,7 @@ class Sample:
 def begin(
     plan: TrainingPlan, problem: Learning, optimizer: torch.optim.Optimizer, ledger: Ledger | None, resume: bool, seed: int | None
 ) -> LoopSteps:
-    """Begin a charged run, before its first noise. Raises the errors of `dpcli.train.run.training_run.train` does."""
+    """Prepare a run up to its first step, and reserve its charge. Raises the errors of `dpcli.train.run.training_run.train`."""
 
     def own_optimizer(model: nn.Module) -> torch.optim.Optimizer:
         require_same_parameters(model, optimizer)
@@ -130,7 +136,7 @@ def begin(
     try:
         guard = Guard(trainer.model, optimizer, trainer.records)
         trainer.gradients.checked(run.prepared.made_up_batch(), 0)
-        guard.require_untouched()  # a step's own work must change nothing that is guarded
+        guard.require_untouched()  # a step itself must not change guarded state
     except BaseException as problem:
         run.give_back(problem)
         raise
@@ -138,7 +144,7 @@ def begin(
 
 
 def _samples(run: ChargedRun) -> Iterator[Sample]:
-    """Yield the sample of each remaining step, drawn when it is needed."""
+    """Yield the sample of each remaining step. A sample is drawn when it is requested."""
     trainer = run.prepared.trainer
     for stage in run.plan.stages:
         batches, noise = run.prepared.batches(stage), run.prepared.noise(stage)
@@ -152,9 +158,11 @@ class LoopSteps:
 
     Attributes:
         samples: Samples of the remaining steps.
-        gradients: Gradients of the trained parameters, with their noise.
-        known_epsilon: The epsilon that was computed last, with its number of steps.
-        process: The process that began the run. Only it may continue: a fork would take the same steps a second time.
+        sample: Sample of the step in progress; None between steps.
+        gradients: Noisy gradients that the optimizer has not used yet, by parameter name.
+        known_epsilon: Number of steps for which epsilon was computed last, and this epsilon.
+        process: Process that began the run. No other process may continue it, because a fork would repeat the same steps.
+        lock: Lock that protects changes of the phase.
     """
 
     run: ChargedRun
@@ -169,16 +177,17 @@ class LoopSteps:
 
     @property
     def taken(self) -> int:
+        """Return the number of steps that the optimizer has taken."""
         return self.run.prepared.trainer.step
 
     @property
     def noised(self) -> int:
-        """Return the number of steps that drew noise, including one that the optimizer has not used or that was interrupted."""
+        """Return the number of steps that drew noise. It includes a step that was interrupted, or whose gradient was not used yet."""
         open_step = self.phase in (LoopPhase.BUSY, LoopPhase.NOISED, LoopPhase.BROKEN) and self.sample is not None
         return self.taken + (open_step and self.run.charge.started)
 
     def draw(self) -> int:
-        """Draw the sample of the next step and return its number. Raises StopIteration after the last."""
+        """Draw the sample of the next step, and return the number of the step. Raises StopIteration after the last step."""
         self._begin(LoopPhase.IDLE)
         with self._breaking():
             self.sample = next(self.samples, None)
@@ -188,10 +197,10 @@ class LoopSteps:
         return self.taken + 1
 
     def backward(self, number: int | None) -> None:
-        """Put the noisy mean gradient of the drawn sample into the parameters.
+        """Set the .grad of the parameters to the noisy mean gradient of the drawn sample.
 
         Args:
-            number: Number of the batch, None for anything else.
+            number: Number of the batch that the caller passed; None if the object was no batch.
         """
         self._require(LoopPhase.DRAWN)
         if number != self.taken + 1:
@@ -211,7 +220,7 @@ class LoopSteps:
             self._end(LoopPhase.NOISED)
 
     def apply(self) -> None:
-        """Let the optimizer use the noisy gradient."""
+        """Step the optimizer with the noisy gradient. Raises InputError if its step calls no hooks."""
         with self._breaking():
             self.guard.optimizer.step()
         if self.phase is not LoopPhase.IDLE:
@@ -219,13 +228,17 @@ class LoopSteps:
             raise InputError("optimizer: its step called no hook, as those of torch's optimizers do")
 
     def watch(self) -> Iterator[Callable[[], None]]:
-        """Register hooks before and after every step of the optimizer, and yield the functions that remove them."""
+        """Register hooks before and after every step of the optimizer, and yield functions that remove them."""
         yield self.guard.optimizer.register_step_pre_hook(self._before).remove
         yield self.guard.optimizer.register_step_post_hook(self._after).remove
 
     def end(self, unchecked: tuple[str, ...]) -> Outcome:
-        """Write the model and the statement. Raises InputError if the weights are not those of the last step."""
-        self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # nothing was released of a sample that is only drawn
+        """Write the model and the statement, and return the outcome. Raises InputError if the weights changed after the last step.
+
+        Args:
+            unchecked: As in `Outcome`.
+        """
+        self._require(LoopPhase.IDLE, LoopPhase.DRAWN)  # a sample that was drawn without a step has released nothing
         self.guard.require_last_weights()
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._breaking():
@@ -237,7 +250,7 @@ class LoopSteps:
         return outcome
 
     def pause(self) -> None:
-        """Save a state from which no step is repeated, unless a step was interrupted."""
+        """End the run with a saved state, from which it resumes without repeating a step. Do nothing if a step was interrupted."""
         if self.phase not in (LoopPhase.IDLE, LoopPhase.DRAWN) or this_process() != self.process:
             return
         self._begin(LoopPhase.IDLE, LoopPhase.DRAWN)
@@ -248,17 +261,17 @@ class LoopSteps:
             self._end(LoopPhase.ENDED)
 
     def give_back(self) -> None:
-        """Release the reservation if no step began. Only the process that made it does so."""
+        """Release the reservation if no step began. Only the process that began the run does so."""
         if this_process() == self.process:
             self.run.give_back()
 
     @property
     def planned_epsilon(self) -> float:
-        """Return the epsilon of all planned steps, and of those that are counted twice."""
+        """Return epsilon for all planned steps, including steps that count twice after a resumption."""
         return self.run.plan.account_with(self._repeated()).upper
 
     def epsilon(self) -> float:
-        """Return the epsilon of a run that was planned to have the steps so far."""
+        """Return epsilon of a run that was planned to end after the steps taken so far."""
         if self.noised == 0:
             return 0.0
         if self.known_epsilon[0] != self.noised:
@@ -272,6 +285,7 @@ class LoopSteps:
         return self.run.plan.repeated_portions(self.run.before.resumed)
 
     def _before(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
+        """Check, before a step of the optimizer, that it uses the noisy gradient and nothing else."""
         if self.phase is not LoopPhase.NOISED:
             raise InputError(
                 "optimizer: expected private.step(batch) to call it, found somebody else: a gradient without noise would be used"
@@ -290,6 +304,7 @@ class LoopSteps:
                 )
 
     def _after(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> None:
+        """Count a step of the optimizer, and record the state that it left."""
         with self._breaking():
             self._require_no_hooks()
             self.run.prepared.trainer.count()
@@ -302,6 +317,7 @@ class LoopSteps:
         require_no_hooks(self.guard.optimizer, (self._before, self._after))
 
     def _gradients(self) -> Iterator[tuple[str, Tensor | None]]:
+        """Yield the present gradient of each trained parameter, by its name."""
         return ((name, value.grad) for name, value in trained_by(self.guard.model).items())
 
     def _begin(self, *phases: LoopPhase) -> None:
@@ -317,6 +333,7 @@ class LoopSteps:
             self.phase = phase
 
     def _require(self, *phases: LoopPhase) -> None:
+        """Raise InputError unless the run is in one of the phases, and this process began it."""
         if this_process() != self.process:
             raise InputError(
                 "dpcli.private: expected the process that began the run, found a copy of it, whose steps nothing would count"

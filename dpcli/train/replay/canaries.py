@@ -1,4 +1,6 @@
-"""Canaries: made-up records or gradients, each put into the run by a fair coin; an audit then guesses which, to bound epsilon from below.
+"""Canaries of an audit: synthetic records or gradients, each of which a fair coin toss inserts into the run or not.
+
+The audit later guesses which canaries were inserted. Its success gives a lower bound on epsilon.
 
 Source: Steinke, Nasr, Jagielski 2023, arXiv:2305.08846.
 """
@@ -41,8 +43,8 @@ class Canaries:
     """Canary records.
 
     Attributes:
-        records: m of them, of the form of the task's records.
-        member: (m,) which are in the run.
+        records: The m canaries, in the form of the task's records.
+        member: Whether each canary is in the run, (m,).
     """
 
     records: Batch
@@ -50,7 +52,7 @@ class Canaries:
 
     @property
     def sampled(self) -> int:
-        """Return how many canaries are sampled besides the records: none, as those in the run are among the records."""
+        """Return the number of canaries that are sampled in addition to the records: 0, as inserted canaries are among the records."""
         return 0
 
     @property
@@ -59,7 +61,7 @@ class Canaries:
         return take(self.records, self.member.nonzero()[:, 0])
 
     def leave_scores(self, folder: str, problem: Learning) -> None:
-        """Write the file that dpcli audit reads: for each canary whether it was in, and minus its loss under the final model."""
+        """Write the file that `dpcli audit` reads. For each canary it states membership, and minus the loss under the final model."""
         device = next(problem.model.parameters()).device
         with torch.no_grad(), evaluating(problem.model):
             parts = [problem.loss(problem.model, moved(part, device)).cpu() for part in _chunks(self.records, 256)]
@@ -70,10 +72,10 @@ class Canaries:
 
 
 def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, resumed: bool) -> Canaries:
-    """Return the canaries of the run in this folder: fresh ones, or under --resume the saved ones.
+    """Return the canary records of the run in a folder. They are drawn and saved or, for a resumed run, read again.
 
     Raises:
-        InputError: For a task that has no form for records that nobody owns, and where those of the run are gone.
+        InputError: The task cannot draw synthetic records, or the saved canaries cannot be read.
     """
     path = os.path.join(folder, KEPT)
     if resumed:
@@ -91,6 +93,7 @@ def record_canaries(problem: Learning, count: int, stream: Stream, folder: str, 
 
 
 def _saved_canaries(path: str) -> Canaries:
+    """Return the canaries in a file. Raises InputError if it cannot be read."""
     try:
         return Canaries(**torch.load(path, weights_only=True))
     except Exception as problem:  # a damaged file may raise anything
@@ -98,26 +101,28 @@ def _saved_canaries(path: str) -> Canaries:
 
 
 def _chunks(batch: Batch, length: int) -> list[Batch]:
+    """Return consecutive parts of a batch, each of at most `length` records."""
     return [take(batch, slice(start, start + length)) for start in range(0, size(batch), length)]
 
 
 Array = NDArray[np.float64]
-MOST_NUMBERS = 2**26  # of all directions together
-MOST_STEPS = 1024  # of a run of correlated noise, whose covariance is a matrix over its steps
+MOST_NUMBERS = 2**26  # largest count of the numbers of all directions together
+MOST_STEPS = 1024  # largest number of steps of correlated noise, whose covariance is a matrix over the steps
 
 
 @dataclass(slots=True)
 class GradientCanaries(Ranks):
-    """A single process that adds gradients of its own, the canaries, to the clipped sums, and compares each noisy sum with them.
+    """A single process that adds canary gradients to the clipped sums, and correlates each noisy sum with them.
 
     Attributes:
-        records: How many there are; a higher index in a batch is a canary.
-        directions: (m, d) orthonormal, over the trained parameters in order.
-        bound: Returns the C in force.
-        inserted: (k,) canaries that are in the run.
-        drawn: Those of the current step.
+        records: Number of records. Larger indices in a batch are canaries.
+        member: Whether each canary is in the run, (m,).
+        directions: Orthonormal directions of the canaries, (m, d), over the trained parameters in order.
+        bound: Function that returns the current C.
+        inserted: Indices of the canaries that are in the run, (k,).
+        drawn: Indices of the canaries in the current step.
         clipped_sum: Clipped sum of the current step, without canaries.
-        products: (m,) for each step, over C.
+        products: For each step, the inner products (m,) of the directions with the noisy sum, without the records, in units of C.
     """
 
     plan: TrainingPlan
@@ -135,7 +140,7 @@ class GradientCanaries(Ranks):
 
     @property
     def sampled(self) -> int:
-        """Return how many canaries are sampled besides the records."""
+        """Return the number of canaries that are sampled in addition to the records."""
         return len(self.inserted)
 
     def part(self, batch: Tensor) -> Tensor:
@@ -149,13 +154,13 @@ class GradientCanaries(Ranks):
         return {name: value + part.view(value.shape).to(value) for (name, value), part in zip(sums.items(), parts, strict=True)}
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        if self.clipped_sum is not None:  # else these are the weights at the start
+        if self.clipped_sum is not None:  # the first call sends the initial weights
             self.products.append(self.directions @ ((_flat(values) - self.clipped_sum) / self.bound()).float())
             self.clipped_sum = None
         return values
 
     def leave_scores(self, folder: str, problem: Learning) -> None:
-        """Write the file that dpcli audit reads: for each canary whether it was in, and the log likelihood ratio of that."""
+        """Write the file that `dpcli audit` reads. For each canary it states membership, and the log likelihood ratio of membership."""
         products = torch.stack(self.products).double().numpy()
         by_stage = (_log_likelihood_ratios(self.plan, stage, products[stage.start : stage.stop]) for stage in self.plan.stages)
         scores = sum(by_stage, np.zeros(1))
@@ -166,14 +171,15 @@ class GradientCanaries(Ranks):
 
 
 def _flat(values: Mapping[str, Tensor]) -> Tensor:
+    """Return all numbers as one vector in double precision."""
     return torch.cat([value.detach().reshape(-1).double().cpu() for value in values.values()])
 
 
 def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, stream: Stream) -> GradientCanaries:
-    """Return fresh canaries for a run of `width` trained numbers.
+    """Return new canary gradients for a model with `width` trained numbers.
 
     Raises:
-        InputError: If batches of records would reveal the canaries, and for more canaries or numbers than directions are drawn for.
+        InputError: The batches would reveal the canaries, there are several processes, or the canaries or the model are too large.
     """
     if several_processes():
         raise InputError("audit.canary: expected one process with gradients, found several")
@@ -190,7 +196,7 @@ def gradient_canaries(plan: TrainingPlan, records: int, width: int, clip: Clip, 
 
 
 def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
-    """Raise InputError if a canary is drawn into a batch depending on others, or where a run is too long to score."""
+    """Raise InputError unless canaries are sampled independently and the run is short enough to compute scores."""
     sampling, spec = stage.entry.sampling, stage.spec
     if isinstance(sampling, FixedSize) or getattr(sampling, "max_batch_size", None) is not None:
         raise InputError(
@@ -205,27 +211,29 @@ def _require_independent(plan: TrainingPlan, stage: Stage) -> None:
 
 
 def sampled_steps(plan: TrainingPlan) -> Iterator[SampledSteps]:
-    """Yield the stages as the audit simulates them; none where one has a sampling that it cannot simulate."""
+    """Yield the stages in the form that the audit simulates. Yield nothing if the audit cannot simulate the sampling of a stage."""
     if all(isinstance(stage.entry.sampling, (Poisson, Unsampled)) for stage in plan.stages):
         for stage in plan.stages:
             yield SampledSteps(stage.steps, _record_rate(plan, stage), first_step_std(stage.spec, plan.train.clipping.count_noise))
 
 
 def _record_rate(plan: TrainingPlan, stage: Stage) -> float:
+    """Return the probability that a record is in a batch."""
     return min(1.0, stage.expected_batch / plan.size)
 
 
 def _log_likelihood_ratios(plan: TrainingPlan, stage: Stage, products: Array) -> Array:
-    """Return the log likelihood ratio of each canary (m,) over a stage."""
+    """Return the log likelihood ratio of each canary over a stage, (m,)."""
     if isinstance(stage.spec, CorrelatedSpec):
         return correlated_log_ratios(stage.spec, products)
     return log_ratios(products, _record_rate(plan, stage), first_step_std(stage.spec, plan.train.clipping.count_noise))
 
 
 def correlated_log_ratios(spec: CorrelatedSpec, products: Array) -> Array:
-    """Return log likelihood ratios under the noise's covariance, which is estimated from draws.
+    """Return log likelihood ratios for correlated noise, whose covariance is estimated from draws.
 
-    A canary is in one of `batch_count(spec)` batches, each as likely: its ratio is the mean over these, up to a constant.
+    A canary is in one of `batch_count(spec)` batches, with equal probabilities. Its likelihood ratio is the mean of those of the batches,
+    up to a constant factor.
     """
     steps, count = len(products), batch_count(spec)
     if not steps:

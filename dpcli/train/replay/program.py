@@ -1,7 +1,7 @@
-"""Replays for an audit of training: its first steps with one record and without it, with the same draws.
+"""Replays for an audit of training. They run its first steps with one record and without it, with the same random draws.
 
-Without the record, every step starts from the weights that the run with it released: what is compared is one release, given all before.
-Random draws of the model belong to records (`OwnDraws`): the other records draw the same numbers, whether the record is there or not.
+In the run without the record, every step starts from the weights that the run with the record released. A step is thus compared given all
+earlier releases. Random draws of the model belong to records (`OwnDraws`), so the other records draw the same numbers in both runs.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from dpcli.train.step.prepare import Prepared, prepare
 if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
-STEPS = 40  # of one replay, at most
-ROUNDING = 4.0 * 2.0**-23  # of a sum in single precision, for each record of a micro-batch: the noise is larger by as much
+STEPS = 40  # largest number of steps of one replay
+# Relative rounding error of a sum in single precision, for each record of a micro-batch. The noise is increased by as much.
+ROUNDING = 4.0 * 2.0**-23
 
 Worlds = tuple[tuple[Step, ...], tuple[Step, ...]]
 Change = Callable[[Tensor], Tensor]
@@ -44,8 +45,8 @@ class Replayed:
     """The claims of a file about a step, and a function that replays steps to test them.
 
     Attributes:
-        replay: (index, generator) -> steps with the record, steps without it.
-        unseen: What replays cannot show, in words.
+        replay: Function of a number and a random generator, which returns the steps with the record and the steps without it.
+        unseen: Sentences that state what replays do not test.
     """
 
     declared: Declared
@@ -54,13 +55,13 @@ class Replayed:
 
 
 def replays(path: str) -> Replayed:
-    """Replay the training of a file: the first steps of each of its entries, one entry in a replay.
+    """Return replays of the training of a file. Each replays the first steps of one entry.
 
-    Sums and noise are in units of C. The record is drawn from the batches, the first of a batch or the first of the data, and is as it is,
-    a million times as large, or not a number.
+    Sums and noise are in units of C. The record is a random one of the batches, the first of a batch, or the first of the data. Its numbers
+    are unchanged, multiplied by a million, or replaced by NaN.
 
     Raises:
-        InputError: The file cannot be trained.
+        InputError: The file describes no training that can be run.
     """
     plan = plan_of(path)
     firsts = plan.first_stages
@@ -85,12 +86,12 @@ def replays(path: str) -> Replayed:
 
 
 def _std(plan: TrainingPlan, stage: Stage) -> float:
-    """Return the standard deviation of the noise of the entry's first step, over C."""
+    """Return the standard deviation of the noise of the entry's first step, in units of C."""
     return first_step_std(stage.spec, plan.train.clipping.count_noise)
 
 
 def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
-    """Return the rate of Poisson sampling without a largest batch."""
+    """Return the rate of Poisson sampling without a largest batch; None for other schemes."""
     sampling = stage.entry.sampling
     if not isinstance(sampling, Poisson) or sampling.max_batch_size is not None:
         return None
@@ -98,7 +99,10 @@ def _rate(plan: TrainingPlan, stage: Stage) -> float | None:
 
 
 def _worlds(plan: TrainingPlan, stage: Stage, first: Stage, case: int, rng: np.random.Generator) -> Worlds:
-    """Return the steps of both worlds. Noise is in units of the first entry's, so that one size is declared for all entries."""
+    """Return the steps with the record and without it.
+
+    Noise is stated relative to that of the first entry, so that one standard deviation is declared for all entries.
+    """
     seed = int(rng.integers(2**62))
     batches = list(islice(_prepared(plan, seed, Ranks()).batches(stage), min(stage.steps, STEPS)))
     choose, change = CASES[case % len(CASES)]
@@ -116,10 +120,12 @@ def _prepared(plan: TrainingPlan, seed: int, ranks: Ranks) -> Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """A world with the record or without it.
+    """A dataset with the record or without it.
 
     Attributes:
-        change: What is done to the record before.
+        record: Index of the record.
+        change: Function that changes the record beforehand.
+        present: Whether the dataset has the record.
     """
 
     record: int
@@ -127,7 +133,7 @@ class _World:
     present: bool
 
     def data(self, records: Batch) -> Batch:
-        """Return the records of this world."""
+        """Return the records of this dataset."""
         return records if self.present else take(records, [row for row in range(size(records)) if row != self.record])
 
 
@@ -141,7 +147,7 @@ def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batch
     with draws:
         trainer.records = world.data(records)
         if size(trainer.records):
-            prepared.rehearse()  # as before a real run, so that a model that keeps something of the first records shows it
+            prepared.rehearse()  # as in a real run, so that a model that stores something of the first records is noticed
         trainer.records = records
         noise, recorded = prepared.noise(stage), recorder.record_batches(iter(batches))
         trainer.advance(len(batches), recorded, noise, stage.expected_batch, lambda step: None)
@@ -150,10 +156,12 @@ def _run(plan: TrainingPlan, stage: Stage, seed: int, recorder: _Recorder, batch
 
 @dataclass(slots=True)
 class _Recorder(Ranks):
-    """A process that records each step: sums over C, noise in units of `unit`.
+    """A single process that records the sums and the noise of each step.
 
     Attributes:
-        follow: What another run released, which is released again in place of this run's own.
+        unit: Factor by which recorded noise is multiplied. Sums and noise are also divided by C.
+        follow: Values that another run released, which replace those of this run; None to release its own.
+        released: Values that this run would have released by itself.
     """
 
     unit: float
@@ -176,7 +184,7 @@ class _Recorder(Ranks):
         return dict(sums)
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        if not self.sums:  # these are the weights at the start
+        if not self.sums:  # the first call sends the initial weights
             return values
         noise = {
             name: (value.double().cpu().numpy() / self.bound() - self.sums[name]) * self.unit for name, value in values.items()
@@ -191,13 +199,13 @@ class _Recorder(Ranks):
         return self._release(value) if isinstance(value, float) else value
 
     def _release(self, value: T) -> T:
-        """Return what the run that is followed released at this point; without one, the value itself."""
+        """Return the value that the followed run released at this point; the given value if no run is followed."""
         self.released.append(value)
         return value if self.follow is None else self.follow[len(self.released) - 1]  # type: ignore[return-value]
 
 
 def _changed(records: Batch, record: int, change: Change) -> Batch:
-    """Return the records with the real numbers of one changed; whole numbers, such as labels, stay."""
+    """Return the records with the floating-point numbers of one record changed. Integers, such as labels, are not changed."""
 
     def changed_leaf(leaf: Tensor) -> Tensor:
         if not leaf.is_floating_point():
@@ -211,23 +219,23 @@ def _changed(records: Batch, record: int, change: Change) -> Batch:
 
 
 def _any_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
-    """Choose a record of any of the batches."""
+    """Return a random record of the batches."""
     drawn = np.concatenate(batches)
     return int(rng.choice(drawn)) if len(drawn) else 0
 
 
 def _first_drawn(batches: list[Indices], rng: np.random.Generator) -> int:
-    """Choose the first record of the first batch that has one."""
+    """Return the first record of the first batch that is not empty."""
     return next((int(batch[0]) for batch in batches if len(batch)), 0)
 
 
 def _in_smallest_batch(batches: list[Indices], rng: np.random.Generator) -> int:
-    """Choose a record of the smallest batch that has one: without it, the batch may be empty."""
+    """Return a random record of the smallest batch that is not empty. The batch may be empty without the record."""
     return int(rng.choice(min((batch for batch in batches if len(batch)), key=len, default=[0])))
 
 
 def _first_stored(batches: list[Indices], rng: np.random.Generator) -> int:
-    """Choose the first record of the data."""
+    """Return the first record of the data."""
     return 0
 
 

@@ -1,8 +1,8 @@
-"""Random draws of a model, tied to records: without one record, all others draw what they drew with it.
+"""Random draws of a model that belong to records, so that every other record draws the same numbers when one record is removed.
 
-Under `OwnDraws` a random operator is run once for each record of the batch, from a seed that follows from the step, the record's content
-and the number of draws before it in the forward. Neither the batch, nor its order, nor the size of a micro-batch matters. What has no
-dimension of records (a coin for the whole batch) is drawn once, from the step's seed.
+Under `OwnDraws` a random operator runs once for each record of the batch. Its seed is computed from the step, the content of the record and
+the number of earlier draws in the forward pass. It does not depend on the other records, their order, or the size of a micro-batch. A draw
+without a dimension of records, such as one coin for the whole batch, is made once, from the seed of the step.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
-from dpcli.train.engine.draws import Alike, generators, seed_all
+from dpcli.train.engine.draws import SameDraws, generators, seed_all
 from dpcli.train.engine.method import Loss
 
-SHARED = b"no record's own"
+SHARED = b"no record's own"  # the key of draws that all records share
 
 
 class RecordRows(NamedTuple):
-    """The dimension of a drawn tensor that counts the records, and how many of its rows each record has."""
+    """The dimension of a drawn tensor that holds the records, and the number of its rows for each record."""
 
     dimension: int
     each: int
@@ -40,10 +40,11 @@ class RecordRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchKeys:
-    """A key for each record of a batch.
+    """Keys of the records of a batch.
 
     Attributes:
-        mapped: Whether vmap puts the records first in every drawn tensor.
+        keys: Key of each record, which depends on its content only.
+        mapped: Whether the program runs under vmap, which puts the records first in every drawn tensor.
     """
 
     keys: tuple[bytes, ...]
@@ -51,9 +52,13 @@ class BatchKeys:
 
 
 class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode around a whole run, under which each record draws by itself. Runs of one `seed` give a record the same draws in a step.
+    """A dispatch mode for a whole run, under which each record has its own draws.
 
-    rows: seen so far for each draw of a forward, with the batch sizes at which they were seen.
+    In runs with equal `seed`, a record has the same draws in a step.
+
+    Attributes:
+        rows: For each draw of a forward pass and each number of dimensions, the possible rows of the records, and the batch sizes that
+            showed them.
     """
 
     def __init__(self, seed: int) -> None:
@@ -67,19 +72,23 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.rows: dict[tuple[int, int], tuple[set[RecordRows], set[int]]] = {}
 
     def loss(self, plain: Loss) -> Loss:
-        """Return the loss, in whose forward each record draws by itself."""
+        """Return the loss, modified so that each record has its own draws."""
         return OwnDrawsLoss(plain, self)
 
     @contextmanager
     def forward(self, batch: Batch) -> Iterator[None]:
-        """Enclose the forward of this batch. torch's own seed counts too: a probe that sets it sees the same draws each time."""
+        """Give each record of a batch its own draws within the block, which runs one forward pass.
+
+        The draws also depend on torch's seed, so a probe that sets this seed gets the same draws each time.
+        """
         self.batch, self.keys, self.draw_count = batch, None, 0
         self.forward_key = hashlib.blake2b(repr((self.seed, self.step, torch.initial_seed())).encode(), digest_size=16).digest()
         states = [generator.get_state() for generator in generators()]
         try:
             yield
         finally:
-            self.batch, self.keys, self.draw_count, self.forward_key = None, None, 0, b""  # a rehearsal would see what is left
+            # A rehearsal would report values that remain as changed state.
+            self.batch, self.keys, self.draw_count, self.forward_key = None, None, 0, b""
             for generator, state in zip(generators(), states, strict=False):
                 generator.set_state(state)
 
@@ -87,7 +96,7 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         options = dict(kwargs or {})
         if self.batch is None or torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **options)
-        if options.get("generator") is not None:  # its state would depend on the draws before
+        if options.get("generator") is not None:  # the state of another generator would depend on earlier draws
             options["generator"] = next(generator for generator in generators() if generator.device == options["generator"].device)
         self.keys = self.keys or batch_keys(self.batch)
         self.draw_count += 1
@@ -95,28 +104,28 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if rows is not None:
             parts = [self.draw_part(func, args, options, rows, record) for record in range(len(self.keys.keys))]
             in_place = func._schema.name.endswith("_")
-            drawn = args[0] if in_place and parts else joined(parts, rows)
+            drawn = args[0] if in_place and parts else join(parts, rows)
             if drawn is not None:
                 return drawn
         self.seed_draw(SHARED)
         return func(*args, **options)
 
     def draw_part(self, func: Any, args: tuple[Any, ...], options: dict[str, Any], rows: RecordRows, record: int) -> Any:
-        """Draw the part of one record, by its own key."""
+        """Return the part of a draw that belongs to one record, drawn with the key of the record."""
         assert self.keys is not None
         self.seed_draw(self.keys.keys[record])
         count, dimensions = len(self.keys.keys), len(drawn_shape(args))
         return func(*(record_part(value, rows, count, dimensions, record) for value in args), **options)
 
     def seed_draw(self, key: bytes) -> None:
-        """Seed torch's generators from a key and the number of the draw."""
+        """Seed torch's generators by a key and the number of the draw."""
         digest = hashlib.blake2b(key + self.draw_count.to_bytes(4, "little"), digest_size=8, key=self.forward_key).digest()
         seed_all(int.from_bytes(digest, "little") >> 1)
 
     def record_rows(self, shape: Sequence[int], keys: BatchKeys) -> RecordRows | None:
-        """Return the rows of the records that all calls of this draw agree on, whatever the size of the batch; None if there are none.
+        """Return the rows of the records in a draw that agree with all earlier calls of the draw; None if there are none.
 
-        Several rows a record (attention heads) are believed once two sizes of the batch agree on them.
+        Several rows for each record, such as attention heads, are accepted only after two different batch sizes agree on them.
         """
         count = len(keys.keys)
         if keys.mapped:
@@ -130,7 +139,10 @@ class OwnDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class OwnDrawsLoss:
-    """A loss under `OwnDraws`. It has slots and no __dict__: what it counts is not the user's state, which a forward must leave alone."""
+    """A loss under `OwnDraws`.
+
+    It has slots and no __dict__, so that its own state does not count as the user's state, which a forward pass must not change.
+    """
 
     __slots__ = ("draws", "plain")
 
@@ -138,8 +150,9 @@ class OwnDrawsLoss:
         self.plain, self.draws = plain, draws
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # by the isolation check: without records
-        probed = any(isinstance(mode, Alike) for mode in _get_current_dispatch_mode_stack())  # a probe gives all records the same
+        followed = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # the isolation check runs the loss on fake tensors
+        # A probe gives the same numbers to all records.
+        probed = any(isinstance(mode, SameDraws) for mode in _get_current_dispatch_mode_stack())
         if followed or probed:
             return self.plain(model, batch)
         with self.draws.forward(batch), only_torch_draws():
@@ -147,7 +160,7 @@ class OwnDrawsLoss:
 
 
 def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
-    """Return the shape of the first tensor that an operator is given, or the size; () if there is neither."""
+    """Return the shape of the first tensor among the arguments of an operator, or else its size argument, or else ()."""
     for value in args:
         if isinstance(value, Tensor):
             return value.shape
@@ -155,7 +168,7 @@ def drawn_shape(args: Sequence[Any]) -> Sequence[int]:
 
 
 def record_part(value: Any, rows: RecordRows, count: int, dimensions: int, record: int) -> Any:
-    """Return one record's part of an argument."""
+    """Return the part of an argument that belongs to one record. Arguments without records are returned unchanged."""
     dimension, each = rows
     if isinstance(value, Tensor) and value.dim() == dimensions and value.shape[dimension] == count * each:
         return value.narrow(dimension, record * each, each)
@@ -164,21 +177,21 @@ def record_part(value: Any, rows: RecordRows, count: int, dimensions: int, recor
     return value
 
 
-def joined(parts: Sequence[Any], rows: RecordRows) -> Any:
-    """Return the draws of all records in one tensor; None for an operator whose draws are no rows of records (an order of the batch)."""
+def join(parts: Sequence[Any], rows: RecordRows) -> Any:
+    """Return the draws of all records as one tensor; None if the draws are no rows of records, such as a permutation of the batch."""
 
     def has_rows(tensor: Tensor) -> bool:
         return tensor.dim() > rows.dimension and tensor.shape[rows.dimension] == rows.each
 
-    def concatenated(*leaves: Tensor) -> Tensor:
+    def concatenate(*leaves: Tensor) -> Tensor:
         return torch.cat(leaves, rows.dimension) if has_rows(leaves[0]) else leaves[0]
 
-    return tree_map(concatenated, parts[0], *parts[1:]) if has_rows(next(iter(tree_leaves(parts[0])))) else None
+    return tree_map(concatenate, parts[0], *parts[1:]) if has_rows(next(iter(tree_leaves(parts[0])))) else None
 
 
 def batch_keys(batch: Batch) -> BatchKeys:
     """Return a key for each record, made of its content and not of its place."""
-    with temporarily_clear_interpreter_stack():  # else vmap would take what is done to the tensors behind it for the model's work
+    with temporarily_clear_interpreter_stack():  # otherwise vmap would intercept operators on the underlying tensors
         leaves = [physical(leaf) for leaf in tree_leaves(batch)]
         mapped = any(is_mapped for _, is_mapped in leaves)
         parts = [leaf.detach().contiguous().cpu() for leaf, _ in leaves]
@@ -187,11 +200,12 @@ def batch_keys(batch: Batch) -> BatchKeys:
 
 
 def digest(*parts: bytes) -> bytes:
+    """Return a hash of 16 bytes."""
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def physical(leaf: Tensor) -> tuple[Tensor, bool]:
-    """Return the tensor of all records, records first, behind one that vmap shows record by record; and whether vmap does so."""
+    """Return the tensor of all records that underlies a tensor under vmap, with the records first, and whether vmap is in use."""
     mapped = False
     while functorch.is_functorch_wrapped_tensor(leaf):
         dimension = functorch.maybe_get_bdim(leaf)
@@ -203,7 +217,7 @@ def physical(leaf: Tensor) -> tuple[Tensor, bool]:
 
 @contextmanager
 def only_torch_draws() -> Iterator[None]:
-    """Raise InputError if numbers were drawn by Python or numpy, which cannot be tied to records."""
+    """Raise InputError after the block if Python or numpy drew random numbers in it, which cannot be assigned to records."""
     python_before, numpy_before = random.getstate(), np.random.get_state(legacy=False)
     yield
     if python_before != random.getstate() or not _equal(numpy_before, np.random.get_state(legacy=False)):
@@ -214,4 +228,5 @@ def only_torch_draws() -> Iterator[None]:
 
 
 def _equal(one: Any, other: Any) -> bool:
+    """Check whether two states of numpy's generator are equal."""
     return bool(np.array_equal(one["state"]["key"], other["state"]["key"]) and one["state"]["pos"] == other["state"]["pos"])

@@ -1,4 +1,4 @@
-"""A run that is charged and may draw noise, of `dpcli train` or of the user's own loop: its start, resumption and end."""
+"""A run with its charge in the ledger, from `dpcli train` or the user's own loop: how it starts, resumes and ends."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, private: bool, folder: str) -> Checkpoint:
-    """Return the initial state of a run: a new one or, with --resume, the saved one.
+    """Return the state at the start of a run. It is new or, with --resume, the saved one.
 
     Raises:
         Denied: The file's own budget does not allow the run.
-        InputError: There is no such state, or it is of another run.
+        InputError: There is no saved state to resume, or it is of another run. Without --resume, the folder has the state of a run.
     """
     state = os.path.join(folder, STATE)
     plan.require_budget()
@@ -64,16 +64,16 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, resume: bool, priva
 
 
 def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, state: str) -> Checkpoint:
-    """Return the saved state. It records the resumption if steps may be repeated."""
+    """Return the saved state. The resumption is added to it if steps may be repeated."""
     from dpcli.analysis.account import headline
 
     before = restored(state, plan.parts())
     if not 0 <= before.step <= plan.steps:
         raise InputError(f"--resume: {state}: expected a step from 0 to {plan.steps}, found {before.step}")
-    require_same_books("--resume", before.charged, ledger, "run")  # another ledger would be charged for the repeated steps alone
+    require_same_books("--resume", before.charged, ledger, "run")  # another ledger would be charged for the repeated steps only
     if ledger is not None:
         require_going_on("--resume", before.run, ledger, "run")
-    if before.step < plan.steps and not never_started(ledger, before):  # else no step was taken that could be repeated
+    if before.step < plan.steps and not never_started(ledger, before):  # otherwise there is no step that could be repeated
         stage = plan.stage_at(before.step)
         if not before.clean or (stage.indivisible and before.step > stage.start):
             before.resumed.append(before.step)
@@ -84,7 +84,7 @@ def _resumed_state(plan: TrainingPlan, ledger: Ledger | None, private: bool, sta
 
 
 def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
-    """Check whether the ledger shows that the run has not begun: a state is saved before the run is charged."""
+    """Check whether the ledger shows that the run has not begun. This can happen because a state is saved before the run is charged."""
     if ledger is None or before.step > 0:
         return False
     run = ledger.state().runs.get(before.run)
@@ -92,7 +92,13 @@ def never_started(ledger: Ledger | None, before: Checkpoint) -> bool:
 
 
 def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
-    """Raise InputError if the state is of a run whose result is in the folder, and remove it: it was killed before it did so itself."""
+    """Check that the folder has no result of the run whose state it has.
+
+    Otherwise the run was killed after it had written its result, and before it removed its state. The state is then removed.
+
+    Raises:
+        InputError: The run has ended.
+    """
     try:
         before, result = load_checkpoint(state), description_in(folder)
     except InputError:  # there is no state, or no result
@@ -110,7 +116,7 @@ def _require_unfinished(folder: str, state: str, ledger: Ledger | None) -> None:
 
 @dataclass(slots=True)
 class RunCharge:
-    """The charge of a run: reserved before its first step, and released if the run stops before that.
+    """The charge of a run. It is reserved before the first step, and released if the run stops before that step.
 
     A step reads private records before it draws noise, and may fail because of a record. So the run is charged before the first sum, not
     just before the first noise: a charge that is released after a record was read would reveal something about it to readers of the
@@ -118,8 +124,10 @@ class RunCharge:
 
     Attributes:
         key: Key of the run, or of the steps that may be repeated; None if there is nothing to charge.
-        cost: Amounts that are charged under the key.
-        repeats: The charge is for repeated steps.
+        cost: Pipeline whose cost is charged under the key.
+        why: Reason for the charge, in words, for the ledger.
+        repeats: Whether the charge is for repeated steps.
+        started: Whether the run was charged.
     """
 
     ledger: Ledger | None
@@ -130,7 +138,7 @@ class RunCharge:
     started: bool = False
 
     def start(self) -> None:
-        """Charge the run for good. Raises LedgerError if the ledger refuses; no noise may then be drawn."""
+        """Charge the run permanently. Raises LedgerError if the ledger refuses; no noise may be drawn then."""
         if self.ledger is not None and self.key is not None:
             charge_run(self.ledger, self.key, self.cost, self.why)
             if self.repeats:
@@ -138,9 +146,12 @@ class RunCharge:
         self.started = True
 
     def give_back(self, stopped_by: BaseException | None = None) -> bool:
-        """Release the reservation, with a reason, unless the run was charged. Return True if nothing is charged now.
+        """Release the reservation unless the run was charged. Return whether nothing is reserved or charged now.
 
-        If the ledger cannot be written, the reservation stays.
+        If the ledger cannot be written, the reservation remains.
+
+        Args:
+            stopped_by: Error that stopped the run, for the reason in the ledger.
         """
         if self.started:
             return False
@@ -157,10 +168,10 @@ class RunCharge:
 
 
 def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint) -> RunCharge:
-    """Reserve the run in the ledger, or the steps that a resumed run may repeat.
+    """Reserve a run in the ledger, or the steps that a resumed run may repeat.
 
-    After a crash it is unknown how many steps followed the last saved state. So the steps up to the next state are charged again, under a
-    key of their own. After a clean stop nothing is repeated, unless someone also resumes from a copy of the state.
+    After a crash it is unknown how many steps followed the last saved state. The steps up to the next state are therefore charged again,
+    under a separate key. After a clean stop no step is repeated, unless someone also resumes from a copy of the state.
     """
     key, cost, why = None, plan.pipeline, reason("train", plan.path, plan.pipeline)
     new = not before.model or never_started(ledger, before)
@@ -176,7 +187,7 @@ def reserve_charge(plan: TrainingPlan, ledger: Ledger | None, before: Checkpoint
 
 
 def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:
-    """Reserve a cost. If it is denied, the message names reservations of other runs that never started."""
+    """Reserve a cost. If the ledger denies it, the message names reservations of runs that never started."""
     try:
         ledger.reserve(cost, key, why=why)
     except Denied as error:
@@ -191,7 +202,7 @@ def _reserve(ledger: Ledger, cost: Pipeline, key: str, why: str) -> None:
 def charged_run(
     plan: TrainingPlan, ledger: Ledger | None, resume: bool, seed: int | None, ranks: Ranks, folder: str, prepare: Prepare
 ) -> ChargedRun:
-    """Prepare a run up to its first step: check everything, and then reserve the charge in the ledger.
+    """Prepare a run up to its first step. All checks are made before the charge is reserved in the ledger.
 
     Raises the errors of `dpcli.train.run.training_run.train`.
     """
@@ -204,18 +215,18 @@ def charged_run(
     before = ranks.broadcast(initial_state(plan, ledger, resume, private, folder) if ranks.first else None)
     streams = system_entropy() if seed is None else insecure_seed(seed, before.step)
     prepared = prepare(plan, streams, ranks, before if before.model else None, folder)
-    tell_of_a_loop(prepared, prepared.rehearse())
+    warn_of_loop(prepared, prepared.rehearse())
     if not before.model:
-        prepared.measure()  # a metric that fails on any model fails before anything is charged
+        prepared.measure()  # if a metric fails on every model, it fails before anything is charged
     charge = reserve_charge(plan, ledger if ranks.first else None, before)
     run = ChargedRun(plan, prepared, before, ledger, folder, ranks, charge)
     prepared.trainer.before_sums = run.start
-    ranks.broadcast(True)  # nobody reads a record before the first has reserved
+    ranks.broadcast(True)  # no process reads a record before the first process has made the reservation
     return run
 
 
-def tell_of_a_loop(prepared: Prepared, seconds: float) -> None:
-    """Log the expected duration of a run that computes one record at a time, given the seconds for each."""
+def warn_of_loop(prepared: Prepared, seconds: float) -> None:
+    """Log the expected duration of a run that processes one record at a time, given the seconds that one record takes."""
     method, stages = prepared.trainer.gradients.describe(), prepared.plan.stages
     if method.startswith("loop") and first_process():
         a_step = seconds * max(stage.expected_batch for stage in stages)
@@ -227,10 +238,10 @@ def tell_of_a_loop(prepared: Prepared, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChargedRun:
-    """A run that is prepared and reserved.
+    """A run that is prepared, with its reservation in the ledger.
 
     Attributes:
-        before: The state at the start.
+        before: State of the run at its start.
     """
 
     plan: TrainingPlan
@@ -242,9 +253,9 @@ class ChargedRun:
     charge: RunCharge
 
     def start(self) -> None:
-        """Save a state, charge the run, and clear the metrics of an earlier run. Call it before the first sum.
+        """Save a state, charge the run, and clear the metrics of an earlier run. It must be called before the first sum.
 
-        The state is saved first, so that a charged run can be resumed whenever it is killed.
+        The state is saved before the charge, so that a charged run can always be resumed.
         """
         if self.charge.started:
             return
@@ -254,13 +265,13 @@ class ChargedRun:
             open(os.path.join(self.folder, METRICS), "w").close()
 
     def give_back(self, stopped_by: BaseException | None = None) -> None:
-        """Release the reservation, and remove the state of a run that never began."""
+        """Release the reservation if no step began, and remove the state of a new run."""
         if self.charge.give_back(stopped_by) and self.ranks.first and not self.before.model:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.folder, STATE))
 
     def pause(self) -> None:
-        """Save a state from which no step is repeated. If no step was taken, release the charge instead."""
+        """Save a state from which the run resumes without repeating a step. Before the first step, release the reservation instead."""
         if self.charge.started:
             self.save(clean=True)
         else:
@@ -269,12 +280,12 @@ class ChargedRun:
     def after(self, step: int) -> Mapping[str, float] | None:
         """Save a state at each milestone of the plan and after the last step, and return the metrics measured there.
 
-        If something fails after the last step, it can be repeated from that state without another step.
+        If writing the results fails after the last step, they can be written from that state without another step.
         """
         if step != self.plan.milestone(step - 1):
             return None
         last = step == self.plan.steps
-        # After the last step: a disk without room for the state may have room for the model.
+        # After the last step, errors are suppressed: a disk that is too full for the state may have room for the model.
         with suppress(InputError) if last else nullcontext():
             self.save(clean=last)
         if last:
@@ -284,7 +295,11 @@ class ChargedRun:
         return metrics
 
     def save(self, clean: bool = False) -> None:
-        """Save the state from which the run can be resumed. Only the first process writes it."""
+        """Save the state from which the run can be resumed. Only the first process writes it.
+
+        Args:
+            clean: Whether no step can have followed this state.
+        """
         if not self.ranks.first:
             return
         trainer = self.prepared.trainer
@@ -301,7 +316,7 @@ class ChargedRun:
         save(os.path.join(self.folder, STATE), state)
 
     def end(self, unchecked: tuple[str, ...] = ()) -> Outcome:
-        """Write the model and the statement, and commit the run.
+        """Write the model and the statement, commit the run, and return the outcome.
 
         Args:
             unchecked: As in `Outcome`.

@@ -1,7 +1,8 @@
-"""Samplers of batches, one for each scheme: exactly what the accountant was told, drawn from a stream that nobody can predict.
+"""Samplers of batches, one for each scheme.
 
-Rates come from what the file declares, never from the number of records: a rate of batch_size / len(data) would itself depend on
-the record whose absence is to be hidden. Nothing here is saved; a resumed run draws afresh, and a pass that was cut short counts as one.
+They draw exactly as the accountant assumes, from a stream that cannot be predicted. Rates come from the declarations in the file, never
+from the number of records: a rate of batch_size / len(data) would depend on the record whose absence is to be hidden. The state of a
+sampler is not saved. A resumed run draws anew, and a pass that was interrupted counts as a whole one.
 """
 
 from __future__ import annotations
@@ -24,36 +25,42 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-LARGEST_ORDER = 2**31  # records of an order, which is held in memory
+LARGEST_ORDER = 2**31  # largest number of records in an order, which is held in memory
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """The private number of records that there are, and the public number that privacy.dataset_size declares, if any."""
+    """The number of records.
+
+    Attributes:
+        records: Actual number, which is private.
+        declared: Public number that privacy.dataset_size declares; None if it is missing.
+    """
 
     records: int
     declared: int | None
 
 
 def sampler(scheme: Scheme, dataset_size: int | None, stream: Stream, records: int | None = None) -> Iterator[Indices]:
-    """Yield the batch of each step, as increasing record indices, without end; an empty batch is a step all the same.
+    """Yield the batch of each step as increasing record indices, without end. An empty batch also takes a step.
 
     Args:
         scheme: The `sampling` table of the entry.
-        dataset_size: privacy.dataset_size as declared; rates and batch boundaries come from it.
-        stream: Source of the draws; separate from the noise's.
-        records: How many records there are; `dataset_size` if absent.
+        dataset_size: Declared privacy.dataset_size, from which rates and batch boundaries are computed.
+        stream: Source of the draws, separate from that of the noise.
+        records: Number of records; None for `dataset_size`.
 
     Raises:
-        InputError: The scheme is not proven private for these records: more than declared, or another number under fixed-size.
+        InputError: The scheme is not proven private for this number of records, because it exceeds the declared number, or differs from
+            it under fixed-size.
     """
     return SAMPLERS[scheme.scheme](scheme, _population(dataset_size, records), stream)
 
 
 def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
-    """Return the steps of one pass under shuffle and cyclic, in which each record takes part once: 1 / rate, rounded up.
+    """Return the number of steps of one pass under shuffle or cyclic, in which each record takes part once.
 
-    The accountant assumes floor(1 / rate), never more than that. One if no rate is stated.
+    It is 1 / rate, rounded up, or 1 if no rate is stated. The accountant assumes floor(1 / rate), which is never more.
     """
     rate = scheme.exact_rate(dataset_size)
     return 1 if rate is None else ceil(1 / rate)
@@ -62,12 +69,13 @@ def pass_length(scheme: Scheme, dataset_size: int | None) -> int:
 def correlated_sampler(
     spec: CorrelatedSpec, dataset_size: int | None, stream: Stream, records: int | None = None
 ) -> Iterator[Indices]:
-    """Yield the batches for correlated noise: each record takes part in as few steps, and as far apart, as the entry says.
+    """Yield the batches for correlated noise.
 
-    A run cycles through `batch_count(spec)` batches of nearly equal size, in an order that is drawn for the run.
+    The number of steps in which a record takes part, and the distance between them, respect the limits of the entry. A run cycles through
+    `batch_count(spec)` batches of nearly equal size, in an order that is drawn for the run. Absent records leave their places empty.
 
     Raises:
-        InputError: No privacy.dataset_size, or more records than that: absent records leave their place empty.
+        InputError: privacy.dataset_size is missing, or there are more records.
     """
     population = _population(dataset_size, records)
     size = _declared_size(population, "correlated noise")
@@ -76,16 +84,19 @@ def correlated_sampler(
 
 
 def batch_count(spec: CorrelatedSpec) -> int:
-    """Return how many batches a run of correlated noise cycles through.
+    """Return the number of batches through which a run of correlated noise cycles.
 
-    At least `min_separation`, and so many that none comes round more than `max_participations` times; with as many participations as
-    steps, one batch of all records.
+    It is at least `min_separation`, and large enough that no batch occurs more than `max_participations` times. It is at most the number of
+    steps. If a record may take part in every step, there is one batch with all records.
     """
     return min(max(spec.min_separation, ceil(Fraction(spec.iterations, spec.max_participations))), spec.iterations)
 
 
 def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Draw a binomial size, and then a uniform subset of that size; a sample that is cut at random is a smaller such subset."""
+    """Yield Poisson samples: a size is binomial, and the sample is a uniform subset of that size.
+
+    A sample that exceeds the largest size is truncated at random, which gives a uniform subset of the largest size.
+    """
     rate = _rate(scheme, population)
     if scheme.max_batch_size is not None and population.records > (population.declared or 0):
         raise InputError(
@@ -98,7 +109,7 @@ def _poisson(scheme: Poisson, population: Population, stream: Stream) -> Iterato
 
 
 def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Draw a subset of the stated size, or of the stated share rounded down: no record is drawn more often than accounted for."""
+    """Yield uniform subsets of the declared size, or of the declared share rounded down, so that no rate exceeds the accounted one."""
     rate = _rate(scheme, population)
     size = int(rate * population.records) if scheme.batch_size is None else scheme.batch_size
     if not 0 < size <= rate * population.records:
@@ -110,29 +121,34 @@ def _fixed_size(scheme: FixedSize, population: Population, stream: Stream) -> It
 
 
 def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Draw the steps of each record by itself, in each pass anew."""
+    """Yield the batches of passes in which the steps of each record are drawn independently."""
     steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
     passes = (different(stream, steps, scheme.participations, population.records) for _ in repeat(None))
     return chain.from_iterable(_batches(bins.reshape(-1), scheme.participations, steps) for bins in passes)
 
 
 def _shuffle(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Draw a fresh order in each pass."""
+    """Yield the batches of passes, each in a new random order."""
     size, length = _declared_size(population, "scheme = shuffle"), pass_length(scheme, population.declared)
     return chain.from_iterable(_shuffled(population, size, length, stream) for _ in repeat(None))
 
 
 def _cyclic(scheme: Batched, population: Population, stream: Stream) -> Iterator[Indices]:
-    """Draw one order for all passes: in the order of a file, an absent record would move all records after it up by a place."""
+    """Yield the batches of passes, all in one random order.
+
+    In the order of the file, an absent record would move all records after it to other places.
+    """
     size, length = _declared_size(population, "scheme = cyclic"), pass_length(scheme, population.declared)
     return cycle(_shuffled(population, size, length, stream))
 
 
 def _none(scheme: Unsampled, population: Population, stream: Stream) -> Iterator[Indices]:
+    """Yield all records in each step."""
     return (np.arange(population.records) for _ in repeat(None))
 
 
 def _population(dataset_size: int | None, records: int | None) -> Population:
+    """Return the population. Raises InputError if neither number is given."""
     count = dataset_size if records is None else records
     if count is None:
         raise InputError("expected a number of records, or privacy.dataset_size, found neither")
@@ -140,17 +156,17 @@ def _population(dataset_size: int | None, records: int | None) -> Population:
 
 
 def _shuffled(population: Population, size: int, count: int, stream: Stream) -> Iterator[Indices]:
-    """Cut a random order of `size` places into `count` batches.
+    """Yield `count` batches, into which a random order of `size` places is divided.
 
-    A record that is absent leaves its place empty, which is what counting a pass as one unsampled run rests on: no other record's
-    batch depends on how many records there are.
+    An absent record leaves its place empty, so that no other record's batch depends on the number of records. The accounting of a pass as
+    one unsampled run relies on this.
     """
     place_of_record = order(stream, size)[: population.records]
     return _batches(place_of_record * count // size, 1, count)
 
 
 def _declared_size(population: Population, scheme: str) -> int:
-    """Return privacy.dataset_size. Raises InputError if there is none, or more records than that."""
+    """Return privacy.dataset_size. Raises InputError if it is missing or too large, or if there are more records."""
     if population.declared is None or population.records > population.declared:
         raise InputError(
             f"expected privacy.dataset_size, and at most as many records, with {scheme}: each record has a place in the order, which "
@@ -165,7 +181,9 @@ def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
     """Yield the records of each step.
 
     Args:
-        bins: The steps of record 0, of record 1, ..., `repeats` for each.
+        bins: Step numbers, `repeats` of them for record 0, then for record 1, and so on.
+        repeats: Number of steps of each record.
+        steps: Total number of steps.
     """
     by_step = np.argsort(bins, kind="stable")
     ends = np.cumsum(np.bincount(bins, minlength=steps))
@@ -173,7 +191,7 @@ def _batches(bins: Indices, repeats: int, steps: int) -> Iterator[Indices]:
 
 
 def _rate(scheme: Batched, population: Population) -> Fraction:
-    """Return the rate that is accounted for."""
+    """Return the sampling rate that the accountant uses. Raises InputError if there is none."""
     rate = scheme.exact_rate(population.declared)
     if rate is None:
         raise InputError("expected a sampling rate, or batch_size with privacy.dataset_size, found neither")

@@ -1,4 +1,6 @@
-"""Units of privacy, such as users, that own several records: bounded, and either drawn together and clipped as one, or record by record.
+"""Units of privacy, such as users, that own several records.
+
+The number of records of each unit is bounded. The records of a unit are sampled and clipped either together or separately.
 
 Source: user-level and example-level sampling, Charles et al. 2024, arXiv:2407.07737.
 """
@@ -26,27 +28,32 @@ if TYPE_CHECKING:
 
 
 def kept_records(units: NDArray[np.generic], most: int, stream: Stream) -> Indices:
-    """Return increasing indices of the records that are used in all steps: all of a unit's, or `most` of them, drawn at random.
+    """Return the increasing indices of the records that the run uses: at most `most` random records of each unit.
 
-    Which of its records a unit keeps depends on no other unit. How many are left out is private, and not reported.
+    The selection of a unit's records depends on no other unit. The number of omitted records is private, and is not reported.
 
     Args:
-        units: The unit of each record.
-        most: privacy.max_contributions.
+        units: Unit of each record.
+        most: Largest number of records of a unit, which is privacy.max_contributions.
     """
     ordered = np.lexsort((stream.words(len(units)), units))
     return np.sort(ordered[_rank_in_unit(units[ordered]) < most])
 
 
 class UnitRows(NamedTuple):
-    """Record indices (U, most), a row for each unit; and which are real (U, most): the others repeat the unit's first record."""
+    """The records of U units.
+
+    Attributes:
+        records: Record indices, (U, most). Unused places repeat the unit's first record.
+        real: Whether each place is used, (U, most).
+    """
 
     records: Indices
     real: NDArray[np.bool_]
 
 
 def unit_rows(units: NDArray[np.generic], most: int, stream: Stream) -> UnitRows:
-    """Return the records of each unit, at most `most` of them, chosen as in `kept_records`."""
+    """Return at most `most` records of each unit, selected as in `kept_records`."""
     chosen = kept_records(units, most, stream)
     ordered = chosen[np.argsort(units[chosen], kind="stable")]
     rank = _rank_in_unit(units[ordered])
@@ -58,22 +65,23 @@ def unit_rows(units: NDArray[np.generic], most: int, stream: Stream) -> UnitRows
 
 
 def _rank_in_unit(ordered: NDArray[np.generic]) -> Indices:
-    """Return 0, 1, 2, ... within each run of equal values."""
+    """Return the position of each value in its run of equal values, from 0."""
     positions = np.arange(len(ordered))
     begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
     return np.asarray(positions - np.maximum.accumulate(np.where(begins, positions, 0)))
 
 
 def with_bounded_units(problem: Learning, units: NDArray[np.generic], most: int, stream: Stream, ranks: Ranks) -> Learning:
-    """Return the problem with at most `most` records of each unit, each of them sampled and clipped by itself."""
+    """Return the problem with at most `most` records of each unit, which are sampled and clipped separately."""
     chosen = torch.from_numpy(ranks.broadcast(kept_records(units, most, stream)))
     return replace(problem, records=take(problem.records, chosen), units=None)
 
 
 def by_unit(problem: Learning, units: NDArray[np.generic], most: int, stream: Stream, ranks: Ranks) -> Learning:
-    """Return the problem with units in place of records: the mean loss over at most `most` records of a unit is clipped as one.
+    """Return the problem with units instead of records.
 
-    The accounting is that of a dataset whose records are the units: dataset_size counts units, and max_contributions is 1.
+    The loss of a unit is the mean over at most `most` of its records, and its gradient is clipped. The accounting is that of a dataset
+    whose records are the units: dataset_size counts units, and max_contributions is 1.
     """
     rows, real = ranks.broadcast(unit_rows(units, most, stream))
     records = tree_map(lambda leaf: leaf[torch.from_numpy(rows)], problem.records)
@@ -81,7 +89,10 @@ def by_unit(problem: Learning, units: NDArray[np.generic], most: int, stream: St
 
 
 def mean_over_units(loss: Loss) -> Loss:
-    """Turn a loss of records into a loss of units, whose batches are (records (U, most, ...), which of them are real (U, most))."""
+    """Return the loss of units, given a loss of records.
+
+    A batch of units is a pair: records (U, most, ...), and whether each of them is used (U, most).
+    """
 
     def unit_losses(model: nn.Module, batch: Batch) -> Tensor:
         records, real = batch

@@ -1,7 +1,8 @@
-"""The steps of DP-SGD: sample, clip each record, sum, add noise once, divide by a public number, update the weights.
+"""The steps of DP-SGD.
 
-A step releases the noisy sum; all that follows is post-processing, also an average of the weights. With adaptive clipping, a noised count
-is released as well, and accounted for.
+A step draws a sample, clips the gradient of each record, adds the gradients, adds noise once, divides by a public number, and updates the
+weights. It releases the noisy sum. Everything after that is post-processing, including a moving average of the weights. Adaptive clipping
+also releases a noisy count, which the accountant includes.
 
 Source: Abadi et al. 2016, arXiv:1607.00133, Algorithm 1; Andrew et al. 2019, arXiv:1905.03871, Algorithm 1 and Theorem 1 (quantile);
 De et al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its decay).
@@ -35,7 +36,13 @@ from dpcli.train.tasks.user_code import called_on_records
 
 @dataclass(slots=True)
 class WeightAverage:
-    """A moving average of the weights: each step moves it by 1 - decay of the way to them, by more in the first steps."""
+    """A moving average of the trained weights.
+
+    Each step moves the average towards the weights by the fraction 1 - decay of the difference, and by more in the first steps.
+
+    Attributes:
+        values: Averages by parameter name; empty before the first step of a new run.
+    """
 
     model: nn.Module
     decay: float
@@ -43,7 +50,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def follow(self, step: int) -> None:
-        """Take in the weights after step 1, 2, ..."""
+        """Update the average after a step. Steps are numbered from 1."""
         decay = min(self.decay, step / (step + 9.0))
         for name, parameter in self._trained():
             if name not in self.values:
@@ -52,7 +59,7 @@ class WeightAverage:
 
     @contextmanager
     def in_model(self) -> Iterator[None]:
-        """Give the model its average weights meanwhile."""
+        """Set the model to its average weights within the block."""
         before = {name: parameter.detach().clone() for name, parameter in self._trained()}
         try:
             self._put(self.values)
@@ -62,6 +69,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def _put(self, values: dict[str, Tensor]) -> None:
+        """Copy values into the trained parameters of the model."""
         for name, parameter in self._trained():
             if name in values:
                 parameter.copy_(values[name])
@@ -75,7 +83,8 @@ class AdaptiveNorm:
     """The clipping norm of adaptive clipping, moved after each step.
 
     Attributes:
-        count_noise: Noise on the count of unclipped examples, in examples.
+        count_noise: Standard deviation of the noise on the count of unclipped examples, in examples.
+        expected_batch: Public number by which the noisy count is divided.
     """
 
     clip: Adaptive
@@ -84,66 +93,69 @@ class AdaptiveNorm:
     stream: Stream
 
     def follow(self, norms: torch.Tensor, ranks: Ranks) -> None:
-        """Move C by a geometric step on the noised share of unclipped examples; drawn once per step, whatever the batch held."""
+        """Move C by a geometric step, given the norms of a batch. The noise is drawn once in every step, even for an empty batch."""
         count = ranks.total(self.clip.centred_count(norms))
         noise = np.float32(normals(1, self.stream)[0] * self.count_noise)  # single precision, as the noise of the gradients
         self.clip.update(0.5 + ranks.broadcast(count + float(noise)) / self.expected_batch)
 
 
 def first_step_std(spec: Spec, count_noise: float | None) -> float:
-    """Return the standard deviation over C of the noise of a first step, in which all numbers are independent."""
+    """Return the standard deviation of the noise of the first step, in units of C. All numbers of that noise are independent."""
     if count_noise is not None:
         spec = gradient_spec(spec, count_noise)
     return float(spec.noise_multiplier) / first_weight(spec)  # type: ignore[attr-defined]
 
 
 def gradient_spec(spec: Spec, count_noise: float) -> Spec:
-    """Return the entry with more noise on the gradients, so that they and the noised count together cost what the entry states.
-
-    Its noise is over C = 1.
+    """Return the mechanism with more noise, so that the gradients and the noisy count together cost what the given mechanism costs.
 
     Raises:
-        InputError: If the count alone would cost as much.
+        InputError: The count alone would cost at least as much.
     """
     assert isinstance(spec, GaussianSpec) and spec.noise_multiplier is not None
     return replace(spec, noise_multiplier=gradient_noise_multiplier(spec.noise_multiplier, count_noise))
 
 
+# Samples, each as the indices of its records.
 Indices = Iterator["np.ndarray[tuple[int], np.dtype[np.int64]]"]
 
 
 class Gradients(Protocol):
-    """An engine: it computes the clipped sums of a batch."""
+    """An engine, which computes the clipped sums of batches."""
 
     @property
     def clip(self) -> Clip: ...
 
     def __call__(self, batch: Batch) -> Sums:
-        """Return the sum over a batch of gradients of which none is longer than clip.bound."""
+        """Return the sum over a batch of gradients, each clipped to an L2 norm of at most clip.bound."""
 
     def checked(self, batch: Batch, row: int) -> Sums:
-        """Return the sum, after one record's gradient was computed alone as well. Raises InputError if the two differ."""
+        """Return the sum, after the gradient of one record was also computed alone. Raises InputError if the two gradients differ."""
 
     def rehearse(self, draw: Draw) -> None:
-        """Choose a method on made-up records. Raises InputError if records are not kept apart."""
+        """Choose a method on synthetic records. Raises InputError if the program combines records."""
 
     def settle(self) -> None:
-        """Describe the method as it is now, after made-up records: what records change of it is theirs."""
+        """Fix the description of the method after synthetic records. Later changes may depend on private records."""
 
     def describe(self) -> str:
-        """Return the name of the method."""
+        """Return the method in words."""
 
 
 @dataclass(slots=True)
 class Trainer:
-    """DP-SGD on one model and its records, as far as step `step`.
+    """DP-SGD on one model and its records.
 
     Attributes:
-        records: Tensors whose first dimension counts records (units, where those are sampled).
-        rate: The learning rate of a step, relative to the first; None if the caller's program sets it.
-        physical: Records in memory at once; the sum does not depend on it.
-        adaptive_norm: Adaptive norm of adaptive clipping; the noise is then over C = 1.
-        before_sums: Called before each sum over private records, to charge for them.
+        records: Tensors whose first dimension counts the records, or the units if units are sampled.
+        rate: Function that returns the learning rate of a step relative to the first; None if the caller's program sets it.
+        physical: Number of records in memory at once. The sum does not depend on it.
+        step: Number of steps taken so far.
+        adaptive_norm: Norm of adaptive clipping; None for other styles. If it is given, the noise is stated in units of C.
+        average: Moving average of the weights; None if the file does not ask for it.
+        before_sums: Function that is called before each sum over private records, to charge for them.
+        shapes: Shapes of the trained parameters, by name.
+        base_rates: Declared learning rate of each group of parameters.
     """
 
     model: nn.Module
@@ -177,13 +189,13 @@ class Trainer:
         """Take steps up to number `until`.
 
         Args:
-            batches: Record indices, step after step, drawn as the accountant assumes; an empty batch is a step all the same.
-            expected_batch: What the noisy sum is divided by: a public number, never the number of records drawn.
-            after: Called with the number of each step, once it is taken.
-            stop_asked: Called before each step: whether to stop there.
+            batches: Samples of record indices, drawn as the accountant assumes. An empty sample also takes a step.
+            expected_batch: Public number by which the noisy sum is divided. It is never the number of records drawn.
+            after: Function that is called after each step with the number of the step.
+            stop_asked: Function that is called before each step and returns whether to stop there.
 
         Raises:
-            Stopped: As stop_asked says.
+            Stopped: `stop_asked` returned True.
         """
         while self.step < until:
             self.backward(self.draw(batches, stop_asked), noise, expected_batch)
@@ -192,20 +204,22 @@ class Trainer:
             after(self.step)
 
     def draw(self, batches: Indices, stop_asked: Callable[[], bool] = lambda: False) -> Tensor:
-        """Return the next sample, which may be empty. Raises Stopped as stop_asked says."""
+        """Return the next sample, which may be empty. Raises Stopped if `stop_asked` returns True."""
         batch, stop = self.ranks.broadcast((next(batches), stop_asked()) if self.ranks.first else None)
         if stop:
             raise Stopped
         return torch.from_numpy(np.ascontiguousarray(batch))
 
     def backward(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
-        """Put the noisy gradient of a sample into each parameter's .grad."""
+        """Set the .grad of each trained parameter to the noisy sum of a sample, divided by `expected_batch`."""
         self.before_sums()
-        noise_scale = 1.0 if self.adaptive_norm is None else self.adaptive_norm.clip.bound  # C of this step: it moves below
+        noise_scale = (
+            1.0 if self.adaptive_norm is None else self.adaptive_norm.clip.bound
+        )  # C of this step: `follow` changes it below
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.reduce(sums.gradients)
         if self.ranks.first:
-            drawn = noise.next(self.shapes)  # once per step, whatever the batch held
+            drawn = noise.next(self.shapes)  # drawn once in every step, even for an empty batch
             for name, value in total.items():
                 value.add_(drawn[name].to(value), alpha=noise_scale)
         noisy = self.ranks.broadcast_tensors(total)
@@ -224,15 +238,16 @@ class Trainer:
         self.optimizer.step()
 
     def count(self) -> None:
-        """Count a step that was taken, and take its weights into the average."""
+        """Count a step, and update the average of the weights."""
         self.step += 1
         if self.average is not None:
             self.average.follow(self.step)
 
     def _sums(self, batch: Tensor) -> Sums:
-        """Return the clipped sum of a sample; one record of it, drawn at random, is taken alone too and compared.
+        """Return the clipped sum of a sample. The gradient of one random record is also computed alone and compared.
 
-        Micro-batches are added in double precision: the sum of many would round a record's share away, or up.
+        Micro-batches are added in double precision. In single precision, the rounding of a long sum could hide or enlarge the contribution
+        of a record.
         """
         first, *rest = torch.split(batch, self.physical)
         checked_row = secrets.randbelow(max(1, len(batch)))
@@ -245,10 +260,13 @@ class Trainer:
         return sums
 
     def _micro_batch_sums(self, rows: Tensor, checked_row: int) -> Sums:
-        """Return a micro-batch's sum. Raises Raised, which quotes nothing, for errors of the user's code.
+        """Return the clipped sum of a micro-batch.
 
         Args:
-            checked_row: Checked row of the micro-batch, to be taken alone too; ignored outside of it.
+            checked_row: Row of the record to check alone. The check is skipped if the row is outside of the micro-batch.
+
+        Raises:
+            Raised: The user's code raised an error. The message does not quote it, because it may contain records.
         """
         records = take(self.records, rows)
         sums: Sums

@@ -1,4 +1,7 @@
-"""The optimizers that [train] may state, AdamBC among them, and their learning rates. What is done with a noisy gradient costs nothing."""
+"""The optimizers that [train] may declare, including AdamBC, and their learning rates.
+
+An optimizer only processes noisy gradients, which costs no privacy.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,22 @@ from dpcli.base.errors import InputError
 from dpcli.train.noise import Noise
 from dpcli.train.plan.settings import Train
 
-VARIANCE = "noise_variance"
+VARIANCE = "noise_variance"  # key of AdamBC's groups of parameters
 
 
 class AdamBC(torch.optim.Optimizer):
-    """AdamW whose second moment is corrected for the noise: its variance, which the file states, is taken off.
+    """AdamW with a second moment that is corrected for the noise. The variance of the noise, which the file determines, is subtracted.
 
-    theta <- theta - lr m^ / sqrt(max(v^ - p^, floor p^)), after theta <- (1 - lr weight_decay) theta, with the bias-corrected moving
-    averages m^ of g, v^ of g^2 and p^ of the noise's variance.
+    A step computes theta <- (1 - lr weight_decay) theta, and then theta <- theta - lr m^ / sqrt(max(v^ - p^, floor p^)). Here m^, v^ and p^
+    are bias-corrected moving averages of the gradient g, of g^2, and of the variance of the noise.
 
-    Each group has the key `noise_variance`, of one number of the gradient, which is set before each step.
+    The key `noise_variance` of each group holds the variance of the noise in one number of the gradient. It is set before each step.
 
     Source: Tang et al. 2023, arXiv:2312.14334, Algorithm 1.
 
     Args:
-        floor: The least second moment, in variances of the noise; the paper's gamma' is floor times that variance.
+        floor: Lower bound on the corrected second moment, in units of the variance of the noise. The paper's gamma' is floor times that
+            variance.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class AdamBC(torch.optim.Optimizer):
                 parameter.addcdiv_(m, denoised.sqrt_(), value=-group["lr"] / correction1)
 
     def _moments(self, parameter: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the moving averages of a parameter's gradient and of its square, which start at zero."""
         state: dict[str, Any] = self.state[parameter]
         if not state:
             state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
@@ -65,13 +70,13 @@ class AdamBC(torch.optim.Optimizer):
 
 
 def set_noise_variance(optimizer: torch.optim.Optimizer, noise: Noise, scale: float) -> None:
-    """Tell an AdamBC the variance of the noise in the gradient of this step; other optimizers need none.
+    """Set the variance of the noise in the gradient of the next step, if the optimizer is AdamBC.
 
     Args:
-        scale: What the noise was multiplied by on its way into the gradient.
+        scale: Factor by which the noise was multiplied in the gradient.
 
     Raises:
-        InputError: If the noise differs, or is correlated, from step to step.
+        InputError: The noise of the steps is correlated or has different variances.
     """
     for group in optimizer.param_groups:
         if VARIANCE in group:
@@ -91,7 +96,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 
 def optimizer_of(train: Train, model: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer that [train] states, of the parameters that are trained."""
+    """Return the optimizer that [train] declares, for the trained parameters of a model."""
     options: dict[str, Any] = {"lr": train.learning_rate, "weight_decay": train.weight_decay}
     if train.optimizer == "sgd":
         options["momentum"] = train.momentum
@@ -101,7 +106,7 @@ def optimizer_of(train: Train, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def rate_schedule(train: Train, steps: int) -> Callable[[int], float]:
-    """Return the learning rate of step 0, 1, ... over the declared one."""
+    """Return a function that gives the learning rate of a step, numbered from 0, relative to the declared one."""
 
     def rate(step: int) -> float:
         if train.schedule == "linear":

@@ -1,4 +1,4 @@
-"""Preparation of a run: a plan with its data, model, optimizer and canaries, as a trainer that can take steps."""
+"""Preparation of a run: it combines a plan with its data, model, optimizer and canaries in a trainer that can take steps."""
 
 from __future__ import annotations
 
@@ -40,17 +40,19 @@ from dpcli.train.trained.weights import trained
 if TYPE_CHECKING:
     from dpcli.train.run.saved_state import Checkpoint
 
+# Engines by the name that a file declares.
 ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus": "dpcli.train.engine.opacus:OpacusGradients"}
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan with its trainer and its data.
+    """A plan with its data and a trainer that is ready to take steps.
 
     Attributes:
-        canaries: Canaries of an audit; those that are records are among the problem's records where their coin says so.
-        buffers: Buffers of the model at the start.
-        constants: What the user's own program reads besides its parameters, its buffers and the records, by name; after the rehearsal.
+        canaries: Canaries of an audit; None if there are none. Canaries that are records are added to the problem's records if their
+            coin toss selects them.
+        buffers: Copies of the model's buffers at the start.
+        constants: Names of the constant tensors that the user's own program reads. They are known after the rehearsal.
     """
 
     plan: TrainingPlan
@@ -66,25 +68,25 @@ class Prepared:
         self.trainer.advance(stage.stop, self.batches(stage), self.noise(stage), stage.expected_batch, after, stop_asked)
 
     def made_up_batch(self) -> Batch:
-        """Return synthetic records, as many as a micro-batch has."""
+        """Return as many synthetic records as a micro-batch has."""
         expected = math.ceil(max(stage.expected_batch for stage in self.plan.stages))
         return self.made_up(min(self.plan.train.physical_batch_size, expected))
 
     def made_up(self, count: int) -> Batch:
-        """Return synthetic records: those of the task, or else records in the form of the private ones."""
+        """Return synthetic records, drawn by the task, or else with the shapes and types of the private records."""
         if self.problem.draw is None:
             return like(self.trainer.records)(count)
         device = next(self.problem.model.parameters()).device
         return moved(self.problem.draw(count, self.streams.initialisation), device)
 
     def rehearse(self) -> float:
-        """Try a step on synthetic records, so that faults are found before anything is charged.
+        """Run a step on synthetic records, so that errors occur before anything is charged.
 
-        Chooses how the clipped sums are computed, and how many threads a step takes. The model sees no private record: it may keep what it
-        sees, and nothing is charged yet.
+        The rehearsal also chooses the method of clipped sums and the number of threads. It passes no private record to the model, because
+        the model could store the record while nothing is charged yet.
 
         Returns:
-            The seconds that one record of a step takes.
+            Duration of a step for each record, in seconds.
         """
         for stage in self.plan.first_stages:
             next(self.batches(stage))
@@ -93,33 +95,33 @@ class Prepared:
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):
             self.constants[:] = constants(self.problem.model, self.problem.loss, self.made_up(2))
         batch = self.made_up_batch()
-        self.trainer.gradients.checked(batch, 0)  # what a step would refuse is refused here
+        self.trainer.gradients.checked(batch, 0)  # raises what a step would raise
         self.trainer.gradients.settle()
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(batch))
         begun = time.perf_counter()
-        self.trainer.gradients(batch)  # without the checks, and with all that a first call does once done
+        self.trainer.gradients(batch)  # timed without the checks, and after the one-time work of a first call
         seconds = (time.perf_counter() - begun) / size(batch)
         self.require_buffers()
         return seconds
 
     def require_buffers(self) -> None:
-        """Check that training has not changed a buffer, which would hold data without noise. Raises InputError if it has."""
+        """Check that training has changed no buffer, which would then depend on data without noise. Raises InputError if it has."""
         for name, buffer in self.problem.model.named_buffers():
             if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
                 raise InputError(f"model: {name}: expected a buffer that training leaves alone, found one that it has changed")
 
     def measure(self) -> Metrics:
-        """Return the metrics on public data, with the weights that the run would leave now."""
+        """Return the metrics on public data, with the weights that the run would release if it ended now."""
         with self.final_weights():
             return self.problem.measure()
 
     def final_weights(self) -> AbstractContextManager[None]:
-        """Set the model to the weights that the run would leave now: their moving average, if the file asks for it."""
+        """Set the model, within the block, to the weights that the run would release now: the moving average if the file asks for it."""
         return nullcontext() if self.trainer.average is None else self.trainer.average.in_model()
 
     def batches(self, stage: Stage) -> Indices:
-        """Draw samples as the stage's entry declares them, from its first step."""
+        """Return the samples of a stage from its first step, drawn by the sampling scheme that its entry declares."""
         size, stream = self.plan.size, self.streams.sampling
         count = self.problem.count + (0 if self.canaries is None else self.canaries.sampled)
         if isinstance(stage.spec, CorrelatedSpec):
@@ -127,7 +129,7 @@ class Prepared:
         return sampler(stage.entry.sampling or Unsampled("none"), size, stream, count)
 
     def noise(self, stage: Stage) -> Noise:
-        """Return the noise that the stage's entry declares, from its first step."""
+        """Return the noise of a stage from its first step, as its entry declares it."""
         adaptive, rounding = self.trainer.adaptive_norm, 1.0 + self.rounding
         if adaptive is None:
             return noise_of(stage.spec, rounding * self.trainer.gradients.clip.bound, self.streams.noise)
@@ -135,14 +137,15 @@ class Prepared:
 
     @property
     def rounding(self) -> float:
-        """Return the relative excess over C by which a record may move a sum, as its absence changes the rounding of the sum.
+        """Return an upper bound on the relative excess over C by which one record may change a sum.
 
-        Each micro-batch is summed in single precision and is at most physical_batch_size times C; micro-batches are added in double.
+        A record changes the rounding of the sum in addition to the sum itself. Each micro-batch is summed in single precision and is at
+        most physical_batch_size times C. Micro-batches are added in double precision.
         """
         return 4.0 * float(torch.finfo(torch.float32).eps) * self.plan.train.physical_batch_size
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the trained parameters if others are frozen, otherwise the whole model; tied tensors once."""
+        """Return the trained parameters if others are frozen, or else the whole model. A tensor with several names occurs once."""
         self.require_buffers()
         return {name: value.detach().cpu().contiguous() for name, value in trained(self.problem.model).items()}
 
@@ -158,7 +161,10 @@ class Prepared:
 
 
 def prepare(plan: TrainingPlan, streams: Streams, ranks: Ranks, before: Checkpoint | None, folder: str) -> Prepared:
-    """Read the data, build the model, and restore the state of `before`, if any. Raises InputError if something does not fit."""
+    """Read the data, build the model, and restore the state of `before`, if it is given.
+
+    Raises InputError if the data, the model or the state do not fit the plan.
+    """
     problem = learning(plan.train, plan.path, streams.initialisation, plan.rows)
     (units,) = ranks.broadcast((problem.units,))
     problem = replace(problem, records=ranks.broadcast_records(problem.records), units=units)
@@ -171,8 +177,9 @@ class Optimization:
     """The optimizer that uses the noisy gradient, and its learning rates.
 
     Attributes:
-        make: The optimizer of a model's trained parameters.
-        rate: Learning rate of step 0, 1, ... relative to the first; None if the user's program sets it.
+        make: Function that returns an optimizer of a model's trained parameters.
+        rate: Function that returns the learning rate of a step, numbered from 0, relative to the first. None if the user's program sets
+            the learning rate.
     """
 
     make: Callable[[nn.Module], torch.optim.Optimizer]
@@ -188,7 +195,10 @@ def assembled(
     before: Checkpoint | None,
     folder: str,
 ) -> Prepared:
-    """Return the trainer of a problem, from the state of `before`, if any. Raises InputError if something does not fit."""
+    """Return a problem with its trainer, in the state of `before` if it is given.
+
+    Raises InputError if the problem, the optimizer or the state do not fit the plan.
+    """
     train = plan.train
     problem = _require_declared_size(plan, _with_units(plan, problem, streams, ranks))
     canaries: Canaries | GradientCanaries | None = None
@@ -222,7 +232,7 @@ def assembled(
 
 
 def _with_units(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks) -> Learning:
-    """Return the problem with the records of each unit bounded, either drawn and clipped together or each by itself."""
+    """Return the problem with a bounded number of records for each unit, which are sampled and clipped either together or separately."""
     if plan.train.units is None:
         return problem
     if problem.units is None or len(problem.units) != problem.count:
@@ -233,6 +243,7 @@ def _with_units(plan: TrainingPlan, problem: Learning, streams: Streams, ranks: 
 
 
 def _require_declared_size(plan: TrainingPlan, problem: Learning) -> Learning:
+    """Return the problem unchanged. Raises InputError if it has more records, with the canaries, than the file declares."""
     if problem.count + plan.canaries > plan.size:
         with_canaries = f" and {plan.canaries} canaries" if plan.canaries else ""
         raise InputError(
@@ -244,13 +255,14 @@ def _require_declared_size(plan: TrainingPlan, problem: Learning) -> Learning:
 def _inserted_canaries(
     plan: TrainingPlan, problem: Learning, streams: Streams, ranks: Ranks, folder: str, resumed: bool
 ) -> Canaries:
-    """Return the canary records of an audit, which the first process draws and saves."""
+    """Return the canary records of an audit. The first process draws and saves them, and sends them to the others."""
     return ranks.broadcast(
         record_canaries(problem, plan.canaries, streams.initialisation, folder, resumed) if ranks.first else None
     )
 
 
 def _device(device: str) -> str:
+    """Return the device of this process. Raises InputError if the machine does not have the declared device."""
     count = torch.cuda.device_count() if device.startswith("cuda") else 1
     if int(device.partition(":")[2] or 0) >= count:
         raise InputError(f"train.device: expected a device of this machine, found {device}, and torch sees {count or 'no'} GPU")
@@ -258,6 +270,7 @@ def _device(device: str) -> str:
 
 
 def _restore(before: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Load the saved state into the model and the optimizer. Raises InputError if it is of another model."""
     try:
         model.load_state_dict(before.model)
         optimizer.load_state_dict(before.optimizer)
@@ -267,7 +280,7 @@ def _restore(before: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimi
 
 
 def _broadcast_weights(model: nn.Module, ranks: Ranks) -> None:
-    """Copy the weights of the first process to all others."""
+    """Copy the weights of the first process to all other processes."""
     with torch.no_grad():
         for value in model.state_dict().values():
             value.copy_(ranks.broadcast_tensors({"": value.clone()})[""])

@@ -1,4 +1,7 @@
-"""The records of a classification task, as arrays: from the bundled digits, .npz, .csv and .parquet files, or the user's own function."""
+"""The records of a classification task as arrays.
+
+They come from scikit-learn's digits, a .npz, .csv or .parquet file, or the user's own function.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-MEMBER_HEADER = struct.Struct("<26xHH")  # of a file in a zip file: the lengths of its name and of its extra field
-CHECKED_TOGETHER = 1024  # records: whether each number is finite takes memory too
+# The header of a member of a zip file, from which the lengths of its name and of its extra field are read.
+MEMBER_HEADER = struct.Struct("<26xHH")
+CHECKED_TOGETHER = 1024  # number of records that are tested for finite numbers at once, to save memory
 
 
 def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
-    """Return the arrays of these names in a .npz file, without objects; None if one is missing.
+    """Return the arrays with the given names in a .npz file; None if one of them is missing.
 
-    They are mapped from the disk if they are not compressed. Raises whatever numpy, zipfile and zlib raise for a file of another kind.
+    Arrays that are not compressed are mapped from the disk. Arrays of objects are refused. Errors are those of numpy, zipfile and zlib.
     """
     with zipfile.ZipFile(place) as archive:
         members = {info.filename: info for info in archive.infolist()}
@@ -43,7 +47,8 @@ def arrays_in(place: str, names: Sequence[str]) -> list[Any] | None:
 
 
 def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
-    with archive.open(member) as file:  # this refuses an encrypted member, and one with another name in its own header
+    """Return the array in a member of a .npz file."""
+    with archive.open(member) as file:  # raises for an encrypted member, or one whose own header has another name
         if member.compress_type != zipfile.ZIP_STORED:
             return np.lib.format.read_array(file, allow_pickle=False)
         version = np.lib.format.read_magic(file)
@@ -56,11 +61,11 @@ def _array(place: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
         return np.zeros(shape, kind)
     offset = _content_offset(place, member) + start
     array = np.memmap(place, kind, "c", offset, shape, "F" if by_columns else "C").view(np.ndarray)
-    return np.require(array, requirements="A")  # a copy where numbers do not lie on multiples of their size
+    return np.require(array, requirements="A")  # copies an array that is not aligned
 
 
 def _content_offset(place: str, member: zipfile.ZipInfo) -> int:
-    """Return the offset in the file at which the content of a member begins."""
+    """Return the offset, in bytes, at which the content of a member begins in the .npz file."""
     with open(place, "rb") as file:
         file.seek(member.header_offset)
         name_length, extra_length = MEMBER_HEADER.unpack(file.read(MEMBER_HEADER.size))
@@ -68,11 +73,11 @@ def _content_offset(place: str, member: zipfile.ZipInfo) -> int:
 
 
 class RawRecords(NamedTuple):
-    """Inputs, labels and units as a file or a function has them, not checked yet.
+    """Inputs, labels and units as a file or a function provides them, before they are checked.
 
     Attributes:
-        names: Names of the columns that are inputs, if they are taken in their order.
-        blocks: Block of each record, if a unit is bounded in each block by itself.
+        names: Names of the input columns in their order; empty unless all other columns are inputs.
+        blocks: Block of each record, if a unit is bounded in each block separately; None otherwise.
     """
 
     inputs: Any
@@ -83,10 +88,11 @@ class RawRecords(NamedTuple):
 
 
 def _npz(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
+    """Return the records of a .npz file."""
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
         columns = arrays_in(place, names)
-    except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
+    except Exception:  # numpy, zipfile and zlib may raise any error for another kind of file
         raise InputError(
             f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
         ) from None
@@ -96,10 +102,13 @@ def _npz(place: str, train: Classification, only: RowWindow | None, block_column
 
 
 def _columns(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
-    """Return the label from its column or the last one, the unit from its column, and the inputs from declared or all other columns.
+    """Return the records of a .csv or .parquet file.
+
+    The label is in the declared column, or else in the last one. The unit is in its declared column. The inputs are in the declared
+    columns, or else in all other columns.
 
     Args:
-        block_column: Column by which the ledger's blocks are cut; not an input, unless it is declared as one.
+        block_column: Column that determines the block of a record in the ledger. It is an input only if it is declared as one.
     """
     names, rows = column_table(place, only)
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
@@ -108,7 +117,7 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
         if name not in columns:
             columns_of_file = instead_of(name, names, known_columns(train))
             raise InputError(f"{place}: expected a column {name!r}, found {columns_of_file}")
-    # A column that the training file does not name is shown by its number: a file without a line of names has a record in its place.
+    # Messages number the columns that the training file does not name: without a line of names, the first line is a record.
     shown = {name: f"column {name!r}" if name == train.label else f"column {at}" for at, name in enumerate(names, 1)}
     blocks = None if only is None or only.each is None else [only.part(value) for value in columns[only.column]]
     units = columns.pop(train.units) if train.units else None
@@ -128,6 +137,7 @@ def _columns(place: str, train: Classification, only: RowWindow | None, block_co
 
 
 def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
+    """Return the values of a column as numbers. Raises InputError if a value is not a number."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
@@ -137,15 +147,18 @@ def _column_numbers(place: str, column: str, values: list[Any]) -> np.ndarray:
     return numbers
 
 
-# The arguments are the path, [train], the rows to read (all if None), and the column of the ledger's blocks.
+# The arguments of a reader are the path, the [train] table, the window of rows (None for all), and the column of the ledger's blocks.
 ArrayReader = Callable[[str, Classification, RowWindow | None, str | None], RawRecords]
 READERS: dict[str, ArrayReader] = {".npz": _npz, ".csv": _columns, ".parquet": _columns}
 
 
 def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the digits, (n, 8, 8) in [0, 1], and their labels (n,), from scikit-learn's folder: importing it takes longer than training.
+    """Return scikit-learn's digits, (n, 8, 8) in [0, 1], and their labels, (n,).
 
-    Raises Unavailable, which begins with `place`, if it is not installed.
+    They are read from scikit-learn's folder, because importing the library takes longer than training.
+
+    Raises:
+        Unavailable: scikit-learn is not installed. The message begins with `place`.
     """
     library = find_spec("sklearn")
     if library is None or library.origin is None:
@@ -155,11 +168,11 @@ def images_and_labels(place: str) -> tuple[NDArray[np.float64], NDArray[np.int64
 
 
 def _digit_rows(path: str) -> NDArray[np.float64]:
-    """Return a row for each digit: 64 pixels from 0 to 16, and the label."""
+    """Return a row for each digit, with 64 pixels from 0 to 16 and the label."""
     if os.path.isfile(path):
         with gzip.open(path, "rt", encoding="ascii") as lines:
             return np.array([line.split(",") for line in lines], dtype=np.float64)
-    from sklearn.datasets import load_digits  # another version keeps the file elsewhere
+    from sklearn.datasets import load_digits  # some versions store the file elsewhere
 
     digits: Any = load_digits()
     return np.column_stack([digits.data, digits.target])
@@ -172,8 +185,8 @@ class ArrayTable:
     Attributes:
         inputs: (n, ...) float32.
         labels: (n,) int64.
-        units: (n,) the owner of each record, where the file asks.
-        names: As of `RawRecords`.
+        units: Owner of each record, (n,); None if the file does not declare units.
+        names: As in `RawRecords`.
     """
 
     inputs: Array
@@ -184,13 +197,15 @@ class ArrayTable:
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """Private records, and those that the file declares public (none where `public` is None).
+    """Private records, and the records that the file declares public.
 
     Attributes:
         inputs: (n, ...) float32.
         labels: (n,) int64.
-        classes: How many labels there are, as declared.
-        units: (n,) the owner of each record.
+        public_inputs: Inputs of the public records; None if there are none.
+        public_labels: Labels of the public records; None if there are none.
+        classes: Declared number of labels.
+        units: Owner of each private record, (n,); None if the file does not declare units.
     """
 
     inputs: Array
@@ -202,17 +217,17 @@ class Arrays:
 
 
 def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> Arrays:
-    """Return the data of a [train] table, restricted to `rows` if they are given.
+    """Return the data of a [train] table. The private records are restricted to the window `rows` if it is given.
 
     Raises:
-        InputError: If they cannot be read, or hold something that is not finite.
+        InputError: The data cannot be read, or a number is not finite.
     """
     classes = _classes(train, path)
-    table = _loaded(train.data, "data", train, classes, path, rows)
+    table = _load(train.data, "data", train, classes, path, rows)
     if train.public is None:
         return Arrays(table.inputs, table.labels, None, None, classes, table.units)
     if train.public != "held-out":
-        public = _loaded(train.public, "public", train, classes, path, rows)
+        public = _load(train.public, "public", train, classes, path, rows)
         if public.inputs.shape[1:] != table.inputs.shape[1:]:
             raise InputError(f"{path}: train.public: expected records of the shape of the private ones")
         if table.names and public.names and table.names != public.names:
@@ -228,23 +243,24 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
 
 
 def _classes(train: Classification, path: str) -> int:
-    """Return the declared number of labels: the model's shape must not depend on which labels the private records have."""
+    """Return the declared number of labels. It is not counted, because the shape of the model must not depend on private records."""
     if train.label_count is None and train.data != "digits":
         raise InputError(f"{path}: train.classes: expected the number of labels, or train.labels, declared, found neither")
     return train.label_count or 10
 
 
 def table_in(source: str, train: Classification, classes: int, rows: RowWindow | None = None) -> ArrayTable:
-    """Return labelled records that a user names: digits, a file by its path from here, or module:function. Raises InputError.
+    """Return labelled records from a source that the user names. Raises InputError if they cannot be read.
 
     Args:
-        rows: Those that the model was trained on.
+        source: "digits", the path of a file, or module:function.
+        rows: Window of rows that the model was trained on; None for all.
     """
     place = os.path.abspath(source) if source.endswith(tuple(READERS)) else source
     return _table(_read(place, "public", train, source, source, rows), "public", train, classes, source, source)
 
 
-def _loaded(source: str, key: str, train: Classification, classes: int, path: str, rows: RowWindow | None) -> ArrayTable:
+def _load(source: str, key: str, train: Classification, classes: int, path: str, rows: RowWindow | None) -> ArrayTable:
     place = f"{path}: train.{key}"
     return _table(_read(source, key, train, path, place, rows), key, train, classes, path, place)
 
@@ -262,7 +278,7 @@ def _table(parts: RawRecords, key: str, train: Classification, classes: int, pat
 
 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
-    """Return inputs (n, ...) as float32, less the declared shift. Raises InputError if one is not finite."""
+    """Return inputs (n, ...) as float32, after subtraction of the declared shift. Raises InputError if a number is not finite."""
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
         raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record, found shape {_shape(numbers)}")
@@ -275,7 +291,7 @@ def inputs_of(values: Any, shift: float, place: str) -> Array:
 
 
 def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
-    """Return labels (n,) as int64. Raises InputError unless all are from 0 to `classes` - 1."""
+    """Return labels (n,) as int64. Raises InputError unless all are integers from 0 to `classes` - 1."""
     numbers = _numbers(values, "labels", place)
     if numbers.ndim != 1:
         raise InputError(f"{place}: expected one label for each record, found labels of shape {_shape(numbers)}")
@@ -287,10 +303,10 @@ def labels_of(values: Any, classes: int, place: str, path: str) -> Array:
 
 
 def _numbers(values: Any, what: str, place: str) -> Array:
-    """Return an array of numbers. Raises InputError without numpy's own message, which quotes values."""
+    """Return an array of numbers. Raises InputError for anything else, without numpy's own message, which may quote values."""
     try:
         numbers = np.asarray(values)
-    except Exception:  # lists of different lengths, tensors of another device, whatever calls itself an array
+    except Exception:  # conversion may raise any error: lists of different lengths, tensors on another device
         raise InputError(f"{place}: expected {what} as an array of numbers, found what is no array") from None
     if numbers.dtype.kind not in "biuf":
         raise InputError(f"{place}: expected {what} as an array of numbers, found one of {numbers.dtype.type.__name__}")
@@ -303,11 +319,12 @@ def _shape(array: Array) -> str:
 
 
 def _read(source: str, key: str, train: Classification, path: str, stated: str, rows: RowWindow | None) -> RawRecords:
-    """Read a source.
+    """Return the unchecked records of a source.
 
     Args:
-        stated: Key of the file that states it, for messages.
-        rows: Rows of the private data; public data are read whole.
+        key: "data" for private records, "public" for public ones.
+        stated: Name of the source's key in the training file, for messages.
+        rows: Window to which private records are restricted. Public records are read completely.
     """
     ending = os.path.splitext(source)[1]
     if source == "digits":
@@ -323,16 +340,17 @@ def _read(source: str, key: str, train: Classification, path: str, stated: str, 
 
 
 def _returned(parts: Any, key: str, train: Classification, place: str) -> RawRecords:
-    """Return the parts that a function returns; public records need no owners."""
+    """Return the records that the user's function returned. Owners of public records are optional and ignored."""
     owned = train.units is not None
     counts = {2 + owned} if key == "data" else {2, 2 + owned}
     if not isinstance(parts, tuple | list) or len(parts) not in counts:
-        # Without their number, which may be that of the records.
+        # The message omits the number of parts, which may be the number of records.
         shape = "another number of parts" if isinstance(parts, tuple | list) else type(parts).__name__
         raise InputError(f"{place}: expected (inputs, labels{', units' if owned and key == 'data' else ''}), found {shape}")
     return RawRecords(parts[0], parts[1], parts[2] if owned and key == "data" else None)
 
 
 def digits(path: str) -> RawRecords:
+    """Return the records of scikit-learn's digits, as images with one channel."""
     images, labels = images_and_labels(f"{path}: train.data")
     return RawRecords(images[:, None], labels)

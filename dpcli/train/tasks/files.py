@@ -1,4 +1,4 @@
-"""Readers of .csv, .parquet and .jsonl files, and of the owners of records. No message quotes a value."""
+"""Readers of .csv, .parquet and .jsonl files, and checks of the owners of records. No error message quotes a value of the data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 Rows = list[list[Any]]
-EPOCH = date(1970, 1, 1).toordinal()
+EPOCH = date(1970, 1, 1).toordinal()  # number of 1970-01-01 in Python's calendar
+# Number of units of each type of timestamp in a day.
 PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def text_of(place: str) -> str:
-    """Return the content of a file in UTF-8, with or without a byte-order mark."""
+    """Return the content of a text file in UTF-8, without its byte-order mark. Raises InputError for another encoding."""
     try:
         with open(place, encoding="utf-8-sig") as file:
             return file.read()
@@ -35,10 +36,14 @@ def text_of(place: str) -> str:
 
 
 def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns, and the rows that are not empty; only those of `only`, if it is given.
+    """Return the names of the columns of a .csv file, and its rows that are not empty.
+
+    Args:
+        only: Window to which the rows are restricted; None for all rows.
 
     Raises:
-        InputError: No line of names, names that are not distinct, lines of another length, another encoding or form.
+        InputError: The file has no line of names, two equal names, lines of different lengths, or another encoding or format. The window
+            has no rows.
     """
     lines = [line for line in _csv_lines(place) if line]
     if not lines:
@@ -51,29 +56,30 @@ def csv_table(place: str, only: RowWindow | None = None) -> tuple[list[str], lis
     require_distinct(names, place)
     if only is None:
         return names, rows
-    at, in_window = _deciding(names, only, place), only.judge()
-    return names, some([row for row in rows if in_window(row[at])], only, place)
+    at, in_window = _block_column(names, only, place), only.judge()
+    return names, require_rows([row for row in rows if in_window(row[at])], only, place)
 
 
-def _deciding(names: list[str], only: RowWindow, place: str) -> int:
-    """Return the index of the column by which the ledger's blocks are cut."""
+def _block_column(names: list[str], only: RowWindow, place: str) -> int:
+    """Return the index of the column that determines the block of a row. Raises InputError if the column is missing."""
     if only.column not in names:
         columns = instead_of(only.column, names)
         raise InputError(f'{place}: expected a column "{only.column}", by which the ledger\'s blocks are cut, found {columns}')
     return names.index(only.column)
 
 
-def some(rows: list[Any], only: RowWindow, place: str) -> list[Any]:
-    """Return the rows of a window. Raises InputError if there are none."""
+def require_rows(rows: list[Any], only: RowWindow, place: str) -> list[Any]:
+    """Return the rows of a window unchanged. Raises InputError if there are none."""
     if not rows:
         raise InputError(f"{place}: there are no {only.which}")
     return rows
 
 
 def _csv_lines(place: str) -> list[list[str]]:
+    """Return the values of every line of a .csv file."""
     try:
         with open(place, newline="", encoding="utf-8-sig") as file:
-            return list(csv.reader(file, strict=True))  # strict, as an open quote would take in the records below it
+            return list(csv.reader(file, strict=True))  # strict: otherwise an open quote would swallow the records below it
     except UnicodeDecodeError:
         raise InputError(f"{place}: expected text in UTF-8") from None
     except csv.Error:
@@ -93,13 +99,21 @@ def _is_number(text: str) -> bool:
 
 
 def require_distinct(names: list[str], place: str) -> None:
-    """Raise InputError for two columns of one name, of which one would silently be lost."""
+    """Raise InputError if two columns have the same name, because one of them would be lost silently."""
     if len(set(names)) < len(names):
         raise InputError(f"{place}: expected columns of different names, found two of the same")
 
 
 def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """Return the names of the columns, and the rows; only those of `only`, if it is given. No value of another row is read."""
+    """Return the names of the columns of a .parquet file, and its rows.
+
+    Args:
+        only: Window to which the rows are restricted; None for all rows. Values of other rows are not converted.
+
+    Raises:
+        InputError: The file cannot be read, has two columns of the same name, or has no rows in the window.
+        Unavailable: pyarrow is not installed.
+    """
     try:
         import pyarrow.parquet
     except ImportError:
@@ -108,31 +122,31 @@ def parquet_table(place: str, only: RowWindow | None = None) -> tuple[list[str],
         table = pyarrow.parquet.read_table(place)
         require_distinct(list(table.column_names), place)
         if only is not None:
-            table = table.filter(pyarrow.array(rows_held(table, only, place), pyarrow.bool_()))
+            table = table.filter(pyarrow.array(in_window_mask(table, only, place), pyarrow.bool_()))
         names, columns = list(table.column_names), [column.to_pylist() for column in table.columns]
     except InputError:
         raise
     except Exception:  # a file of another kind may raise anything
         raise InputError(f"{place}: expected a .parquet file, found one that cannot be read as such") from None
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return names, rows if only is None else some(rows, only, place)
+    return names, rows if only is None else require_rows(rows, only, place)
 
 
 def column_table(place: str, only: RowWindow | None = None) -> tuple[list[str], Rows]:
-    """Return the names of the columns of a .csv or .parquet file, and the rows; only those of `only`, if it is given."""
+    """Return the names of the columns of a .csv or .parquet file, and its rows, restricted to the window `only` if it is given."""
     return parquet_table(place, only) if place.endswith(".parquet") else csv_table(place, only)
 
 
-def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
-    """Return whether each row of an arrow table is in the window, (n,). Raises InputError for a column of another type."""
+def in_window_mask(table: Any, only: RowWindow, place: str) -> list[bool]:
+    """Return for each row of an arrow table whether it is in the window. Raises InputError if the column has another type."""
     import pyarrow
 
-    column = table.column(_deciding(list(table.column_names), only, place))
+    column = table.column(_block_column(list(table.column_names), only, place))
     kind, types = column.type, pyarrow.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     dated = only.type == "date"
     if dated and (types.is_date(kind) or (types.is_timestamp(kind) and kind.tz is None)):
-        in_window = cache(lambda day: held_day(day, only))
+        in_window = cache(lambda day: contains_day(day, only))
         return [in_window(day) for day in days(column, kind)]
     text = types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)
     if not text and (dated or not types.is_integer(kind)):
@@ -141,7 +155,7 @@ def rows_held(table: Any, only: RowWindow, place: str) -> list[bool]:
 
 
 def days(column: Any, kind: Any) -> list[int | None]:
-    """Return the days since 1970-01-01 of dates and times, also of those that Python's calendar does not have."""
+    """Return dates and times as days since 1970-01-01. This includes years that Python's calendar does not have."""
     import pyarrow
 
     if not pyarrow.types.is_timestamp(kind):
@@ -150,20 +164,21 @@ def days(column: Any, kind: Any) -> list[int | None]:
     return [None if value is None else value // each for value in column.cast(pyarrow.int64()).to_pylist()]
 
 
-def held_day(day: int | None, only: RowWindow) -> bool:
-    """Return whether a day, counted since 1970-01-01, is in the window."""
+def contains_day(day: int | None, only: RowWindow) -> bool:
+    """Check whether a day, as a number of days since 1970-01-01, is in the window. None and years outside of Python's calendar are not."""
     number = 0 if day is None else day + EPOCH
     return 1 <= number <= date.max.toordinal() and only.holds(date.fromordinal(number))
 
 
 def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
-    """Return where a row of a table is, counted from 0: the line of a .csv file that it begins on, else its number from 1.
+    """Return the place of a row for messages: the first line of the row in a .csv file, or its number in another file.
 
     Args:
-        only: The rows that are counted, where those are not all.
+        row: Number of the row, from 0.
+        only: Window whose rows are counted; None if all rows are counted.
     """
     if only is not None:
-        row = _nth(place, row, only)
+        row = _number_in_file(place, row, only)
     if not place.endswith(".csv"):
         return f"{place}: row {row + 1:,}"
     with open(place, newline="", encoding="utf-8-sig") as file:
@@ -175,15 +190,15 @@ def row_place(place: str, row: int, only: RowWindow | None = None) -> str:
     return f"{place}:{before + 1}"
 
 
-def _nth(place: str, row: int, only: RowWindow) -> int:
-    """Return the number, among all rows of the file, of a row that is counted among those of the window."""
+def _number_in_file(place: str, row: int, only: RowWindow) -> int:
+    """Return the number of a row among all rows of the file, given its number among the rows of the window. Both count from 0."""
     if place.endswith(".csv"):
         names, rows = csv_table(place)
-        in_window = [only.holds(line[_deciding(names, only, place)]) for line in rows]
+        in_window = [only.holds(line[_block_column(names, only, place)]) for line in rows]
     else:
         import pyarrow.parquet
 
-        in_window = rows_held(pyarrow.parquet.read_table(place), only, place)
+        in_window = in_window_mask(pyarrow.parquet.read_table(place), only, place)
     counted = [number for number, one in enumerate(in_window) if one]
     if row >= len(counted):
         raise InputError(f"{place}: expected a file that nobody writes to, found fewer rows than were read before")
@@ -191,7 +206,7 @@ def _nth(place: str, row: int, only: RowWindow) -> int:
 
 
 def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
-    """Return the value on each line that is not empty; only those of `only`, if it is given."""
+    """Return the JSON value on each line that is not empty, restricted to the window `only` if it is given."""
     result = []
     for line in text_of(place).split("\n"):
         if line.strip():
@@ -202,19 +217,19 @@ def json_lines(place: str, only: RowWindow | None = None) -> list[Any]:
     if only is None:
         return result
     in_window = only.judge()
-    return some([row for row in result if isinstance(row, dict) and in_window(row.get(only.column))], only, place)
+    return require_rows([row for row in result if isinstance(row, dict) and in_window(row.get(only.column))], only, place)
 
 
-UNIT_TYPES = ({int}, {str}, {bytes}, {float})  # in which equal values are one owner
+# Sets of types that owners may have together. Equal values of one type are the same owner.
+UNIT_TYPES = ({int}, {str}, {bytes}, {float})
 
 
 def owners_of(units: Any, path: str) -> NDArray[np.generic]:
-    """Return the owner of each record, (n,): whole numbers, texts or finite numbers, all of one type.
-
-    None, NaN (which is unlike itself) and an empty text are refused, and so are mixed types, of which 1 and "1" would be two owners.
+    """Return the owner of each record, (n,), as integers, texts or finite numbers of one type.
 
     Raises:
-        InputError: Anything else. The message shows no value.
+        InputError: An owner is missing, which includes NaN and the empty text, or is infinite. Owners of different types are also refused,
+            because 1 and "1" would be two owners. The message shows no value.
     """
     values = _listed(units, path)
     types = {type(value) for value in values}
@@ -225,18 +240,21 @@ def owners_of(units: Any, path: str) -> NDArray[np.generic]:
     if types == {float} and not all(math.isfinite(value) for value in values):
         raise _refusal(path, "some that are not finite")
     owners = np.asarray(values)
-    # As text if they are whole numbers beyond 64 bits, which numpy would round.
+    # numpy would round integers beyond 64 bits, so they are returned as text.
     return owners if types != {int} or owners.dtype.kind in "iu" else np.asarray([str(value) for value in values])
 
 
 def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np.generic]:
-    """Return a unit for each pair of an owner and a block that occurs, (n,): whole numbers.
+    """Return the unit of each record, (n,), as an integer that identifies the pair of its owner and its block.
 
-    Which of its records a unit keeps would otherwise depend on those of its other blocks: where the records of one block are gone, others
-    take their place, which is a second change. Raises InputError as `owners_of` does, and where there is another number of blocks.
+    An owner's records are then bounded in each block separately. Otherwise the selection of records in one block would depend on the
+    owner's records in other blocks: when those of one block are removed, records of other blocks would take their place, a second change.
 
     Args:
-        blocks: Block of each record; None if a unit is bounded in the whole window, and the units are as `owners_of` has them.
+        blocks: Block of each record; None if a unit is bounded in the whole window. The result is then that of `owners_of`.
+
+    Raises:
+        InputError: As `owners_of` does, or the numbers of owners and blocks differ.
     """
     owners = owners_of(units, path)
     if blocks is None:
@@ -248,7 +266,7 @@ def in_blocks(units: Any, blocks: Sequence[str] | None, path: str) -> NDArray[np
 
 
 def _listed(units: Any, path: str) -> list[Any]:
-    """Return values of Python's own types."""
+    """Return the owners as a list of Python's own types."""
     try:
         values = list(units.tolist() if hasattr(units, "tolist") else units)
         return [value.item() if hasattr(value, "item") else value for value in values]
@@ -261,10 +279,10 @@ def _refusal(path: str, problem: str) -> InputError:
 
 
 def held_out(count: int, share: float, units: object, path: str) -> NDArray[np.bool_]:
-    """Return which records are declared public: every k-th of the file, the same in every run.
+    """Return for each of `count` records whether it is declared public. This is every k-th record of the file, the same in every run.
 
     Raises:
-        InputError: If records have owners, or the share is over one half.
+        InputError: The records have owners, or the share is more than one half.
     """
     if units is not None:
         raise InputError(

@@ -1,6 +1,6 @@
 """The records of language tasks: texts from a file or the user's own function, as token ids in rows of equal length, padded with -100.
 
-A tokenizer must be public: its vocabulary says much about the text that it was made from.
+A tokenizer must be public, because its vocabulary reveals much about the text from which it was made.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int64]
 
-Text = str | Sequence[int]  # or its token ids
-PADDING = -100  # ignored by torch's cross entropy
-UNLIMITED = 10**9  # tokens: texts are cut afterwards, so the tokenizer need not warn
+Text = str | Sequence[int]  # a text, or the token ids of a text
+PADDING = -100  # the label that torch's cross entropy ignores
+UNLIMITED = 10**9  # number of tokens above which a tokenizer warns: never, as texts are cut afterwards
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """n texts with their labels and owners, if there are any.
+    """Texts with their labels and owners.
 
     Attributes:
-        blocks: Block of each text, if a unit is bounded in each block by itself.
+        labels: Label of each text; None if the task has no labels.
+        units: Owner of each text; None if the file does not declare units.
+        blocks: Block of each text, if a unit is bounded in each block separately; None otherwise.
     """
 
     texts: list[Text]
@@ -51,10 +53,10 @@ class Texts:
 
 
 def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = None) -> Texts:
-    """Return the texts of a file, only of `rows` if they are given, or of module:function.
+    """Return the texts of a file, restricted to the window `rows` if it is given, or those that module:function returns.
 
     Raises:
-        InputError: They cannot be read, or are none.
+        InputError: The texts cannot be read, or there are none.
     """
     ending = os.path.splitext(source)[1]
     place = relative_to_file(source, path)
@@ -71,6 +73,7 @@ def texts_of(source: str, train: Language, path: str, rows: RowWindow | None = N
 
 
 def _checked(texts: Texts, source: str, path: str) -> Texts:
+    """Return the texts unchanged. Raises InputError if there are none, or if they have another number of labels or units."""
     for name, values in (("labels", texts.labels), ("units", texts.units)):
         if values is not None and len(values) != len(texts.texts):
             raise InputError(f"{path}: {source}: expected as many {name} as texts, but their numbers differ")
@@ -80,7 +83,7 @@ def _checked(texts: Texts, source: str, path: str) -> Texts:
 
 
 def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
-    """Return the texts that a function returns: texts, then labels if the task has some, then units with train.units."""
+    """Return the texts that the user's function returned, followed by labels if the task has them, and by units if declared."""
     labelled = train.label_column is not None
     count = 1 + labelled + (train.units is not None)
     parts = (parts,) if count == 1 else parts if isinstance(parts, tuple | list) else ()
@@ -91,6 +94,7 @@ def _returned(parts: Any, train: Language, source: str, path: str) -> Texts:
 
 
 def _listed(part: Any, place: str) -> list[Any]:
+    """Return a part of a function's result as a list. Raises InputError unless it is a list or an array."""
     try:
         values = np.asarray(part).tolist() if hasattr(part, "dtype") else part
     except Exception:  # an array of another library may raise anything
@@ -101,7 +105,11 @@ def _listed(part: Any, place: str) -> list[Any]:
 
 
 def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
-    """Return the lines or paragraphs of a file; for windows, its whole text, or with units the lines or paragraphs to be cut."""
+    """Return the texts of a .txt file.
+
+    They are its lines or paragraphs, as declared. If records are windows, the text is the whole file, or each line or paragraph if units
+    are declared.
+    """
     cuts = {"line": r"\n", "paragraph": r"\n\s*\n"}
     if train.cut_by is None:
         raise InputError(f"{place}: expected a file with labels, .csv, .jsonl or .parquet, found plain text")
@@ -114,16 +122,18 @@ def _txt(place: str, train: Language, only: RowWindow | None) -> Texts:
 
 
 def _jsonl(place: str, train: Language, only: RowWindow | None) -> Texts:
+    """Return the texts of a .jsonl file."""
     return _rows(place, train, json_lines(place, only), only)
 
 
 def _columns(place: str, train: Language, only: RowWindow | None) -> Texts:
+    """Return the texts of a .csv or .parquet file."""
     names, rows = column_table(place, only)
     return _rows(place, train, [dict(zip(names, row, strict=True)) for row in rows], only)
 
 
 def _rows(place: str, train: Language, rows: list[Any], only: RowWindow | None) -> Texts:
-    """Return texts, labels and owners from their columns."""
+    """Return the texts, labels and owners in the declared columns. Raises InputError if a row lacks one of them."""
     label = train.label_column
     for row in rows:
         for name in (train.text, label, train.units):
@@ -146,23 +156,22 @@ READERS: dict[str, Callable[[str, Language, RowWindow | None], Texts]] = {
 
 
 class Tokens(Protocol):
-    """A tokenizer. end: the id that ends a text, if there is one."""
+    """A tokenizer."""
 
     @property
-    def end(self) -> int | None: ...
+    def end(self) -> int | None:
+        """Return the id that ends a text; None if the tokenizer has none."""
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of one text, without anything added before or after it."""
-        ...
+        """Return the ids of a text, without special tokens before or after it."""
 
     def text(self, ids: list[int]) -> str:
         """Return the text of token ids."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """A tokenizer with an id for each byte of UTF-8; a line end closes a text."""
+    """A tokenizer whose ids are the bytes of UTF-8. A line feed ends a text."""
 
     end: int | None = 10
 
@@ -175,7 +184,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """A tokenizer of transformers."""
+    """A tokenizer of the transformers library."""
 
     tokenizer: Any
 
@@ -192,10 +201,12 @@ class Pretrained:
 
 
 def tokens_of(train: Language, path: str) -> Tokens | None:
-    """Return the tokenizer that [train] names, else the model's own; None for a model of the user's own without one.
+    """Return the tokenizer that [train] names, or else that of the model.
+
+    Returns None if the model is the user's own and [train] names no tokenizer.
 
     Raises:
-        InputError: It cannot be had.
+        InputError: The tokenizer cannot be loaded.
     """
     source = train.tokenizer or (None if ":" in train.model else train.model)
     if source is None:
@@ -207,7 +218,7 @@ def tokens_of(train: Language, path: str) -> Tokens | None:
 
 
 def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
-    """Return the tokenizer. Raises InputError if there is none, as text needs one."""
+    """Return the tokenizer unchanged. Raises InputError if there is none, because texts need one."""
     if tokens is None:
         raise InputError(f"{path}: train.tokenizer: a model of your own needs one: bytes, a path or a name")
     return tokens
@@ -216,10 +227,13 @@ def required_tokens(tokens: Tokens | None, path: str) -> Tokens:
 def records(
     source: str, train: CausalLm, tokens: Tokens | None, vocabulary: int, path: str, rows: RowWindow | None = None
 ) -> tuple[Tensor, list[object] | None]:
-    """Return ids (n, T), int32, of the texts of these rows, or of all, T at most train.context; and the owner of each where the file asks.
+    """Return the token ids of the records, (n, T) as int32, and the owner of each record; None instead of owners if none are declared.
 
-    A text that is longer than train.context is cut off, or, with record = "window", becomes several records: each of them is then protected
-    by itself, and the whole text only where train.units says which belong together.
+    T is at most train.context. A longer text is cut off. With record = "window" it becomes several records instead. Privacy then protects
+    each of these records, and protects the whole text only if train.units declares which records belong together.
+
+    Args:
+        rows: Window to which the texts are restricted; None for all texts.
     """
     texts = texts_of(source, train, path, rows)
     cuts, units = [], []
@@ -231,7 +245,7 @@ def records(
 
 
 def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequence[Ids]:
-    """Return the records of one text."""
+    """Return the records of one text, each of at most train.context ids."""
     ids = encoded(text, tokens, path)
     if train.record == "window":
         return [ids[start : start + train.context] for start in range(0, len(ids), train.context)]
@@ -240,10 +254,10 @@ def cut(text: Text, train: CausalLm, tokens: Tokens | None, path: str) -> Sequen
 
 
 def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
-    """Return the token ids of a text, or ids as given."""
+    """Return the token ids of a text, or the given ids. Raises InputError if the text or the ids have the wrong form."""
     try:
         ids = np.asarray(required_tokens(tokens, path).ids(text) if isinstance(text, str) else text)
-    except (ValueError, TypeError, OverflowError):  # lone surrogates, lists in lists; the message would quote them
+    except (ValueError, TypeError, OverflowError):  # lone surrogates, nested lists; the message would quote them
         raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids") from None
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise InputError(f"{path}: train.data: expected texts or one-dimensional arrays of token ids")
@@ -251,7 +265,7 @@ def encoded(text: Text, tokens: Tokens | None, path: str) -> Ids:
 
 
 def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
-    """Return the rows as one tensor, padded at the end. Raises InputError for an id that the model does not know."""
+    """Return the rows as one int32 tensor, padded at the end. Raises InputError for an id outside of the model's vocabulary."""
     ids = np.full((len(rows), max((len(row) for row in rows), default=0)), PADDING, np.int32)
     for place, row in zip(ids, rows, strict=True):
         if row.size and not 0 <= row.min() <= row.max() < vocabulary:
@@ -261,6 +275,6 @@ def padded(rows: Sequence[Ids], vocabulary: int, path: str) -> Tensor:
 
 
 def drawn(length: int, vocabulary: int, count: int, stream: Stream) -> Tensor:
-    """Draw records of uniformly random tokens, (count, length)."""
+    """Return synthetic records, (count, length), of tokens that are uniformly random up to a negligible modulo bias."""
     words = stream.words(count * length) % np.uint64(vocabulary)
     return torch.from_numpy(words.astype(np.int32).reshape(count, length))

@@ -1,7 +1,7 @@
-"""Statistical tests of a loader's batches: whether the records that it draws may come from the declared sampling scheme.
+"""Statistical tests of whether the batches of a loader may come from the declared sampling scheme.
 
-The tests refuse a right sampler once in 10^9 runs, however long. Each returns words where the batches contradict the scheme, and "" if
-they do not: a loader that passes is not proven right.
+The tests refuse a correct sampler with probability at most 10^-9 in a run of any length. A test describes in words how the batches
+contradict the scheme, and returns "" if they do not. A loader that passes is not proven to be correct.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
+# Samplers that go through the data in passes, or draw with replacement.
 IN_PASSES = (RandomSampler, SequentialSampler, SubsetRandomSampler, DistributedSampler, WeightedRandomSampler)
 
 
@@ -53,20 +54,20 @@ class Recording:
 
 
 def record(loader: Any, report: Callable[[Indices], None]) -> bool:
-    """Have a loader report each batch as it is drawn; return False for a loader that draws no indices."""
-    loader = inside(loader)
+    """Make a loader report each batch when it is drawn. Return False, and do nothing, if the loader draws no indices."""
+    loader = base_loader(loader)
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
         return False
     holder, name, sampler = batch_sampler(loader)
     if isinstance(sampler, Recording):
         sampler.report = report
     else:
-        object.__setattr__(holder, name, Recording(sampler, report))  # a DataLoader's own __setattr__ refuses it
+        object.__setattr__(holder, name, Recording(sampler, report))  # the __setattr__ of a DataLoader refuses this attribute
     return True
 
 
 class BatchSampler(NamedTuple):
-    """The sampler of a loader's batches, and the attribute that holds it."""
+    """The sampler of a loader's batches, with the object and the name of its attribute that hold the sampler."""
 
     holder: Any
     name: str
@@ -74,7 +75,10 @@ class BatchSampler(NamedTuple):
 
 
 def batch_sampler(loader: Any) -> BatchSampler:
-    """Return what draws a loader's batches: inside of what cuts them for memory, as Opacus' BatchMemoryManager does."""
+    """Return the sampler that draws a loader's batches.
+
+    Opacus' BatchMemoryManager wraps it in a sampler that splits batches to save memory.
+    """
     sampler: Any = getattr(loader, "batch_sampler", None)
     holder, name = loader, "batch_sampler"
     while type(sampler).__name__ == "BatchSplittingSampler":
@@ -82,50 +86,53 @@ def batch_sampler(loader: Any) -> BatchSampler:
     return BatchSampler(holder, name, sampler)
 
 
-def inside(loader: Any) -> Any:
-    """Return the loader that draws: accelerate's loaders have one inside."""
+def base_loader(loader: Any) -> Any:
+    """Return the loader that draws batches. Loaders of accelerate contain it."""
     return getattr(loader, "__dict__", {}).get("base_dataloader", loader)
 
 
 def order_of(loader: Any) -> str:
-    """Return the sampler's name where, by torch's documentation, it goes through the data in passes or draws with replacement; else ""."""
-    sampler = getattr(batch_sampler(inside(loader)).sampler, "sampler", None)
+    """Return the name of the loader's sampler if it goes through the data in passes or draws with replacement; "" otherwise.
+
+    The properties of samplers are those in torch's documentation.
+    """
+    sampler = getattr(batch_sampler(base_loader(loader)).sampler, "sampler", None)
     return type(sampler).__name__ if isinstance(sampler, IN_PASSES) else ""
 
 
 def rate_of(loader: Any) -> float | None:
-    """Return the rate that a loader's sampler states, as Opacus' does; None if it states none."""
-    rate = getattr(batch_sampler(inside(loader)).sampler, "sample_rate", None)
+    """Return the sampling rate that a loader's sampler states, as that of Opacus does; None if it states none."""
+    rate = getattr(batch_sampler(base_loader(loader)).sampler, "sample_rate", None)
     return float(rate) if isinstance(rate, float | int) else None
 
 
-ALARM = 1e-9  # chance that a right sampler, or right noise, is refused
+ALARM = 1e-9  # largest probability that a correct sampler, or correct noise, is refused in a run
 
 
 @dataclass(slots=True)
 class DrawnBatches(ABC):
-    """The batches of a loader so far, tested against a scheme.
+    """A test of the batches of a loader against a scheme.
 
     Attributes:
-        records: How many the loader has.
-        rate: As declared.
-        seen: Number of batches.
-        times: How often each record was drawn.
-        may_be_passes: No record was ever drawn two times more often than another.
+        records: Number of records of the loader.
+        rate: Declared sampling rate.
+        count: Number of batches so far.
+        times: Number of times that each record was drawn.
+        may_be_passes: Whether the numbers of times have never differed by more than one, as in passes over the data.
     """
 
     records: int
     rate: float
-    seen: int = 0
+    count: int = 0
     times: Indices = field(init=False)
     may_be_passes: bool = True
 
     def __post_init__(self) -> None:
         self.times = np.zeros(self.records, np.int64)
 
-    def see(self, batch: Indices) -> str:
-        """Take one more batch, and return in words what is wrong with it; "" if nothing is."""
-        self.seen += 1
+    def add(self, batch: Indices) -> str:
+        """Add a batch to the test. Return in words how the batches contradict the scheme; "" if they do not."""
+        self.count += 1
         if len(batch) and (batch.min() < 0 or batch.max() >= self.records):
             return "a record that the dataset does not have"
         if len(np.unique(batch)) < len(batch):
@@ -135,44 +142,45 @@ class DrawnBatches(ABC):
 
     @abstractmethod
     def contradiction(self, batch: Indices) -> str:
-        """Return in words what contradicts the scheme, after the batches before; "" if nothing does."""
+        """Return in words how this batch, after the earlier ones, contradicts the scheme; "" if it does not."""
 
     @property
     def alarm(self) -> float:
-        """Return the log of the level of the test on this batch: the levels of all batches add up to ALARM."""
-        return math.log(ALARM / (self.seen * (self.seen + 1)))
+        """Return the logarithm of the level of the test on this batch. The levels of all batches add up to ALARM."""
+        return math.log(ALARM / (self.count * (self.count + 1)))
 
-    def evenly(self, batch: Indices) -> str:
-        """Return words where records are drawn too evenly: as in passes over the data, where each should be drawn by itself."""
+    def find_passes(self, batch: Indices) -> str:
+        """Return words if the records are drawn too evenly, as in passes over the data; "" otherwise."""
         least, most = int(self.times.min()), int(self.times.max())
         self.may_be_passes = self.may_be_passes and most - least <= 1
         if not self.may_be_passes:
             return ""
-        # The two counts are one of seen + 1 pairs of neighbours.
-        if math.log(self.seen + 1.0) + self.records * math.log(max(self._likeliest(), 1e-300)) < self.alarm:
-            return f"every record {least} or {least + 1} times in {self.seen} batches, as in passes over shuffled data"
+        # The numbers of times are one of count + 1 pairs of neighbours, so this is a union bound over these pairs.
+        if math.log(self.count + 1.0) + self.records * math.log(max(self._largest_pair_probability(), 1e-300)) < self.alarm:
+            return f"every record {least} or {least + 1} times in {self.count} batches, as in passes over shuffled data"
         return ""
 
-    def often(self) -> str:
-        """Return words if a record is drawn too often: its privacy costs what its own rate does."""
+    def find_frequent(self) -> str:
+        """Return words if a record is drawn more often than the rate allows, which would cost it more privacy; "" otherwise."""
         most = int(self.times.max())
-        share = most / self.seen
+        share = most / self.count
         if share <= self.rate:
             return ""
         beyond = 0.0 if share >= 1.0 else (1.0 - share) * math.log((1.0 - share) / (1.0 - self.rate))
-        chance = math.log(self.records) - self.seen * (share * math.log(share / self.rate) + beyond)  # Chernoff, of any record
-        return f"one record {most} times in {self.seen} batches of rate {self.rate:.4g}" if chance < self.alarm else ""
+        # The Chernoff bound, with a union bound over the records.
+        chance = math.log(self.records) - self.count * (share * math.log(share / self.rate) + beyond)
+        return f"one record {most} times in {self.count} batches of rate {self.rate:.4g}" if chance < self.alarm else ""
 
-    def _likeliest(self) -> float:
-        """Return the largest chance that a binomial count is one of two neighbours."""
-        mode = int((self.seen + 1) * self.rate)
-        chances = [math.exp(log_binomial(self.seen, self.rate, k)) for k in range(max(0, mode - 2), min(self.seen, mode + 2) + 1)]
+    def _largest_pair_probability(self) -> float:
+        """Return the largest probability that a binomial count has one of two neighbouring values."""
+        mode = int((self.count + 1) * self.rate)
+        chances = [math.exp(log_binomial(self.count, self.rate, k)) for k in range(max(0, mode - 2), min(self.count, mode + 2) + 1)]
         return min(1.0, max((a + b for a, b in zip(chances, [*chances[1:], 0.0], strict=True)), default=1.0))
 
 
 @dataclass(slots=True)
 class PoissonBatches(DrawnBatches):
-    """Batches of Poisson sampling: every record is in every batch with the declared rate, by itself."""
+    """A test of Poisson sampling, in which every record is in every batch independently, with the declared rate."""
 
     total: int = 0
     sizes: set[int] = field(default_factory=set)
@@ -181,38 +189,40 @@ class PoissonBatches(DrawnBatches):
         self.total += len(batch)
         self.sizes.add(len(batch))
         n, mean = self.records, self.records * self.rate
-        variance, off = self.seen * mean * (1.0 - self.rate), abs(self.total - self.seen * mean)
-        if off > 0.0 and math.log(2.0) - off * off / (2.0 * (variance + off / 3.0)) < self.alarm:  # Bernstein
-            return f"{self.total / self.seen:.4g} records in a batch on average, where the rate makes it {mean:.4g}"
+        variance, off = self.count * mean * (1.0 - self.rate), abs(self.total - self.count * mean)
+        if off > 0.0 and math.log(2.0) - off * off / (2.0 * (variance + off / 3.0)) < self.alarm:  # Bernstein's inequality
+            return f"{self.total / self.count:.4g} records in a batch on average, where the rate makes it {mean:.4g}"
         highest = log_binomial(n, self.rate, int((n + 1) * self.rate))
-        if len(self.sizes) == 1 and (self.seen - 1) * highest < self.alarm:
-            return f"{self.seen} batches of exactly {len(batch)} records, where their sizes should vary"
-        return self.often() or self.evenly(batch)
+        if len(self.sizes) == 1 and (self.count - 1) * highest < self.alarm:
+            return f"{self.count} batches of exactly {len(batch)} records, where their sizes should vary"
+        return self.find_frequent() or self.find_passes(batch)
 
 
 @dataclass(slots=True)
 class FixedSizeBatches(DrawnBatches):
-    """Batches of fixed-size sampling: each is a fresh subset of one size."""
+    """A test of fixed-size sampling, in which each batch is an independent subset of one size."""
 
     def contradiction(self, batch: Indices) -> str:
         if len(batch) > math.floor(self.rate * self.records):
             return f"a batch of {len(batch)} records, more than the declared share"
         if self.times.max() > 1:
-            return self.often()
-        once = (1.0 - self.rate) ** self.seen + self.seen * self.rate * (1.0 - self.rate) ** (self.seen - 1)
-        if self.records * math.log(max(once, 1e-300)) < self.alarm:  # negatively associated: at most the product
-            return f"no record twice in {self.seen} batches, as in a pass over shuffled data"
+            return self.find_frequent()
+        once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)
+        if (
+            self.records * math.log(max(once, 1e-300)) < self.alarm
+        ):  # counts are negatively associated, so the joint probability is at most the product
+            return f"no record twice in {self.count} batches, as in a pass over shuffled data"
         return ""
 
 
 @dataclass(slots=True)
 class PassBatches(DrawnBatches):
-    """Batches in passes: every record is at most once in `length` batches."""
+    """A test of passes, in which every record is in at most one of `length` batches."""
 
     length: int = 1
 
     def contradiction(self, batch: Indices) -> str:
-        if (self.seen - 1) % self.length == 0:
+        if (self.count - 1) % self.length == 0:
             self.times[:] = 0
             self.times[batch] = 1
         return f"a record twice in a pass of {self.length} batches" if len(batch) and self.times[batch].max() > 1 else ""
@@ -220,14 +230,14 @@ class PassBatches(DrawnBatches):
 
 @dataclass(slots=True)
 class WholeBatches(DrawnBatches):
-    """Batches without sampling: as no amplification is claimed, any batch is right."""
+    """A test that accepts every batch, for an entry that claims no amplification by sampling."""
 
     def contradiction(self, batch: Indices) -> str:
         return ""
 
 
 def log_binomial(count: int, rate: float, k: int) -> float:
-    """Return the logarithm of the binomial probability of k among `count`."""
+    """Return the logarithm of the binomial probability of k successes in `count` trials."""
     if not 0.0 < rate < 1.0:
         return 0.0 if k == (count if rate >= 1.0 else 0) else -math.inf
     ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
@@ -235,7 +245,7 @@ def log_binomial(count: int, rate: float, k: int) -> float:
 
 
 def batches_of(scheme: Scheme | None, dataset_size: int, records: int) -> DrawnBatches | None:
-    """Return what tests the batches of a scheme; None if there is no test."""
+    """Return the test of a sampling scheme; None if there is none."""
     exact = None if scheme is None else scheme.exact_rate(dataset_size)
     if isinstance(scheme, Unsampled | None) or (exact is not None and exact >= 1):
         return WholeBatches(records, 1.0)

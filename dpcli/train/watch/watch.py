@@ -1,4 +1,4 @@
-"""A watch over a training loop that dpcli did not make: it is compared with its file while it runs."""
+"""A watch over a training loop that dpcli did not create. The loop is compared with its file while it runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALLBACKS = {
     "lightning": "dpcli.train.watch.lightning_callback:LightningWatch",
 }
 SEEN = "no contradiction seen"
-EQUAL_RATES = 1e-9  # relative difference
+EQUAL_RATES = 1e-9  # relative difference up to which two sampling rates are equal
 NOT_SEEN = {
     "sampling": "not seen: whether batches are drawn as the file declares",
     "clipping": "not seen: whether each record's gradient is clipped",
@@ -79,7 +79,7 @@ class Watch(Displayed):
         self.follow_optimizer(optimizer, taken)
 
     def release(self) -> None:
-        """Take every hook off again."""
+        """Remove every hook."""
         while self.handles:
             self.handles.pop().remove()
 
@@ -125,7 +125,7 @@ class Watch(Displayed):
         from dpcli.train.watch.loader import PassBatches, PoissonBatches, WholeBatches, batches_of, order_of, rate_of, record
 
         if len({stage.entry.name for stage in self.plan.stages}) > 1 or accumulated != 1:
-            return  # which batch belongs to which entry, or step, is not seen
+            return  # it is unknown to which entry, or to which step, a batch belongs
         if not record(loader, self._batch):
             return
         count = len(loader.dataset)
@@ -163,30 +163,33 @@ class Watch(Displayed):
         self.handles.append(self.noise.watch(self._noise))
 
     def _batch(self, batch: Indices) -> None:
+        """Test a batch of the loader. Raises InputError if it contradicts the file."""
         self.batches += 1
         if self.drawn is None:
             return
-        words = self.drawn.see(batch)
+        words = self.drawn.add(batch)
         if words:
             self.refuse("sampling", words)
         self.observed["sampling"] = SEEN
 
     def _noise(self, words: str) -> None:
+        """Take the result of a measurement of the noise: in words how it contradicts the file, or ""."""
         if words:
             self.refuse("noise", words)
         self.observed["noise"] = f"measured, {SEEN}; that nobody knows the seed of torch's generator was not"
 
     def _step(self, optimizer: Any, given: Any, named: Any) -> None:
+        """Count a step of the optimizer. Raises InputError if the file does not declare it, or if the loader drew no batch for it."""
         if self.steps >= self.planned:
             self.refuse("steps", f"another step after the {self.planned:,} that it declares")
         self.steps += 1
-        if self.drawn is not None and not self.drawn.seen:
-            self.drawn = None  # its loader drew before it was watched, or not at all: later batches prove nothing
+        if self.drawn is not None and not self.drawn.count:
+            self.drawn = None  # the loader drew earlier, or not at all, so later batches show nothing
         if self.drawn is not None and self.steps > self.batches:
             self.refuse("sampling", f"{self.steps:,} steps on {self.batches:,} batches")
 
     def refuse(self, what: str, words: str) -> NoReturn:
-        """Refuse the loop: nothing is stated from then on. Raises InputError."""
+        """Mark the loop as contradicting the file, and raise InputError. The first contradiction remains in the report."""
         self.wrong = self.wrong or f"{what}: {words}"
         raise InputError(f"{self.plan.path}: {what}: expected what the file declares, found {words}")
 

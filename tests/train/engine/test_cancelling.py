@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpcli.train.engine.clip import Flat
-from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, Tied, merged
+from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, Tied, merge
 from dpcli.train.engine.sums import clipped
 from tests.cases import require_each
 
@@ -36,9 +36,9 @@ def head_and_table(values: Tensor) -> Tied:
 
 FORMS: dict[str, Callable[[Tensor], Piece]] = {
     "rows": lambda values: PlainRows(values.sum(1)),
-    "two rows": lambda values: PlainRows.joined([PlainRows(values[:, 0]), PlainRows(values[:, 1:].sum(1))]),
+    "two rows": lambda values: PlainRows.join([PlainRows(values[:, 0]), PlainRows(values[:, 1:].sum(1))]),
     "lookup": same_row,
-    "two lookups": lambda values: merged([same_row(values[:, :1]), same_row(values[:, 1:])]),
+    "two lookups": lambda values: merge([same_row(values[:, :1]), same_row(values[:, 1:])]),
     "outer": same_right,
     "tied": head_and_table,
 }
@@ -58,7 +58,7 @@ def test_what_cancels_is_no_longer_than_c() -> None:
                 whole = clipped([({"": piece}, size)], Flat(norm), parameters).gradients[""].double()
                 for row in range(min(size, 4)):
                     rest = torch.arange(size) != row
-                    kept = clipped([({"": piece.kept(rest)}, size - 1)], Flat(norm), parameters).gradients[""].double()
+                    kept = clipped([({"": piece.select(rest)}, size - 1)], Flat(norm), parameters).gradients[""].double()
                     assert float((whole - kept).norm()) <= norm * (1.0 + 1e-6 + ROUNDING * size), (norm, length)
 
     require_each(itertools.product(FORMS, [2, 8], [1, 64]), check)

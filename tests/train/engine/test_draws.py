@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcli.base.errors import InputError
-from dpcli.train.engine.choice import seeded
-from dpcli.train.engine.draws import MANY, alike, remembered, repeated
+from dpcli.train.engine.choice import fixed_seed
+from dpcli.train.engine.draws import MANY, recorded_draws, replayed_draws, same_draws
 from tests.cases import require_each
 
 LSTM = nn.LSTM(4, 3, num_layers=2, dropout=0.5)
@@ -46,9 +46,9 @@ def test_a_record_is_given_again_what_it_drew() -> None:
     def check(name: str) -> None:
         x = batch(5)
         for row in (0, 3):
-            with remembered(row, 5) as kept:
+            with recorded_draws(row, 5) as kept:
                 whole = WAYS[name](x)
-            with repeated(kept):
+            with replayed_draws(kept):
                 alone = WAYS[name](x[row : row + 1])
             torch.testing.assert_close(alone, whole[row : row + 1])
 
@@ -75,10 +75,10 @@ def test_what_all_records_share_is_the_same_for_one_that_is_taken_alone(size: in
     def check(name: str) -> None:
         x = batch(size)
         for row in range(size):
-            with remembered(row, size) as kept:
+            with recorded_draws(row, size) as kept:
                 whole = SHARED[name](x)
             after = torch.random.get_rng_state()
-            with repeated(kept):
+            with replayed_draws(kept):
                 alone = SHARED[name](x[row : row + 1])
             assert torch.equal(after, torch.random.get_rng_state())  # or the next step would be given some of these again
             dim = 1 if name == "after the records" else 0
@@ -97,25 +97,25 @@ def test_a_record_draws_the_same_alone_in_a_loop_and_where_all_share_it() -> Non
 
     def check(name: str) -> None:
         x = batch(5)
-        with alike(5, 3):
+        with same_draws(5, 3):
             whole = ways[name](x)
-        with alike(1, 3):
+        with same_draws(1, 3):
             torch.testing.assert_close(ways[name](x[2:3]), whole[2:3])
-        with alike(5, 4):
+        with same_draws(5, 4):
             assert not torch.equal(ways[name](x), whole)
 
     require_each(ways, check)
 
 
 def test_a_permutation_of_the_records_is_refused() -> None:
-    with alike(5, 3), pytest.raises(InputError, match=r"found randperm over the records at test_draws\.py, line \d+"):
+    with same_draws(5, 3), pytest.raises(InputError, match=r"found randperm over the records at test_draws\.py, line \d+"):
         torch.randperm(5)
-    with alike(5, 3):
+    with same_draws(5, 3):
         assert sorted(torch.randperm(6).tolist()) == [*range(6)]
 
 
 def test_a_draw_that_is_repeated_until_it_is_liked_ends() -> None:
-    with alike(1, 3):
+    with same_draws(1, 3):
         first = torch.rand(())
         assert any(torch.rand(()) != first for _ in range(MANY))
 
@@ -128,8 +128,8 @@ def test_a_draw_seeds_only_the_devices_in_use(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(traceback, "format_stack", kept)
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
-    with seeded(model), alike(3, 5):
+    with fixed_seed(model), same_draws(3, 5):
         first = functional.dropout(torch.ones(3, 4), 0.5)
     torch.rand(7)
-    with seeded(model), alike(3, 5):
+    with fixed_seed(model), same_draws(3, 5):
         assert torch.equal(functional.dropout(torch.ones(3, 4), 0.5), first)

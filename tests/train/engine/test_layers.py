@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dpcli.train.engine.book_keeping import divided
 from dpcli.train.engine.method import Unsuitable
-from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, merged
+from dpcli.train.engine.pieces import Lookup, Outer, Piece, PlainRows, merge
 
 few = st.integers(1, 4)
 seeds = st.integers(0, 2**32)
@@ -21,7 +21,7 @@ seeds = st.integers(0, 2**32)
 def pieces_of(module: nn.Module, inputs: Tensor, weights: Tensor) -> dict[str, Piece]:
     (layer,) = divided(module).layers
     ways = layer.rule(module, inputs, weights)
-    return {local: merged([ways[local]()]) for local in layer.parameters}
+    return {local: merge([ways[local]()]) for local in layer.parameters}
 
 
 def agrees(module: nn.Module, inputs: Tensor) -> None:
@@ -33,7 +33,7 @@ def agrees(module: nn.Module, inputs: Tensor) -> None:
         outputs = module(inputs[row : row + 1])
         exact = torch.autograd.grad((outputs * weights[row]).sum(), list(module.parameters()))
         for (name, _), gradient in zip(module.named_parameters(), exact, strict=True):
-            alone = pieces[name].kept(torch.tensor([row]))
+            alone = pieces[name].select(torch.tensor([row]))
             torch.testing.assert_close(pieces[name].rows()[row], gradient, rtol=1e-9, atol=1e-10)
             torch.testing.assert_close(pieces[name].squares()[row], gradient.square().sum(), rtol=1e-9, atol=1e-10)
             torch.testing.assert_close(alone.weighted(factors[row : row + 1]), factors[row] * gradient, rtol=1e-9, atol=1e-10)
@@ -139,7 +139,7 @@ def test_several_uses_of_one_table(size: int, looked_up: int, multiplied: int, p
     factors = torch.rand(size, dtype=double)
     for chosen in (several[:1], several[:2], several[2:4], several[:4], several[1:3], several[3:], several[4:], several):
         rows = torch.stack([piece.rows() for piece in chosen]).sum(0)
-        piece = merged(chosen)
+        piece = merge(chosen)
         torch.testing.assert_close(piece.rows(), rows)
         torch.testing.assert_close(piece.squares(), rows.square().sum((1, 2)), rtol=1e-9, atol=1e-10)
         torch.testing.assert_close(piece.weighted(factors), torch.einsum("b,bij->ij", factors, rows))
@@ -149,7 +149,7 @@ def test_several_uses_of_one_table(size: int, looked_up: int, multiplied: int, p
 def test_the_cheaper_of_ghost_norms_and_instantiation(positions: int, form: type) -> None:
     """d = p = 8: T (d + p) < d p up to T = 3."""
     left, right = torch.randn(2, 3, positions, 8)
-    assert type(merged([Outer(left, right, torch.Size((8, 8)))])) is form
+    assert type(merge([Outer(left, right, torch.Size((8, 8)))])) is form
 
 
 def test_a_subclass_that_computes_something_else_has_no_rule() -> None:

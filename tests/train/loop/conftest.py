@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import dpcli
 from dpcli.train.engine import per_example
-from dpcli.train.isolation.rehearsal import isolated
+from dpcli.train.isolation.rehearsal import check_isolation
 
 COUNT, STEPS, BATCH = 60, 4, 20.0
 
@@ -66,10 +66,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         written = loss.__closure__ and [cell.cell_contents for cell in loss.__closure__]
         key = repr(model), model.training, repr(written)
         if key not in _followed:
-            _followed[key] = isolated(model, loss, draw)
+            _followed[key] = check_isolation(model, loss, draw)
         return _followed[key]
 
-    monkeypatch.setattr(per_example, "isolated", once)
+    monkeypatch.setattr(per_example, "check_isolation", once)
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
     (tmp_path / "own.toml").write_text(FILE)

@@ -14,7 +14,7 @@ from dpcli.base.errors import InputError
 from dpcli.exam.subjects import SEED
 from dpcli.random.streams import system_entropy
 from dpcli.train.engine.clip import Adaptive, Automatic, Clip, Flat, PerLayer
-from dpcli.train.engine.draws import alike
+from dpcli.train.engine.draws import same_draws
 from dpcli.train.engine.per_example import ClippedGradients
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.plan.settings_classification import View
@@ -119,7 +119,7 @@ def test_one_record_moves_the_sum_by_its_bound_at_most() -> None:
     def drawn(without: list[int]) -> dict[str, Tensor]:
         left = pictures.clone()
         left[without] = float("nan")
-        with alike(5, 5):
+        with same_draws(5, 5):
             return engine((left, labels)).gradients
 
     for engine.clip in CLIPS:

@@ -27,7 +27,7 @@ def first_said(scheme: Scheme, batches: Iterator[Any], most: int, n: int = N) ->
     """After how many batches something is said, and what; (0, "") where nothing is."""
     tested = batches_of(scheme, n, n)
     assert tested is not None
-    return next(((number, said) for number, batch in enumerate(islice(batches, most), 1) if (said := tested.see(batch))), (0, ""))
+    return next(((number, said) for number, batch in enumerate(islice(batches, most), 1) if (said := tested.add(batch))), (0, ""))
 
 
 def shuffled(n: int, size: int, rng: np.random.Generator) -> Iterator[Any]:
@@ -93,8 +93,8 @@ def test_other_ways_of_drawing_are_found_under_poisson(batches: Callable[[np.ran
 def test_a_record_twice_in_a_pass() -> None:
     tested = PassBatches(N, BATCH / N, length=20)
     order = list(islice(shuffled(N, BATCH, np.random.default_rng(2)), 40))
-    assert [tested.see(batch) for batch in order] == [""] * 40
-    assert tested.see(order[20]) == "" and "a record twice in a pass" in tested.see(order[20])
+    assert [tested.add(batch) for batch in order] == [""] * 40
+    assert tested.add(order[20]) == "" and "a record twice in a pass" in tested.add(order[20])
 
 
 def test_alarms_are_rare() -> None:
@@ -103,6 +103,6 @@ def test_alarms_are_rare() -> None:
     assert tested is not None
     total = 0.0
     for _ in range(1000):
-        tested.seen += 1
+        tested.count += 1
         total += float(np.exp(tested.alarm))
     assert 0.99e-9 < total <= 1e-9
