@@ -114,7 +114,7 @@ def _and_window(plan: ReleasePlan) -> str:
 def _require_stored_by(stored: Stored, session: Session, plan: ReleasePlan) -> None:
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
-    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # if that path is gone, data and file were moved together
+    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else data and file were moved together
         raise InputError(
             f"{plan.folder}: the answers there are about {stored.data}, not about {plan.data}, of which nothing was "
             f"answered; {ANOTHER}"
@@ -225,7 +225,7 @@ def require_ready(plan: ReleasePlan) -> None:
     require_expressions(plan.source, plan.queries, plan.path)
     questions = [priced.query.aggregation(priced.setting) for priced in plan.queries]
     require_source(plan.source, plan.path, questions, plan.window)
-    for priced, question in zip(plan.queries, questions, strict=True):  # errors that do not depend on data are raised before the charge
+    for priced, question in zip(plan.queries, questions, strict=True):  # raises errors without data before the charge
         priced.query.answer(priced.setting, totals_of((), question))
         priced.query.expected_error(priced.setting)
 

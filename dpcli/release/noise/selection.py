@@ -178,14 +178,14 @@ class SparseVectorLaws:
 
     @property
     def threshold(self) -> DiscreteLaplaceLaw:
-        return DiscreteLaplaceLaw(rounded_up(self.sensitivity / self._threshold_epsilon))
+        return DiscreteLaplaceLaw(rounded_up(self.sensitivity / self._eps1))
 
     @property
     def query(self) -> DiscreteLaplaceLaw:
-        return DiscreteLaplaceLaw(rounded_up(2 * self.answers * self.sensitivity / (Fraction(self.epsilon) - self._threshold_epsilon)))
+        return DiscreteLaplaceLaw(rounded_up(2 * self.answers * self.sensitivity / (Fraction(self.epsilon) - self._eps1)))
 
     @property
-    def _threshold_epsilon(self) -> Fraction:
+    def _eps1(self) -> Fraction:
         return Fraction(self.epsilon) * Fraction(self.threshold_share)
 
 
