@@ -28,14 +28,19 @@ from dpcli.numerics.work import limited
 class Account(Displayed):
     """The privacy cost of one pipeline.
 
-    quantity, at: the bounded quantity, epsilon at the delta `at` or delta at the epsilon `at`.
-    rows: a row for each accountant; once an interval settles the headline, slow accountants are not run.
-    winner: the row that gives the headline, with an interval that settles it or the smallest sound bound; None if no accountant applies.
-        For an adaptive pipeline it is the cap, by the filter that enforces it, or None without a cap; `rows` then price the mechanisms
-        in the file.
-    epsilon, delta: the guarantee, of which one is `at` and the other an upper bound, inf if nothing can be certified.
-    upper, lower: bounds on `quantity`; `lower` is None if no accountant certifies one.
-    shares: the share of each charge in the total, in the winner's currency.
+    pipeline: the pipeline.
+    charges: the mechanisms of the pipeline, each with its number of runs.
+    quantity: the bounded quantity: "epsilon" at the delta `at`, or "delta" at the epsilon `at`.
+    at: the fixed delta or epsilon.
+    rows: a row for each accountant. If an interval settles the headline, slow accountants are not run.
+    winner: the row that gives the headline: an interval that settles it, or the smallest sound bound. None if no accountant applies. For an
+        adaptive pipeline it is the cap with the filter that enforces it, or None without a cap; `rows` then bound the cost of the
+        mechanisms in the file.
+    epsilon, delta: the guarantee. One of them is `at`, and the other is an upper bound, inf if nothing can be certified.
+    upper, lower: bounds on `quantity`. `lower` is None if no accountant certifies one.
+    shares: the share of each charge in the total cost, as the winning accountant measures it.
+    budget: the verdict on the budget; None without a budget.
+    group_size: number of units of privacy that change together.
     """
 
     pipeline: Pipeline
@@ -64,22 +69,22 @@ class Account(Displayed):
 
     @property
     def upper(self) -> float:
-        """The headline, an upper bound on `quantity`; inf if nothing can be certified."""
+        """The headline: an upper bound on `quantity`; inf if nothing can be certified."""
         return math.inf if self.winner is None else self.winner.upper
 
     @property
     def epsilon(self) -> float:
-        """The guarantee's epsilon, at `delta`: an upper bound, or `at`."""
+        """The epsilon of the guarantee: `at` if it is fixed, otherwise an upper bound at `delta`."""
         return self.upper if self.quantity == "epsilon" else self.at
 
     @property
     def delta(self) -> float:
-        """The guarantee's delta, at `epsilon`: an upper bound, or `at`."""
+        """The delta of the guarantee: `at` if it is fixed, otherwise an upper bound at `epsilon`."""
         return self.at if self.quantity == "epsilon" else self.upper
 
     @property
     def listed(self) -> AccountRow | None:
-        """The cost of the mechanisms in the file, which is not the guarantee if the file is adaptive."""
+        """The row with the cost of the mechanisms in the file. For an adaptive file this cost is not the guarantee."""
         return smallest(self.rows) if self.pipeline.privacy.adaptive else self.winner
 
     @property
@@ -89,7 +94,7 @@ class Account(Displayed):
 
     @property
     def exit_code(self) -> int:
-        """3 if no finite guarantee can be given, 1 if the budget is exceeded, else 0."""
+        """The exit code: 3 if no finite guarantee can be certified, 1 if the budget is exceeded, otherwise 0."""
         if math.isinf(self.upper) or (self.budget is not None and self.budget.verdict == "unknown"):
             return 3
         return 1 if self.budget is not None and self.budget.verdict == "fail" else 0
@@ -108,22 +113,22 @@ def account(
     """Compose a pipeline through each accountant.
 
     Args:
-        pipeline: as returned by `dpcli.load`.
-        accountants: names to use. None for all; once an interval settles the headline (certified from both sides to 1e-9), only the
-            cheap ones, by the work that they state, so that every machine runs the same ones.
-        delta: at which epsilon is bounded; the file's privacy.delta, else its budget.delta, if None.
-        epsilon: bound delta at this epsilon (nats) instead.
-        group_size: units of privacy that change together.
+        pipeline: a pipeline as returned by `dpcli.load`.
+        accountants: names of the accountants to run. None runs all of them, unless an interval settles the headline (its bounds agree to
+            1e-9). Then only cheap ones are run besides, chosen by the work that they state, so that every machine runs the same ones.
+        delta: the delta at which epsilon is bounded; if None, the file's privacy.delta, else its budget.delta.
+        epsilon: an epsilon in nats at which delta is bounded instead.
+        group_size: number of units of privacy that change together.
         tolerance: relative width of the interval that the grid accountant aims at; 1e-3 if None.
-        runs: how often the whole pipeline runs on the same data, by a schedule fixed in advance; delta is that of all runs together.
+        runs: number of runs of the whole pipeline on the same data, by a schedule fixed in advance. Delta is that of all runs together.
 
     Returns:
-        Every row's value is an upper bound; the headline is the smallest sound one, to within 1e-9. Of an adaptive pipeline it is the cap,
-        which holds whatever outputs choose, and inf without one. An accountant that would take more work than one command may cost
-        (numerics/work.py) says so as its reason.
+        The account. The value of every row is an upper bound, and the headline is the smallest sound bound, to within 1e-9. For an adaptive
+        pipeline the headline is the cap, which holds whatever the outputs choose, or inf without a cap. If an accountant would take more
+        work than one command may cost (numerics/work.py), its row gives this as the reason.
 
     Raises:
-        InputError: an unknown accountant, no delta to report at, a value out of range, or a pipeline that makes no sense.
+        InputError: an accountant is unknown, no delta is stated, a value is out of range, or the pipeline contradicts itself.
     """
     if isinstance(pipeline, str):
         raise InputError(f"pipeline: expected dpcli.load({pipeline!r}), found the text alone")
@@ -139,13 +144,16 @@ def account(
 def headline(
     pipeline: Pipeline, delta: float | None = None, epsilon: float | None = None, group_size: int = 1, runs: int = 1
 ) -> Account:
-    """Return the account of a pipeline with its headline only: fewer rows than `account`, and `lower` only if all pairs are attained."""
+    """Return an account whose headline is that of `account`, with less work. It has fewer rows, and `lower` may be missing.
+
+    `lower` is computed only if the dominating pairs of all mechanisms are attained.
+    """
     panel = Panel(tuple(ACCOUNTANTS), with_rows=False)
     return priced(pipeline, charges_of(pipeline, group_size, runs), panel, delta, epsilon, group_size, runs)
 
 
 def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, with_rows: bool = True) -> Panel:
-    """Return the panel of the named accountants, or of all if None. Raises InputError for an unknown name."""
+    """Return the panel of the named accountants, or of all accountants if None. Raises InputError for an unknown name."""
     names = tuple(dict.fromkeys(accountants or ACCOUNTANTS))
     for name in names:
         require_known(name)
@@ -153,7 +161,7 @@ def panel_of(accountants: Sequence[str] | None, tolerance: float | None = None, 
 
 
 def charges_of(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
-    """Return the charges of `runs` runs of a pipeline. Raises InputError as `account` does."""
+    """Return the charges for a number of runs of a pipeline. Raises InputError as `account` does."""
     return repeated(resolve(pipeline, _checked_group(group_size)), runs)
 
 
@@ -166,7 +174,7 @@ def priced(
     group_size: int = 1,
     runs: int = 1,
 ) -> Account:
-    """Return the account of `charges`, presented as the charges of `pipeline`. Raises InputError as `account` does."""
+    """Return the account of a pipeline whose cost is that of `charges`. Raises InputError as `account` does."""
     quantity: Quantity = "delta" if epsilon is not None else "epsilon"
     at = _checked_epsilon(epsilon) if epsilon is not None else _chosen_delta(pipeline, delta)
     inquiry = Inquiry(charges, pipeline.privacy.adaptive, quantity, at)
@@ -186,9 +194,11 @@ def priced(
 def sound_profiles(
     pipeline: Pipeline, accountants: Sequence[str] | None = None, group_size: int = 1
 ) -> tuple[tuple[Accountant, PrivacyProfile], ...]:
-    """Return the privacy profile of a pipeline by each sound accountant, among the named ones or all, to be evaluated many times.
+    """Return pairs of a sound accountant and its privacy profile of a pipeline. A profile may be evaluated many times.
 
-    Raises InputError as `account` does; a profile itself raises NotRepresentable if it has no answer.
+    accountants: names of the accountants, of which unsound ones are skipped; None for all.
+
+    Raises InputError as `account` does. Evaluating a profile raises NotRepresentable if the accountant has no answer.
     """
     from dpcli.analysis.adaptive_cap import binding_charges
 
@@ -199,12 +209,12 @@ def sound_profiles(
 
 
 def attained(pipeline: Pipeline, group_size: int = 1) -> bool:
-    """Return whether lower bounds on the dominating pairs are lower bounds on the pipeline; otherwise they must not be shown."""
+    """Return whether lower bounds for the dominating pairs are lower bounds for the pipeline. If not, they must not be shown."""
     return not pipeline.privacy.adaptive and all(charge.mechanism.attained() for charge in resolve(pipeline, group_size))
 
 
 def stated_delta(pipeline: Pipeline) -> float | None:
-    """Return the delta at which a file's epsilon is reported: that of [privacy], else that of [budget]."""
+    """Return the delta at which a file's epsilon is reported: privacy.delta, else budget.delta; None if neither is stated."""
     if pipeline.privacy.delta is not None or pipeline.budget is None:
         return pipeline.privacy.delta
     return pipeline.budget.delta
@@ -235,7 +245,7 @@ def _checked_group(group_size: int) -> int:
 
 
 def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
-    """Return the share of each charge in the total; NaN if the winner does not define shares."""
+    """Return the share of each charge in the total cost; NaN for all if the winning accountant defines no shares."""
     winner, profile, count = answers.winner, answers.profile, len(inquiry.charges)
     unknown = (math.nan,) * count
     if winner is None or profile is None or isinstance(profile, str):
@@ -251,7 +261,7 @@ def _shares(answers: Answers, inquiry: Inquiry) -> tuple[float, ...]:
 
 
 def _budget_verdict(pipeline: Pipeline, inquiry: Inquiry, panel: Panel, winner: AccountRow | None) -> BudgetVerdict | None:
-    """Return the verdict on the budget; None without a cap, or if the cap on epsilon has no delta."""
+    """Return the verdict on the budget; None if it has no cap, or only a cap on epsilon without a delta."""
     budget = pipeline.budget
     if budget is None:
         return None
@@ -275,7 +285,7 @@ def _epsilon_verdict(
 
 
 def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> tuple[Diagnostic, ...]:
-    """Return a warning if one unit's epsilon is finite and above 10, unless lint has given it (DP304) about a stated epsilon."""
+    """Return a warning if the epsilon of a single unit is finite and above LARGE, unless `diagnostics` contain this warning already."""
     epsilon = account.upper
     if account.quantity != "epsilon" or account.group_size > 1 or not LARGE < epsilon < math.inf:
         return ()
@@ -286,7 +296,7 @@ def large_epsilon(account: Account, diagnostics: Iterable[Diagnostic] = ()) -> t
 
 
 def needed_delta(pipeline: Pipeline, delta: float | None) -> str:
-    """Return the explanation that the file's noise has no finite epsilon at delta = 0; empty if it has one, or if delta > 0."""
+    """Return a message if delta is 0 and the noise of the file has no finite epsilon at delta = 0; "" otherwise."""
     names = [entry.name for entry in pipeline.mechanisms if entry.spec.needs_delta] if delta == 0.0 else []
     if not names:
         return ""

@@ -22,22 +22,22 @@ Quantity = Literal["epsilon", "delta"]
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """An accountant's answer: a bound, or the reason why it has none."""
+    """The answer of one accountant: a bound, or the reason why it has none."""
 
     accountant: Accountant
     bound: Bound | None
     reason: str | None = None
-    lacking: tuple[object, ...] = ()  # mechanisms that the reason is about
-    too_much: bool = False  # the reason is the work that it would take
-    consulted: bool = True  # it was run; once the headline is settled, slow ones are not
+    lacking: tuple[object, ...] = ()  # mechanisms to which the reason applies
+    too_much: bool = False  # whether the reason is too much work
+    consulted: bool = True  # whether it was run; slow accountants are not run if another settles the headline
 
     @property
     def upper(self) -> float:
-        """The upper bound, inf if there is none."""
+        """The upper bound; inf if there is none."""
         return math.inf if self.bound is None else self.bound.upper
 
 
-# Names that papers and other tools use.
+# Names of accountants in papers and other tools.
 OTHER_NAMES = {
     "prv": "pld",
     "privacy-random-variable": "pld",
@@ -69,7 +69,7 @@ OTHER_NAMES = {
 
 
 def require_known(name: str) -> None:
-    """Raises InputError for a name that no accountant has."""
+    """Raise InputError for a name that no accountant has. The message suggests a similar name."""
     if name in ACCOUNTANTS:
         return
     import difflib
@@ -85,16 +85,18 @@ def require_known(name: str) -> None:
 
 
 def accountant_named(name: str) -> Accountant:
-    """Return the accountant. Raises InputError for a name that none has."""
+    """Return the accountant with this name. Raises InputError if there is none."""
     require_known(name)
     result: Accountant = load(ACCOUNTANTS[name])
     return result
 
 
 def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quantity, at: float, share: float = 1.0) -> AccountRow:
-    """Return an accountant's answer.
+    """Return the answer of an accountant.
 
-    profile: the reason, if it does not apply. share: of the work that is left, the most that it may take.
+    profile: the privacy profile, or the reason why the accountant does not apply.
+    quantity, at: the quantity to bound, and the value of the other one of epsilon and delta.
+    share: largest share of the remaining allowance of work that the accountant may take.
     """
     if isinstance(profile, str):
         return AccountRow(accountant, None, profile)
@@ -102,7 +104,7 @@ def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quan
         with accountant.within_allowance(LEAST, share):
             if quantity == "epsilon":
                 bound = checked(profile.epsilon(at))
-            else:  # an approximation is no bound, and implies none at another epsilon
+            else:  # an approximation implies no bound at other epsilons
                 bound = checked(implied_delta(profile, at) if accountant.sound else profile.delta(at))
     except NotRepresentable as error:
         return AccountRow(accountant, None, str(error), error.lacking, isinstance(error, TooMuchWork))
@@ -114,7 +116,7 @@ def row_of(accountant: Accountant, profile: PrivacyProfile | str, quantity: Quan
 
 
 def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
-    """Return the row with the names of the mechanisms to which its accountant does not apply, unless those are all."""
+    """Return the row with a reason that names the mechanisms to which the accountant does not apply, unless it applies to none."""
     lacking = set(row.lacking)
     names = [charge.name for charge in charges if lacking and not lacking.isdisjoint(_with_parts(charge.mechanism))]
     if not names or len(names) == len(charges):
@@ -124,28 +126,28 @@ def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
 
 
 def _with_parts(mechanism: Mechanism) -> tuple[Mechanism, ...]:
-    """Return the mechanism and, of a group or of disjoint parts, those that it runs."""
+    """Return the mechanism and, if it is a group or consists of disjoint parts, the mechanisms that it runs."""
     return (mechanism, *(piece for case in mechanism.cases() for part, _ in case for piece, _ in parts_of(part, 1)))
 
 
 def without_lower(row: AccountRow) -> AccountRow:
-    """Return the row without its lower bound, which holds for a pair that no data need attain."""
+    """Return the row without its lower bound, which holds for a dominating pair that no data may attain."""
     return row if row.bound is None else replace(row, bound=replace(row.bound, lower=None))
 
 
 def is_certified(row: AccountRow) -> bool:
-    """Return whether a sound accountant bounds from both sides."""
+    """Return whether the row has both an upper and a lower bound from a sound accountant."""
     return row.accountant.sound and row.bound is not None and row.bound.lower is not None
 
 
 def smallest(rows: Iterable[AccountRow]) -> AccountRow | None:
-    """Return the row with the smallest sound upper bound, None if there is none."""
+    """Return the row with the smallest sound upper bound; None if no row has one."""
     eligible = [row for row in rows if row.accountant.sound and row.bound is not None]
     return min(eligible, key=lambda row: row.upper, default=None)
 
 
 def cross_check(rows: Sequence[AccountRow]) -> None:
-    """Raises InternalError if a certified lower bound is above another sound upper bound."""
+    """Raise InternalError if a certified lower bound is above another sound upper bound."""
     sound = [row for row in rows if row.accountant.sound and row.bound is not None]
     for low in sound:
         for high in sound:

@@ -1,4 +1,4 @@
-"""The guarantee of an adaptive file: the cap that one filter enforces, whatever outputs choose."""
+"""The guarantee of an adaptive file: the cap that a privacy filter enforces, whatever mechanisms the outputs choose."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from dpcli.mechanisms.stated.renyi import Zcdp
 from dpcli.numerics.closed.conversion import zcdp_epsilon
 from dpcli.numerics.roots import bracket_root
 
-LARGEST_RHO = 1e9
+LARGEST_RHO = 1e9  # end of the search for the rho of a cap
 UNCAPPED = "privacy.adaptive is true, and what then holds is a cap fixed before the first output: state one in [budget]"
 
 
 def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> tuple[BillLine, ...]:
-    """Return the charges that bound a pipeline: its mechanisms, or of an adaptive one its cap, which is fixed before the first output.
+    """Return the charges that bound the cost of a pipeline.
 
-    Raises InputError if an adaptive one has no cap, and as `resolve`.
+    They are the mechanisms of the pipeline. For an adaptive pipeline they are its cap, which is fixed before the first output.
+
+    Raises InputError if an adaptive pipeline has no cap, and as `resolve` does.
     """
     charges = resolve(pipeline, group_size)
     if not pipeline.privacy.adaptive:
@@ -35,9 +37,9 @@ def binding_charges(pipeline: Pipeline, group_size: int = 1, runs: int = 1) -> t
 def row_of_cap(
     pipeline: Pipeline, listed: AccountRow | None, quantity: Quantity, at: float, group_size: int, runs: int
 ) -> AccountRow | None:
-    """Return the row of an adaptive pipeline's cap, by the filter that holds it; None without a cap.
+    """Return the row of an adaptive pipeline's cap, with the filter that enforces it; None if there is no cap.
 
-    listed: the row of the mechanisms in the file; None if those have no bound, and the cap is no guarantee either.
+    listed: the row of the mechanisms in the file. If it is None, they have no bound, so the cap is no guarantee and the result is None.
     """
     try:
         charges = binding_charges(pipeline, group_size, runs)
@@ -54,12 +56,15 @@ def row_of_cap(
     as_stated = group_size == runs == 1 and quantity == "epsilon" and at == pipeline.cap_delta
     if not as_stated or cap.epsilon is None:
         return row
-    epsilon = max(cap.epsilon, listed.upper)  # the cap on epsilon itself, without the rounding of its rho
+    epsilon = max(cap.epsilon, listed.upper)  # the stated cap, instead of the epsilon of its rounded rho
     return replace(row, bound=replace(row.bound, upper=min(row.bound.upper, epsilon)))
 
 
 def _mechanism_of_cap(pipeline: Pipeline, charges: tuple[BillLine, ...], group_size: int) -> Mechanism:
-    """Return the mechanism that spends exactly the cap; what is listed spends, if that is more and breaks the cap."""
+    """Return a mechanism that costs as much as the cap, or as much as the mechanisms in the file if they exceed the cap.
+
+    Raises InputError if the file states no cap, or no delta for its cap.
+    """
     cap, delta = pipeline.budget or Budget(), pipeline.cap_delta
     steps = steps_of(charges)
     if cap.rho is None and (cap.epsilon is None or delta is None):
@@ -80,7 +85,7 @@ def _mechanism_of_cap(pipeline: Pipeline, charges: tuple[BillLine, ...], group_s
 
 
 def _largest_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho whose epsilon at `delta` is within the cap, rounded up."""
+    """Return the largest rho whose epsilon at `delta` is within the cap, rounded up; inf if it is larger than LARGEST_RHO."""
     if zcdp_epsilon(LARGEST_RHO, delta) <= epsilon:
         return math.inf
     return bracket_root(lambda rho: epsilon - zcdp_epsilon(rho, delta), 0.0, LARGEST_RHO)[1]

@@ -1,4 +1,4 @@
-"""A pipeline's spending against its budget: the cap on epsilon at a delta, the cap on rho (zCDP), and the worse of both."""
+"""The comparison of a pipeline's cost with its budget: with a cap on epsilon at a delta, and with a cap on rho (zCDP)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from dpcli.file.pipeline.model import Pipeline
 from dpcli.file.pipeline.resolve import BillLine, steps_of
 
 Verdict = Literal["pass", "warn", "fail", "unknown"]
-SEVERITY: tuple[Verdict, ...] = ("pass", "warn", "fail", "unknown")  # an unknown cost may hide one that is too high
-OVER = frozenset({"fail", "unknown"})  # verdicts on what a budget does not cover
-ROUNDING = 4e-15  # relative; sums are rounded up by a few units of 2.2e-16
+SEVERITY: tuple[Verdict, ...] = ("pass", "warn", "fail", "unknown")  # "unknown" is the worst, since an unknown cost may be too high
+OVER = frozenset({"fail", "unknown"})  # verdicts on a cost that the budget does not cover
+ROUNDING = 4e-15  # largest relative error of a sum that is rounded up by a few units of 2.2e-16
 
 
 @dataclass(frozen=True, slots=True)
 class TotalRho:
-    """The sum of the charges' rho, an upper bound: inf if one has none, with the reason."""
+    """An upper bound on the total rho of charges.
+
+    value: the sum of all rho; inf if a charge has no finite rho.
+    reason: why `value` is inf; None if it is finite.
+    """
 
     value: float
     reason: str | None = None
@@ -29,21 +33,21 @@ class TotalRho:
 
 @dataclass(frozen=True, slots=True)
 class RhoVerdict:
-    """The rho (zCDP) that is spent, against a cap on it."""
+    """The verdict on a cap on rho (zCDP)."""
 
     cap: float
     spent: TotalRho
     verdict: Verdict
 
     def words(self, decimals: int = 4) -> str:
-        """`rho 0.2501 of 0.25`, with the reason if there is no number."""
+        """Return the verdict in words: `rho 0.2501 of 0.25`, with the reason if rho is unknown."""
         reason = f" ({self.spent.reason})" if self.spent.reason else ""
         return f"rho {up(self.spent.value, decimals)} of {self.cap!r}{reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class EpsilonVerdict:
-    """The epsilon that is spent at delta, an upper bound, against a cap on it."""
+    """The verdict on a cap on epsilon at a delta. `spent` is an upper bound."""
 
     cap: float
     delta: float
@@ -51,38 +55,38 @@ class EpsilonVerdict:
     verdict: Verdict
 
     def words(self, decimals: int = 4) -> str:
-        """`epsilon 2.5 of 3.0 at delta = 1e-06`."""
+        """Return the verdict in words: `epsilon 2.5 of 3.0 at delta = 1e-06`."""
         return f"epsilon {up(self.spent, decimals)} of {self.cap!r} at delta = {self.delta!r}"
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetVerdict:
-    """The spending of a file against its caps, of which it has at least one."""
+    """The verdicts on the caps of a file; None for a cap that the file does not state."""
 
     epsilon: EpsilonVerdict | None
     rho: RhoVerdict | None = None
 
     @property
     def capped(self) -> tuple[EpsilonVerdict | RhoVerdict, ...]:
-        """The caps that there are."""
+        """The verdicts on the caps that the file states."""
         return tuple(spending for spending in (self.epsilon, self.rho) if spending is not None)
 
     @property
     def verdict(self) -> Verdict:
-        """The worse of both."""
+        """The worst of the verdicts. The file must state a cap."""
         return max((spending.verdict for spending in self.capped), key=SEVERITY.index)
 
     @property
     def over(self) -> bool:
-        """Return whether the budget does not cover the file; what cannot be certified is not covered."""
+        """Whether the budget does not cover the cost. It does not cover a cost that cannot be certified."""
         return self.verdict in OVER
 
     def words(self, decimals: int = 4) -> str:
-        """`epsilon 2.5 of 3.0 at delta = 1e-06, rho 0.2 of 0.25`, of which either may be absent."""
+        """Return the verdicts in words: `epsilon 2.5 of 3.0 at delta = 1e-06, rho 0.2 of 0.25`, or only one of the two."""
         return ", ".join(spending.words(decimals) for spending in self.capped)
 
     def wanted(self) -> str:
-        """Word the verdict for a refusal: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""
+        """Return the verdict as the text of a refusal: `expected at most epsilon 3 at delta = 1e-06, found 3.1`."""
         if self.epsilon is None:
             return f"expected no more than the cap, found {self.words()}"
         rho = "" if self.rho is None else f", {self.rho.words()}"
@@ -92,9 +96,9 @@ class BudgetVerdict:
 
 
 def verdict_on(spent: float, cap: float, warn_at: float) -> Verdict:
-    """Return the verdict on a cost against its cap; an infinite cost is an unknown one.
+    """Return the verdict on a cost with a cap. An infinite cost is unknown.
 
-    warn_at: the share of the cap above which a cost that fits is a warning.
+    warn_at: share of the cap above which a cost within the cap gets a warning.
     """
     if math.isinf(spent):
         return "unknown"
@@ -104,7 +108,7 @@ def verdict_on(spent: float, cap: float, warn_at: float) -> Verdict:
 
 
 def total_rho(charges: Sequence[BillLine]) -> TotalRho:
-    """Return rho of all charges, each of which may depend on earlier outputs (Bun & Steinke 2016, arXiv:1605.02065, Lemma 2.3)."""
+    """Return the total rho of charges. Each may depend on earlier outputs (Bun & Steinke 2016, arXiv:1605.02065, Lemma 2.3)."""
     try:
         return TotalRho(rho_of(steps_of(charges)))
     except NotRepresentable as error:
@@ -112,12 +116,12 @@ def total_rho(charges: Sequence[BillLine]) -> TotalRho:
 
 
 def without_rounding(value: float, cap: float) -> float:
-    """Return the value, or the cap if the value is above it only because sums are rounded up."""
+    """Return the value, or the cap if the value exceeds the cap by no more than the rounding of sums."""
     return cap if cap < value <= cap * (1.0 + ROUNDING) else value
 
 
 def rho_verdict(charges: Sequence[BillLine], cap: float | None, warn_at: float) -> RhoVerdict | None:
-    """Return the verdict on rho, None without a cap."""
+    """Return the verdict on the total rho of charges; None without a cap."""
     if cap is None:
         return None
     total = total_rho(charges)
@@ -126,13 +130,13 @@ def rho_verdict(charges: Sequence[BillLine], cap: float | None, warn_at: float) 
 
 
 def epsilon_of_rho(rho: float, delta: float) -> float:
-    """Return an upper bound on epsilon at `delta` of rho-zCDP (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)."""
+    """Return an upper bound on the epsilon at `delta` that rho-zCDP implies (Canonne, Kamath, Steinke 2020, arXiv:2004.00010)."""
     from dpcli.mechanisms.stated.renyi import Zcdp
 
     return Zcdp(rho).approx_dp(delta)
 
 
 def warning_level(pipeline: Pipeline) -> str:
-    """Return in words the share of the budget above which there is a warning: `warning level (0.8 of the cap)`."""
+    """Return the share of the budget above which a cost gets a warning, in words: `warning level (0.8 of the cap)`."""
     assert pipeline.budget is not None
     return f"warning level ({pipeline.budget.warn_at!r} of the cap)"

@@ -1,4 +1,4 @@
-"""Calibration: the cheapest value of one parameter that meets a target epsilon, rounded to the safe side."""
+"""Calibration: a search for the cheapest value of one parameter that meets a target epsilon. The answer is rounded to the safe side."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ from dpcli.lint.delta import delta_mark
 from dpcli.numerics.work import SEARCH, limited_to
 
 Parameter = Literal["noise", "steps", "epochs", "batch-size", "rate", "scale", "radius"]
-NEARBY = 1.5  # ratio of two values within which an accountant that refused one is not asked about the other
-TIGHT = 1e-8  # relative width of an interval, below which other accountants are not asked
+NEARBY = 1.5  # an accountant that needed too much work for one value is not run for values within this ratio of it
+TIGHT = 1e-8  # if an accountant's interval has a smaller relative width, no other accountant is run
 COUNTED = frozenset({"steps", "batch-size"})
 NOISE_KEYS = ("noise_multiplier", "sigma", "scale")
-SOLVED_KEYS = (*NOISE_KEYS, "epsilon")  # that may say "calibrate": an epsilon is 1 / ratio of noise to sensitivity
-DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # keys that entries which share a sample have in common
+SOLVED_KEYS = (*NOISE_KEYS, "epsilon")  # keys whose value may be "calibrate"; an epsilon is sensitivity / noise
+DRAWN_KEYS = frozenset({"steps", "epochs", "rate", "batch_size"})  # keys that must be equal in entries that share a sample
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration(Displayed):
     """The answer of a calibration, with the nearest cheaper value.
 
-    parameter, targets: the parameter that was solved for, and the (mechanism, key) pairs that get the value.
-    target, delta: the target epsilon, and its delta.
-    value, upper: the cheapest value that meets the target, on a grid of seven significant digits or of whole numbers for counts, and its
-        certified epsilon.
-    accountant: the accountant that certifies it.
-    cheaper, cheaper_upper: the nearest cheaper value that misses the target, and its epsilon; None at the end of the grid, such as a
-        rate of 1.
-    adjacent: whether the cheaper value is the next one on the grid; False if the search ended early to save work.
+    parameter: the parameter that was solved for.
+    targets: the (mechanism, key) pairs that get the value.
+    target, delta: the target epsilon and the delta at which it holds.
+    value: the cheapest value that meets the target, with seven significant digits, or a whole number for a count.
+    upper: the certified epsilon of `value`.
+    accountant: the accountant that certifies `upper`.
+    cheaper, cheaper_upper: the nearest cheaper value that misses the target, and its epsilon. Both are None if `value` is the cheapest
+        possible value, such as a rate of 1.
+    adjacent: True if no value of the grid lies between `value` and `cheaper`; False if the search ended early to save work.
     pipeline: the pipeline with the value.
-    quantity, wording: the quantity that target, upper and cheaper_upper bound, if not epsilon (analysis/goals.py), and its name.
+    quantity: the quantity that target, upper and cheaper_upper bound (analysis/goals.py), usually epsilon.
+    wording: the name of the quantity in messages.
     """
 
     parameter: Parameter
@@ -77,16 +79,16 @@ class Calibration(Displayed):
 
     @property
     def values(self) -> list[tuple[str, str, float]]:
-        """(mechanism, key, value) for each key, as it goes into the file."""
+        """The triples (mechanism, key, value) that are written into the file."""
         entries = {entry.name: entry for entry in self.pipeline.mechanisms}
         result = []
         for name, key in self.targets:
-            own = getattr(entries[name].spec, key, None)  # several noises share a ratio, and differ in value
+            own = getattr(entries[name].spec, key, None)  # keys that share a ratio have different values
             result.append((name, key, self.number(float(own or self.value))))
         return result
 
     def number(self, value: float) -> float:
-        """Return the value as the file states it: a count is a whole number."""
+        """Return the value as the file states it: an int for a count, otherwise a float."""
         return int(value) if self.parameter in COUNTED else value
 
 
@@ -102,23 +104,26 @@ def calibrate(
     runs: int = 1,
     weights: Mapping[str, float] | None = None,
 ) -> Calibration:
-    """Find the least noise, or the most steps, epochs, batch size, rate or radius, that keeps epsilon at most `target_epsilon`.
+    """Find the smallest noise, or the largest steps, epochs, batch size, rate or radius, that keeps epsilon at most `target_epsilon`.
 
     Args:
-        pipeline: every parameter but the one to be solved for stays as it is.
-        target_epsilon: in nats, > 0.
-        delta: at which epsilon is measured; as for `account` if None.
-        solve: the parameter; "noise" and "scale" are lowered, the others raised.
-        runs: of the whole pipeline, as for `account`.
-        weights: by mechanism name, 1 for others: how several targets share what the noise may cost, as `noise_divisors` has it.
-        targets: (mechanism name, key) pairs that get the value; found in the pipeline if None and there is just one candidate.
+        pipeline: the pipeline. Only the parameter that is solved for changes.
+        target_epsilon: the target in nats, > 0.
+        delta: the delta at which epsilon is bounded; if None, the delta that `account` chooses.
+        solve: the parameter. "noise" and "scale" are minimised, all others are maximised.
+        targets: the (mechanism name, key) pairs that get the value. If None, the pipeline must have exactly one candidate.
+        accountants: names of the accountants to use; None for all.
+        group_size: number of units of privacy that change together.
+        runs: number of runs of the whole pipeline, as for `account`.
+        weights: weight of each mechanism name, 1 if it is missing. Weights decide how several targets share the cost of the noise, as
+            described in `noise_divisors`.
 
     Returns:
-        A value on the private side: its certified epsilon is at most the target, and that of the cheaper one is not.
+        A value whose certified epsilon is at most the target, and the next cheaper value, whose certified epsilon is not.
 
     Raises:
-        InputError: no or several candidates, or a section such as [federated] contradicts the answer. CannotCertify: no value meets the
-            target.
+        InputError: there is no candidate, or there are several, or a section such as [federated] contradicts the answer.
+        CannotCertify: no value meets the target.
     """
     if not 0.0 < target_epsilon < math.inf:
         raise InputError(f"expected a target epsilon > 0, found {target_epsilon!r}")
@@ -140,7 +145,12 @@ def calibrate(
 
 
 class ValuedBound(NamedTuple):
-    """An upper bound, inf if none is certified; the accountant that gives it; the delta at which it holds, None if it has none."""
+    """An upper bound at one value of the parameter.
+
+    upper: the bound; inf if none is certified.
+    accountant: the accountant that certifies the bound.
+    delta: the delta at which the bound holds; None if the quantity has no delta.
+    """
 
     upper: float
     accountant: str
@@ -148,9 +158,13 @@ class ValuedBound(NamedTuple):
 
 
 class BoundByValue:
-    """The upper bound on a quantity as a function of the value that is solved for; each value is measured once.
+    """The upper bound on a quantity as a function of the parameter. Each value is measured only once.
 
-    known: the answers so far, by value.
+    measure: function that returns the bound for a pipeline in which the value has been set.
+    pipeline: the pipeline.
+    targets: the (mechanism, key) pairs that get the value.
+    divisors: as for `substitute`.
+    known: the bounds that were measured so far, by value.
     """
 
     def __init__(
@@ -164,7 +178,7 @@ class BoundByValue:
         self.known: dict[float, ValuedBound] = {}
 
     def __call__(self, value: float) -> float:
-        """Return the upper bound at a value; inf for a value that the file's rules refuse."""
+        """Return the upper bound at a value; inf if no bound is certified, or if the rules of the file refuse the value."""
         if value not in self.known:
             candidate = self.pipeline_at(value)
             if any(True for entry in candidate.mechanisms for _ in entry.spec.problems()):
@@ -176,7 +190,7 @@ class BoundByValue:
         return substitute(self.pipeline, self.targets, value, self.divisors)
 
     def deltas(self) -> set[float | None]:
-        """Return the deltas at which the answers hold."""
+        """Return the deltas at which the measured bounds hold."""
         return {answer.delta for answer in self.known.values()}
 
 
@@ -189,22 +203,23 @@ def calibrated(
     quantity: str = "epsilon",
     wording: str = "epsilon",
 ) -> Calibration:
-    """Return the cheapest value that meets a target. Raises InputError and CannotCertify as `calibrate` does."""
+    """Return the calibration of a parameter to a target bound. Raises InputError and CannotCertify as `calibrate` does."""
     pipeline, targets = bounds.pipeline, bounds.targets
     value, cheaper, adjacent = search(bounds, target, solve, _largest(pipeline, solve), _stated_count(pipeline, targets), wording)
     answer = bounds.pipeline_at(value)
     refuse_contradicted(answer)
     upper, accountant, delta = bounds.known[value]
     cheaper_upper = None if cheaper is None else bounds(cheaper)
-    known = (target, delta, value, upper, accountant, cheaper, cheaper_upper, adjacent)
-    return Calibration(solve, targets, *known, answer, group_size, runs, quantity, wording)
+    outcome = (target, delta, value, upper, accountant, cheaper, cheaper_upper, adjacent)
+    return Calibration(solve, targets, *outcome, answer, group_size, runs, quantity, wording)
 
 
 class EpsilonMeasure:
-    """Epsilon of a pipeline in which a value was set, by as few accountants as possible.
+    """Bounds the epsilon of a pipeline in which a value was set, with as few accountants as possible.
 
-    certifying: the accountant with an interval that no other one could improve, if there is one; it is asked alone.
-    refused: by accountant, the values at which it needs too much work; it is not asked at values nearby.
+    certifying: name of an accountant whose interval is so narrow that no other could improve it; empty if there is none. Only this
+        accountant is run.
+    refused: for each accountant, the values at which it needed too much work. It is not run at values nearby.
     """
 
     def __init__(self, accountants: Sequence[str] | None, delta: float | None, group_size: int, runs: int) -> None:
@@ -232,7 +247,7 @@ class EpsilonMeasure:
         return result
 
     def _willing(self, value: float) -> Sequence[str] | None:
-        """Return the accountants that refused no value nearby, or all accountants if every one did."""
+        """Return the accountants that refused no value nearby; all accountants if each of them did."""
         refused = {name for name, values in self.refused.items() if any(value / NEARBY < old < value * NEARBY for old in values)}
         if not refused:
             return self.accountants
@@ -240,19 +255,22 @@ class EpsilonMeasure:
 
 
 def solvable(pipeline: Pipeline, targets: Sequence[tuple[str, str]] | None, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """Return the (mechanism, key) pairs to solve for, with those of entries that share a sample. Raises InputError as `calibrate`."""
+    """Return the (mechanism, key) pairs to solve for, including those of entries that share a sample.
+
+    Raises InputError as `calibrate` does.
+    """
     if solve not in get_args(Parameter):
         raise InputError(f"expected a parameter among {', '.join(get_args(Parameter))}, found {solve!r}")
     return _with_companions(pipeline, targets if targets is not None else _find_targets(pipeline, solve))
 
 
 def _is_tight(result: Account) -> bool:
-    """Return whether no sound accountant could give a noticeably smaller bound."""
+    """Return whether upper and lower bound are so close that no sound accountant could give a noticeably smaller upper bound."""
     return result.lower is not None and result.upper - result.lower <= TIGHT * result.upper
 
 
 def _require_bounds(accountants: Sequence[str] | None) -> None:
-    """Raises CannotCertify if all named accountants are approximations, which cannot certify that a value meets a target."""
+    """Raise CannotCertify if all named accountants are approximations, which cannot certify that a value meets a target."""
     if not accountants or any(name not in ACCOUNTANTS or load(ACCOUNTANTS[name]).sound for name in accountants):
         return
     names = ", ".join(dict.fromkeys(accountants))
@@ -264,7 +282,7 @@ def _require_bounds(accountants: Sequence[str] | None) -> None:
 
 
 def _stated_count(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> float | None:
-    """Return the whole number that the file states for the key; None without one, or if several keys are solved for."""
+    """Return the count that the file states for the key; None if it states none, or if several independent keys are solved for."""
     if not targets or _with_companions(pipeline, targets[:1]) != tuple(targets):
         return None
     name, key = targets[0]
@@ -276,10 +294,11 @@ def _stated_count(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> flo
 
 
 def noise_divisors(targets: Sequence[tuple[str, str]], weights: Mapping[str, float] | None, pure: bool) -> dict[str, float]:
-    """Return by what the common ratio of noise to sensitivity is divided for each mechanism.
+    """Return the number by which the common ratio of noise to sensitivity is divided, for each mechanism with a weight.
 
-    One step costs rho in proportion to the weight, so that noise goes with 1 / sqrt(weight); at delta = 0 (`pure`) it costs epsilon in
-    proportion, and noise goes with 1 / weight. One target alone has nothing to share.
+    The rho of a step is proportional to its weight, so its noise is proportional to 1 / sqrt(weight). At delta = 0 (`pure`) its epsilon is
+    proportional to its weight, so its noise is proportional to 1 / weight. With a single target, the weights have no effect and the result
+    is empty.
     """
     if not weights or len(targets) == 1:
         return {}
@@ -289,11 +308,11 @@ def noise_divisors(targets: Sequence[tuple[str, str]], weights: Mapping[str, flo
 def substitute(
     pipeline: Pipeline, targets: Sequence[tuple[str, str]], value: float, divisors: Mapping[str, float] | None = None
 ) -> Pipeline:
-    """Return the pipeline with `value` for each target's key; several noises share one ratio of noise to sensitivity.
+    """Return the pipeline with `value` set at each target.
 
-    That ratio is divided by a mechanism's divisor, if it has one. A pure epsilon is 1 / ratio.
-
-    A key that says how a sample is drawn is replaced in all entries that share the sample.
+    If there are several targets, `value` is their common ratio of noise to sensitivity, and is divided by a mechanism's divisor if it has
+    one. A key that is a pure epsilon is set to 1 / ratio. A key that describes how a sample is drawn is set in all entries that share the
+    sample.
     """
     keys = dict(_with_companions(pipeline, targets))
     shared = len(keys) > 1
@@ -305,7 +324,7 @@ def substitute(
 
 
 def _with_companions(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the targets; a key that describes how a sample is drawn is repeated for every entry that shares the sample."""
+    """Return the targets, and for each key that describes how a sample is drawn, the same key of every entry that shares the sample."""
     entries = {entry.name: entry for entry in pipeline.mechanisms}
     companions = (
         (other.name, key)
@@ -317,7 +336,10 @@ def _with_companions(pipeline: Pipeline, targets: Sequence[tuple[str, str]]) -> 
 
 
 def _with_value(entry: Entry, key: str, value: float, is_ratio: bool) -> Entry:
-    """Return the entry with its key changed. is_ratio: whether the value is a ratio of noise to sensitivity."""
+    """Return the entry with the key set to a value.
+
+    is_ratio: whether the value is a ratio of noise to sensitivity, so that a sigma or scale is the value times the sensitivity.
+    """
     sampling: Any = entry.sampling
     if key == "steps":
         return replace(entry, steps=int(value), epochs=None)
@@ -337,7 +359,7 @@ def _with_value(entry: Entry, key: str, value: float, is_ratio: bool) -> Entry:
 
 
 def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str], ...]:
-    """Return the only entry with a parameter that can be solved for, and its key. Raises InputError for none or several."""
+    """Return the only candidate, with the entries that share its sample. Raises InputError if there is none, or more than one."""
     result = [(entry.name, key) for entry in pipeline.mechanisms if (key := parameter_key(entry, solve)) is not None]
     if not result:
         raise InputError(none_has(pipeline.mechanisms, solve))
@@ -348,18 +370,18 @@ def _find_targets(pipeline: Pipeline, solve: Parameter) -> tuple[tuple[str, str]
 
 
 def none_has(entries: Sequence[Entry], solve: Parameter, name: str | None = None) -> str:
-    """Return the message that no entry, or not the named one, has the parameter, with a list of the parameters that exist."""
+    """Return the message that no entry, or the named entry, has the parameter. It lists the parameters that can be solved for."""
     article = "a " if solve in ("scale", "rate", "batch-size", "radius") else ""
     refusal = f"no mechanism has {article}{solve}" if name is None else f'"{name}" has no {solve}'
     others = [other for other in get_args(Parameter) if any(parameter_key(entry, other) for entry in entries)]
     if not others:
         return refusal
-    known = f"{', '.join(others[:-1])} or {others[-1]}" if len(others) > 1 else others[0]
-    return f"{refusal}; use --solve {known}"
+    choices = f"{', '.join(others[:-1])} or {others[-1]}" if len(others) > 1 else others[0]
+    return f"{refusal}; use --solve {choices}"
 
 
 def parameter_key(entry: Entry, solve: Parameter) -> str | None:
-    """Return the key of an entry that `solve` would change, None if it has none."""
+    """Return the key of an entry that `solve` would change; None if the entry has no such key."""
     if solve in ("noise", "scale"):
         if entry.spec.fixed_threshold:
             return None
@@ -376,7 +398,7 @@ def parameter_key(entry: Entry, solve: Parameter) -> str | None:
 
 
 def _largest(pipeline: Pipeline, solve: Parameter) -> float:
-    """Return the largest value that the parameter may have."""
+    """Return the largest value that the parameter may have. Raises InputError if it depends on an unknown dataset size."""
     if solve == "batch-size":
         if pipeline.privacy.dataset_size is None:
             raise InputError("privacy.dataset_size is missing: solving for the batch size needs it")

@@ -1,4 +1,4 @@
-"""Calibration of a file or of flags to an epsilon or another goal, the file's text with the answer, and the classical formula."""
+"""Calibration of a file or of flags, the text of the file with the answer, and the noise of the classical formula for comparison."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ def calibrate_goal(
     group_size: int = 1,
     weights: Mapping[str, float] | None = None,
 ) -> Calibration:
-    """Return the cheapest value that meets a goal, by an upper bound on the goal's quantity.
+    """Return the cheapest value whose upper bound on the goal's quantity meets the goal.
 
-    Raises InputError as `calibrate` does; CannotCertify if no value meets the goal.
+    The arguments other than `goal` are those of `calibrate`.
+
+    Raises InputError as `calibrate` does, and CannotCertify if no value meets the goal.
     """
     chosen = solvable(pipeline, targets, solve)
     divisors = noise_divisors(chosen, weights, pure=False)
@@ -72,11 +74,16 @@ def calibrate_file(
     """Solve for one parameter of the file at `path`, or for every noise key that says "calibrate".
 
     Args:
-        target_epsilon, goal: at most one of them; the file's budget if neither is given, its cap on rho included.
-        data: the content of the file, read if None.
+        path: path of the file.
+        solve: the parameter, as for `calibrate`.
+        target_epsilon, goal: the target, at most one of the two. If neither is given, all caps of the file's budget are met.
+        delta, accountants, group_size: as for `calibrate`.
+        mechanisms: names of the mechanisms to solve for; if empty, those that say "calibrate", else the only candidate.
+        data: content of the file; if None, it is read from `path`.
 
     Raises:
-        InputError, CannotCertify: as `calibrate` does; InputError if a section, such as [federated], contradicts the answer.
+        InputError, CannotCertify: as for `calibrate`.
+        InvalidFile: the file has problems.
     """
     text = read_bytes(path) if data is None else data
     marked = targets(text, path)
@@ -107,7 +114,7 @@ def calibrate_file(
         raise InputError(f"{path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         at = delta if delta is not None else budget.delta
-        # Without sections such as [federated]: they must agree with the answer, not with the values tried on the way.
+        # Sections such as [federated] must agree with the answer, but not with the values that the search tries.
         stripped = replace(pipeline, sections=())
         result = calibrate(stripped, budget.epsilon, at, parameter, chosen, accountants, group_size, 1, shares)
         rho = total_rho(resolve(result.pipeline, group_size)).value
@@ -115,13 +122,13 @@ def calibrate_file(
             answer = replace(result.pipeline, sections=pipeline.sections)
             refuse_contradicted(answer)
             return replace(result, pipeline=answer)
-    # The cap on rho needs more noise than a cap on epsilon, if there is one.
+    # If there is also a cap on epsilon, the cap on rho needs more noise.
     assert budget.rho is not None  # a [budget] has a cap on epsilon or on rho
     return calibrate_goal(pipeline, RhoGoal(budget.rho), parameter, chosen, group_size, shares)
 
 
 def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str) -> None:
-    """Raises InputError if a key other than the noise says "calibrate", or another parameter is solved for."""
+    """Raise InputError if a key other than the noise says "calibrate", or another parameter is solved for."""
     if solve != "noise":
         name, key = marked[0]
         raise InputError(f'{path}: expected numbers with --solve {solve}, found {key} = "calibrate" in "{name}"')
@@ -135,7 +142,7 @@ def _require_noise_keys(path: str, marked: Sequence[tuple[str, str]], solve: str
 
 
 def _require_falling(pipeline: Pipeline, marked: Sequence[tuple[str, str]]) -> None:
-    """Raises InputError if a mechanism has two keys to solve for, or may cost more with more noise."""
+    """Raise InputError if a mechanism has two keys to solve for, or if its cost may rise with more noise."""
     specs = {entry.name: entry.spec for entry in pipeline.mechanisms}
     for name, key in marked:
         if [other for other, _ in marked].count(name) > 1:
@@ -147,14 +154,17 @@ def _require_falling(pipeline: Pipeline, marked: Sequence[tuple[str, str]]) -> N
 
 
 def solved(data: bytes, path: str) -> Pipeline:
-    """Return the pipeline with every "calibrate" replaced by noise that meets the budget. Raises as `calibrate_file` does."""
+    """Return the pipeline of a file in which every "calibrate" is replaced by noise that meets the budget.
+
+    Raises the errors of `calibrate_file`.
+    """
     if not targets(data, path):
         return parse(data, path)
     return calibrate_file(path, "noise", None, None, (), None, 1, data).pipeline
 
 
 def _target_in(pipeline: Pipeline, name: str, solve: Parameter) -> tuple[str, str]:
-    """Return a mechanism's name and the key of a parameter. Raises InputError if there is no such mechanism or parameter."""
+    """Return the name of a mechanism and its key for the parameter. Raises InputError if there is no such mechanism or key."""
     entry = next((entry for entry in pipeline.mechanisms if entry.name == name), None)
     if entry is None:
         raise InputError(f"--mechanism: expected one of {first_names(e.name for e in pipeline.mechanisms)}, found {name!r}")
@@ -172,9 +182,11 @@ def calibrate_dp_sgd(
     group_size: int,
     goal: Goal | None = None,
 ) -> Calibration:
-    """Return the calibrated noise multiplier of the Gaussian mechanism that flags describe, on Poisson samples or on all records.
+    """Return the calibrated noise multiplier of a Gaussian mechanism on Poisson samples or on all records, as flags describe it.
 
-    flags: the fields of `Stated` about steps and sampling. Raises InputError if a flag is missing, CannotCertify as `calibrate` does.
+    flags: the fields of `Stated` about steps and sampling. The other arguments are those of `calibrate_file`.
+
+    Raises InputError if a flag is missing, and CannotCertify as `calibrate` does.
     """
     from dpcli.file.pipeline.flags import Stated, pipeline_of_flags
 
@@ -193,10 +205,10 @@ def calibrate_dp_sgd(
 
 
 def solved_text(data: bytes, calibration: Calibration) -> str:
-    """Return the text of the file with the solved values written into it, comments kept.
+    """Return the text of the file with the solved values. Comments are preserved.
 
-    Raises InputError if the file does not state the key itself (steps follow from epochs, a query's noise from its epsilon), or states
-    it at a place that other entries read too, since their value must not change.
+    Raises InputError if the file does not state the key itself: steps may follow from epochs, and a query's noise from its epsilon. Raises
+    InputError if the file states the key at a place that other entries read too, since their values must not change.
     """
     text = text_of(data)
     stated = tables_of(text)
@@ -213,7 +225,7 @@ def solved_text(data: bytes, calibration: Calibration) -> str:
 
 
 def _with_values(entries: list[dict[str, Any]], values: Mapping[Path, Any]) -> list[dict[str, Any]]:
-    """Return a copy of the entries with the given values at their places."""
+    """Return a copy of the entries in which the keys at these paths have these values."""
     result = copy.deepcopy(entries)
     for (_, at, *keys), value in values.items():
         table: Any = result[int(at)]
@@ -233,11 +245,11 @@ def _path_of(entries: list[dict[str, Any]], name: str, key: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ClassicalNoise:
-    """The noise by the classical formula, for comparison.
+    """The noise of the classical formula, for comparison.
 
-    value: the noise, in the units of the key that was solved for.
-    upper: an upper bound on its true epsilon.
-    proved: whether the formula's theorem covers the target.
+    value: the noise in the units of the key that was solved for.
+    upper: upper bound on the true epsilon with this noise.
+    proved: whether the theorem behind the formula covers the target.
     """
 
     value: float
@@ -246,7 +258,7 @@ class ClassicalNoise:
 
 
 def classical_noise(calibration: Calibration) -> ClassicalNoise | None:
-    """Return the noise of the classical formula for the same target; None unless the pipeline is one Gaussian release of all data."""
+    """Return the noise of the classical formula for the same target; None unless the pipeline is one Gaussian release of all records."""
     solved, delta = calibration.pipeline.mechanisms, calibration.delta
     if delta is None or not 0.0 < delta < 1.0:
         return None
@@ -261,5 +273,5 @@ def classical_noise(calibration: Calibration) -> ClassicalNoise | None:
     if not 0.0 < mu < math.inf:
         return None
     sigma = classical_sigma(calibration.target, delta)
-    sensitivity = mu * calibration.value  # in the units of the key
+    sensitivity = mu * calibration.value  # in the units of the key that was solved for
     return ClassicalNoise(sigma * sensitivity, gaussian_epsilon_upper(1.0 / sigma, delta), calibration.target < PROVED_BELOW)

@@ -1,4 +1,4 @@
-"""A search on a grid of numbers for the cheapest value that meets a target, and the next cheaper one, which misses it."""
+"""A search on a grid of numbers for the cheapest value that meets a target, and for the next cheaper value, which misses it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from dpcli.base.errors import CannotCertify
 from dpcli.numerics.work import exhausted
 
 DIGITS = 7  # significant digits of an answer
-DECADE: int = 9 * 10 ** (DIGITS - 1)  # decimals of that many digits between two powers of ten
-FEWEST_STEPS = 256  # at which a search for steps begins at least, as fewer take more work each
-WIDENING = 4  # ratio from one whole number that is tried to the next, until the target lies between
-MOST_REFUSALS = 4  # values in a row without a bound, beyond which the search goes no further away
-MOST_HALVINGS = 6  # of the distance beyond a value without a bound
+DECADE: int = 9 * 10 ** (DIGITS - 1)  # number of decimals with so many digits between two powers of ten
+FEWEST_STEPS = 256  # smallest start of a search for steps; bounds for fewer steps take more work
+WIDENING = 4  # ratio of successive whole numbers that are tried until the target is bracketed
+MOST_REFUSALS = 4  # number of values without a bound in a row, after which the search stops moving away from its start
+MOST_HALVINGS = 6  # number of points that are tried between a value without a bound and one that misses the target
 
 
 class Boundary(NamedTuple):
-    """The boundary of what meets a target.
+    """The boundary between the values that meet a target and those that miss it.
 
-    value: the cheapest that meets it. cheaper: the nearest that was seen to miss it, None if the grid ends.
-    adjacent: whether no value of the grid lies between.
+    value: the cheapest value that meets the target.
+    cheaper: the nearest cheaper value that is known to miss the target; None if there is none.
+    adjacent: True if no value of the grid lies between `value` and `cheaper`, or beyond `value` if `cheaper` is None.
     """
 
     value: float
@@ -30,14 +31,14 @@ class Boundary(NamedTuple):
 
 
 class SearchPoint(NamedTuple):
-    """An index of the grid, and the bound there; inf if there is none."""
+    """An index of the grid, and the bound at its value; inf if no bound is certified."""
 
     place: int
     bound: float
 
 
 class WholeNumbers:
-    """The whole numbers from 1 on."""
+    """The grid of whole numbers from 1 to 10^18. The index of a number is the number itself."""
 
     first, last = 1, 10**18
     stride: int | None = None
@@ -50,7 +51,7 @@ class WholeNumbers:
 
 
 class Decimals:
-    """The decimals of DIGITS significant digits from 1e-9 to 1e12; index 0 is 1e-20."""
+    """The grid of decimals with DIGITS significant digits from 1e-9 to 1e12. Index 0 stands for 1e-20."""
 
     stride: int | None = DECADE // 4
 
@@ -62,7 +63,7 @@ class Decimals:
         return float(f"{mantissa + 10 ** (DIGITS - 1)}e{exponent - 20 - DIGITS + 1}")
 
     def index(self, value: float) -> int:
-        """Return the index of the largest decimal that is at most the value."""
+        """Return the index of the largest decimal <= value."""
         digits, exponent = f"{value:.{DIGITS + 10}e}".split("e")
         mantissa = int(digits.replace(".", "")[:DIGITS])
         return (int(exponent) + 20) * DECADE + mantissa - DECADE // 9
@@ -79,14 +80,21 @@ def search(
     stated: float | None = None,
     quantity: str = "epsilon",
 ) -> Boundary:
-    """Return the boundary. Raises CannotCertify if no value of the grid meets the target.
+    """Return the boundary of the values that meet a target.
 
     Args:
-        bound: of the quantity at a value; inf if a value is refused, which implies nothing about other values.
-        largest: the largest value.
-        stated: the value in the file, at which a search for whole numbers begins.
+        bound: function that returns the bound on the quantity at a value. It returns inf if a value is refused, which implies nothing about
+            other values.
+        target: largest bound that meets the target.
+        parameter: name of the parameter, as for `calibrate`.
+        largest: largest value of the parameter.
+        stated: value in the file, at which a search for whole numbers begins.
+        quantity: name of the quantity in messages.
+
+    Raises:
+        CannotCertify: no value of the grid meets the target.
     """
-    lowered = parameter in ("noise", "scale")  # a cheaper value is a smaller one
+    lowered = parameter in ("noise", "scale")  # whether a smaller value is cheaper
     counted = parameter in ("steps", "batch-size")
     grid: Grid = WholeNumbers() if counted else Decimals()
     last = grid.index(largest) if math.isfinite(largest) else grid.last
@@ -109,7 +117,7 @@ def search(
         )
     if misses is None:
         return Boundary(grid.value(meets), None, meets == (grid.first if lowered else last))
-    while abs(meets - misses) > 1 and not exhausted():  # fewer digits if each attempt takes much work
+    while abs(meets - misses) > 1 and not exhausted():  # if attempts take much work, the answer has fewer digits
         index = _secant(attempts, grid, target, meets, misses)
         result = bound_at(index)
         if math.isinf(result):
@@ -122,7 +130,10 @@ def search(
 
 
 def _away(start: int, direction: int, grid: Grid, last: int) -> Iterator[int]:
-    """Yield indices from `start` to an end of the grid: of whole numbers WIDENING times the one before, else in doubling strides."""
+    """Yield indices that move away from `start` to an end of the grid.
+
+    Whole numbers change by a factor of WIDENING. Indices of decimals change by strides that double.
+    """
     index, stride = start, grid.stride
     end = last if direction > 0 else grid.first
     while index != end:
@@ -137,9 +148,11 @@ def _away(start: int, direction: int, grid: Grid, last: int) -> Iterator[int]:
 def _bracket(
     bound_at: Callable[[int], float], target: float, start: int, safer: int, grid: Grid, last: int
 ) -> tuple[int | None, int | None]:
-    """Return two indices, one that meets the target and one that misses it; None for an end that the grid does not reach.
+    """Return an index that meets the target and an index that misses it. Either is None if the grid ends before.
 
-    safer: the direction in which the bound falls. An infinite bound may be a refusal of this one value: the walk goes past it.
+    An infinite bound may be a refusal of a single value, so the search continues beyond it.
+
+    safer: the direction of indices, 1 or -1, in which the bound falls.
     """
     result = bound_at(start)
     meets, misses = (start, None) if result <= target else (None, start if result < math.inf else None)
@@ -167,7 +180,7 @@ def _bracket(
 
 
 def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -> SearchPoint:
-    """Return the first attempt with a bound between a refused index and the one that misses; the refusal if there is none."""
+    """Return the first attempt with a finite bound between a refused index and the index that misses; the refused point if none has."""
     for halvings in range(1, MOST_HALVINGS + 1):
         index = misses - (misses - refused) // 2**halvings
         if index != misses:
@@ -178,10 +191,11 @@ def _past_refusal(bound_at: Callable[[int], float], refused: int, misses: int) -
 
 
 def _secant(attempts: list[SearchPoint], grid: Grid, target: float, meets: int, misses: int) -> int:
-    """Return an index strictly between: where the secant of log bound over log value, through the two nearest points, meets the target.
+    """Return the next index to try, strictly between `meets` and `misses`.
 
-    If that is at an end or beyond, an index near the end, at a distance that doubles with late attempts. Every eighth attempt is the
-    middle, so that the bracket closes whatever the function does.
+    The secant of log bound over log value, through the two attempts nearest to the target, gives the index. If it lies at an end of the
+    bracket or beyond, an index near that end is returned; its distance from the end doubles with each late attempt. Every eighth attempt is
+    the middle of the bracket, so the bracket shrinks for every function.
     """
     middle, inward = (meets + misses) // 2, 1 if misses > meets else -1
     logs = [(math.log(attempt.bound / target), attempt.place) for attempt in attempts if 0.0 < attempt.bound < math.inf]

@@ -1,4 +1,4 @@
-"""Privacy profiles: bounds on delta at many epsilons at once, and the corners of the trade-off curve that they imply."""
+"""Privacy profiles: bounds on delta at many epsilons, and the corners of the trade-off curve that these bounds imply."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import delta_from_pairs, false_negatives
 from dpcli.numerics.work import QUESTION, RESERVED, allowance, limited
 
-# Relative gaps between the two bounds on delta, below which no other accountant is asked.
+# If the relative gap between the two bounds on delta is smaller, no further accountant is run.
 CURVE_GAP = 5e-2
-POINT_GAP = 1e-3  # at an epsilon whose delta is printed as a number; also the grid accountant's goal
-NEGLIGIBLE = 1e-4  # share of the delta of interest below which an upper bound need not be tight
-MANY_MECHANISMS = 64  # beyond these, accountants that ask each step are not asked at single points
-COMPETITIVE = 1.25  # ratio to the best epsilon, above which an accountant is not asked for a whole curve
-CURVE_CELLS = 3.0 * QUESTION  # work for a whole curve
-# One-sided accountants are asked at a few deltas up to FIRST_CLOSE_DELTA, and at more between that and LAST_DELTA.
+POINT_GAP = 1e-3  # the gap at an epsilon whose delta is printed as a number; the grid accountant aims at it too
+NEGLIGIBLE = 1e-4  # bounds on deltas below this share of the delta of interest need not be tight
+MANY_MECHANISMS = 64  # with more mechanisms, accountants that handle each step by itself are not run at single points
+COMPETITIVE = 1.25  # an accountant whose epsilon exceeds the best one by a larger factor is not run for a whole curve
+CURVE_CELLS = 3.0 * QUESTION  # work that a whole curve may take
+# One-sided accountants are run at SPARSE_DELTAS deltas up to FIRST_CLOSE_DELTA, and at CLOSE_DELTAS deltas from there to LAST_DELTA.
 SPARSE_DELTAS, FIRST_CLOSE_DELTA, CLOSE_DELTAS, LAST_DELTA = 6, 1e-3, 12, 0.9
-LARGEST_EXPONENT = 700.0  # e^epsilon is finite up to this; the corner of a larger epsilon is invisible in any picture
+LARGEST_EXPONENT = 700.0  # e^epsilon is finite up to this; the corner of a larger epsilon is invisible in every picture
 
 
 class ComposedProfile(NamedTuple):
-    """A pipeline composed by one accountant."""
+    """The privacy profile of a pipeline, as composed by one accountant."""
 
     accountant: Accountant
     profile: PrivacyProfile
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on epsilon at delta; inf if the accountant has none."""
+        """Return an upper bound on epsilon at delta; inf if the accountant certifies none."""
         try:
             with self.accountant.within_allowance():
                 return checked(self.profile.epsilon(delta)).upper
@@ -45,7 +45,7 @@ class ComposedProfile(NamedTuple):
             return math.inf
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on delta at epsilon; 1 if the accountant has none."""
+        """Return an upper bound on delta at epsilon; 1 if the accountant certifies none."""
         try:
             with self.accountant.within_allowance():
                 return min(checked(implied_delta(self.profile, epsilon)).upper, 1.0)
@@ -57,9 +57,9 @@ class ComposedProfile(NamedTuple):
 class ProfileCurve:
     """Bounds on delta as a function of epsilon.
 
-    epsilons: in increasing order, in nats.
-    upper, lower: bounds on delta at each epsilon; the lower bound is 0 if nothing is certified.
-    delta: the delta of interest; bounds on much smaller ones need not be tight.
+    epsilons: epsilons in nats, in increasing order.
+    upper, lower: bounds on delta at each epsilon. The lower bound is 0 if nothing is certified.
+    delta: the delta of interest. Bounds on much smaller deltas need not be tight.
     """
 
     epsilons: Array
@@ -68,7 +68,7 @@ class ProfileCurve:
     delta: float = 0.0
 
     def at(self, epsilon: float) -> float:
-        """Return the upper bound on delta at any epsilon >= 0 that the curve's (epsilon, delta) pairs imply."""
+        """Return the upper bound on delta at an epsilon >= 0 that all (epsilon, delta) pairs of the curve imply together."""
         return float(delta_from_pairs(self.epsilons, self.upper, np.array([epsilon]))[0])
 
     def is_narrow(self) -> bool:
@@ -77,12 +77,12 @@ class ProfileCurve:
         return bool(np.all(self.upper - self.lower <= CURVE_GAP * self.upper + negligible))
 
     def is_narrow_at(self, epsilon: float, delta: float) -> bool:
-        """Return whether the two bounds nearly meet at one of the curve's epsilons, up to a negligible share of `delta`."""
+        """Return whether the two bounds nearly meet at `epsilon`, one of the curve's epsilons, up to a negligible share of `delta`."""
         i = int(np.searchsorted(self.epsilons, epsilon))
         return bool(self.upper[i] - self.lower[i] <= POINT_GAP * self.upper[i] + NEGLIGIBLE * delta)
 
     def intersected(self, other: ProfileCurve) -> ProfileCurve:
-        """Return the tighter of both curves on each side. Raises InternalError if they contradict each other."""
+        """Return the smaller upper bounds and larger lower bounds of two curves. Raises InternalError if the curves are contradictory."""
         upper, lower = np.minimum(self.upper, other.upper), np.maximum(self.lower, other.lower)
         if not np.all(lower <= upper * (1.0 + 1e-9) + 1e-300):
             raise InternalError("accountants contradict each other on delta(epsilon): this is a bug in dpcli, and no number")
@@ -90,7 +90,7 @@ class ProfileCurve:
 
 
 def _unbounded(epsilons: Array, delta: float = 0.0) -> ProfileCurve:
-    """Return the trivial curve, with delta between 0 and 1."""
+    """Return the trivial curve, whose bounds on delta are 0 and 1."""
     return ProfileCurve(epsilons, np.ones_like(epsilons), np.zeros_like(epsilons), delta)
 
 
@@ -102,21 +102,23 @@ def profile(
     delta: float = 1e-6,
     points: Sequence[float] = (),
 ) -> ProfileCurve:
-    """Return bounds on delta(epsilon) of a pipeline, from the sound accountants.
+    """Return bounds on delta as a function of epsilon for a pipeline, from the sound accountants.
 
     Args:
-        epsilons: increasing, finite, >= 0, in nats.
-        group_size: units of privacy that change together.
-        delta: the delta of interest, such as the file's; one-sided accountants far from the best there are not asked for a whole curve.
-        points: those of the epsilons whose delta is printed as a number; if no interval is narrow there, one-sided accountants are asked
-            at them too.
+        pipeline: the pipeline.
+        epsilons: finite epsilons >= 0 in nats, in increasing order.
+        group_size: number of units of privacy that change together.
+        delta: the delta of interest, such as that of the file. A one-sided accountant whose epsilon at this delta is far above the best
+            one is not run for a whole curve.
+        points: the epsilons whose delta is printed as a number. One-sided accountants are also run at these epsilons, unless an interval
+            is narrow there.
 
     Returns:
-        Upper bounds on delta, and certified lower bounds. Two-sided accountants are asked at each epsilon; if a gap is left,
-        one-sided ones are asked at a few deltas, and what those pairs imply in between is an upper bound too.
+        Upper bounds and certified lower bounds on delta. Two-sided accountants are run at each epsilon. If their intervals are wide,
+        one-sided accountants are run at a few deltas, and the upper bounds between these follow from the (epsilon, delta) pairs.
 
     Raises:
-        InputError: epsilons out of range, or a pipeline that makes no sense.
+        InputError: an epsilon is out of range, or the pipeline contradicts itself.
     """
     at = np.asarray(epsilons, dtype=float)
     if at.ndim != 1 or not len(at) or not np.all((at >= 0.0) & (at < math.inf)) or np.any(np.diff(at) < 0.0):
@@ -141,8 +143,8 @@ def _curve(
         at: the epsilons.
         delta: the delta of interest.
         points: the epsilons whose delta is printed as a number.
-        certifies: whether lower bounds on the dominating pairs are lower bounds on the pipeline.
-        many: whether there are too many mechanisms to ask each of them at every point.
+        certifies: whether lower bounds for the dominating pairs are lower bounds for the pipeline.
+        many: whether there are too many mechanisms to handle each of them at every point.
     """
     profiles = {profile.accountant.name: profile for profile in composed}
     wide_points = list(points)
@@ -151,7 +153,7 @@ def _curve(
         if name in profiles and not settled:
             with allowance(CURVE_CELLS, 0.0, RESERVED):
                 answer = ask(profiles[name].profile, at, delta)
-            settled = replace(answer, delta=delta).is_narrow()  # no other could gain, whether or not the pipeline attains it
+            settled = replace(answer, delta=delta).is_narrow()  # no accountant improves it, even if the pair is not attained
             wide_points = [x for x in wide_points if not answer.is_narrow_at(x, delta)]
             curve = curve.intersected(answer if certifies else replace(answer, lower=np.zeros_like(at)))
         settled = settled or curve.is_narrow()
@@ -162,7 +164,7 @@ def _curve(
 
 
 def pure_epsilon(pipeline: Pipeline, group_size: int = 1) -> float:
-    """Return the epsilon at delta = 0, which no privacy loss exceeds; inf if no such epsilon is finite."""
+    """Return an upper bound on every privacy loss: the epsilon at delta = 0, or inf if it is not finite."""
     ((_, profile),) = sound_profiles(pipeline, ("basic",), group_size)
     try:
         return profile.epsilon(0.0).upper
@@ -171,12 +173,12 @@ def pure_epsilon(pipeline: Pipeline, group_size: int = 1) -> float:
 
 
 def trade_off(curve: ProfileCurve, alphas: Sequence[float] | Array) -> Array:
-    """Return the lowest false negative rate of any attack at false positive rates `alphas` in [0, 1]: a lower bound, convex in alpha."""
+    """Return lower bounds on the false negative rates of any attack, at false positive rates `alphas` in [0, 1]. They are convex."""
     return false_negatives(curve.epsilons, curve.upper, np.asarray(alphas, dtype=float))
 
 
 def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
-    """Return the curve by asking the accountant at one epsilon after the other."""
+    """Return the curve by evaluating the profile at one epsilon after the other."""
     curve = _unbounded(epsilons)
     for i, epsilon in enumerate(epsilons.tolist()):
         with suppress(NotRepresentable):
@@ -186,7 +188,10 @@ def _one_by_one(profile: PrivacyProfile, epsilons: Array, delta: float) -> Profi
 
 
 def _all_at_once(ask: Callable[[Any, Array, float], tuple[Array, Array]]) -> Callable[[Any, Array, float], ProfileCurve]:
-    """Return a function that turns the (lower, upper) bounds of `ask` into a curve; a trivial one if the accountant does not apply."""
+    """Return a function that evaluates `ask` and returns its (lower, upper) bounds as a curve.
+
+    The curve is the trivial one if the accountant does not apply.
+    """
 
     def curve(profile: PrivacyProfile, epsilons: Array, delta: float) -> ProfileCurve:
         log_floor = math.log(NEGLIGIBLE * delta) if delta > 0.0 else -math.inf
@@ -203,7 +208,8 @@ def _from_pairs(
 ) -> ProfileCurve:
     """Return the curve that the (epsilon, delta) pairs of one-sided accountants imply.
 
-    points: epsilons at which pairs are added. many: whether there are too many mechanisms to ask each of them at every point.
+    points: epsilons at which pairs are added.
+    many: whether there are too many mechanisms to handle each of them at every point.
     """
     reference_delta = delta or 1e-6  # at delta = 0 only pure mechanisms have a finite epsilon
     epsilon_by_profile = {profile: profile.epsilon(reference_delta) for profile in profiles}
@@ -220,7 +226,7 @@ def _from_pairs(
     return replace(_unbounded(epsilons), upper=delta_from_pairs(finite[:, 0], finite[:, 1], epsilons))
 
 
-# Accountants that bound from below too, the cheapest first.
+# The accountants that also certify lower bounds, the cheapest first.
 TWO_SIDED: dict[str, Callable[[Any, Array, float], ProfileCurve]] = {
     "analytic": _one_by_one,
     "exact": _all_at_once(on_contours),
@@ -229,7 +235,7 @@ TWO_SIDED: dict[str, Callable[[Any, Array, float], ProfileCurve]] = {
 
 
 class FallingLine(NamedTuple):
-    """A line of a trade-off curve: `height` at a false positive rate of 0, minus `fall` per unit of that rate."""
+    """A line of a trade-off curve: the false negative rate is `height` - `fall` x the false positive rate."""
 
     fall: float
     height: float
@@ -240,10 +246,11 @@ class FallingLine(NamedTuple):
 
 
 def corners(pairs: Iterable[tuple[float, float]]) -> tuple[float, ...]:
-    """Return the false positive rates, 0 and 1 among them, at which the trade-off curve of these (epsilon, delta) pairs bends.
+    """Return the false positive rates at which the trade-off curve of these (epsilon, delta) pairs bends. They include 0 and 1.
 
-    Each pair bounds the false negative rate from below by max(0, 1 - delta - e^eps alpha, e^-eps (1 - delta - alpha)). The largest of these
-    bounds is convex and piecewise linear, so a picture through its corners is exact; a picture through other points would lie above it.
+    Each pair bounds the false negative rate from below by max(0, 1 - delta - e^eps alpha, e^-eps (1 - delta - alpha)). The maximum of these
+    bounds is convex and piecewise linear. So a picture through its corners is exact, and a picture through other points would lie above
+    the curve.
     """
     heights: dict[float, float] = {0.0: 0.0}
     for epsilon, delta in pairs:
@@ -257,7 +264,7 @@ def corners(pairs: Iterable[tuple[float, float]]) -> tuple[float, ...]:
 
 
 def _upper_envelope(lines: list[FallingLine]) -> list[FallingLine]:
-    """Return the lines that are the highest somewhere. Lines are given and returned with the steepest first."""
+    """Return the lines that are the highest at some point. The lines are given and returned in order, the steepest first."""
     highest: list[FallingLine] = []
     for line in lines:
         while highest and _is_hidden(highest, line):
@@ -267,7 +274,7 @@ def _upper_envelope(lines: list[FallingLine]) -> list[FallingLine]:
 
 
 def _is_hidden(highest: list[FallingLine], line: FallingLine) -> bool:
-    """Return whether a flatter line, once added, leaves the last of the highest lines nowhere on top."""
+    """Return whether the last of the highest lines is nowhere the highest after a flatter line is added."""
     last = highest[-1]
     if line.height >= last.height:
         return True

@@ -1,4 +1,4 @@
-"""The joint cost of several pipelines on one dataset: all of their mechanisms, composed as if one file held them."""
+"""The joint cost of several pipelines on one dataset. All of their mechanisms are composed as if they were in one file."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ def account_of_dataset(
     budget: Budget | None = None,
     with_rows: bool = True,
 ) -> Account:
-    """Return the account of pipelines that name one dataset.
+    """Return the joint account of pipelines that name the same dataset.
 
-    Every mechanism is resolved in its own file (contributions, size, samples and partitions of two files are never taken for one), and all
-    are composed: an upper bound, at most the sum of the files' epsilons at shares of delta by any one accountant. An adaptive file counts
-    with its cap, the most that it may spend.
+    Every mechanism is resolved in its own file: contributions, sizes, samples and partitions of different files are never identified. Then
+    all mechanisms are composed. The result is an upper bound. It is at most the sum, by any one accountant, of the files' epsilons at
+    shares of delta. An adaptive file counts with its cap, which is the most that it may spend.
 
-    Premise: the files were fixed before the first run. One that joins later may have been chosen from outputs, and is charged to a ledger.
+    Premise: all files were fixed before the first of them ran. A file that is added later may have been chosen from outputs, and must be
+    charged to a ledger instead.
 
     Args:
-        parts: each pipeline and how often it runs.
-        delta: at which epsilon is bounded; the budget's if None, else the smallest above 0 that a file states.
-        budget: the cap on all together, if there is one.
-        with_rows: whether rows are wanted once the headline is settled; the others are as of `account`.
+        parts: pairs of a pipeline and its number of runs.
+        accountants, epsilon, group_size, tolerance: as for `account`.
+        delta: the delta at which epsilon is bounded; if None, that of the budget, else the smallest delta above 0 that a file states.
+        budget: the cap on the joint cost, if there is one.
+        with_rows: whether rows of other accountants are computed although the headline is settled.
 
     Raises:
-        InputError: as `dpcli.analysis.account.account`; pipelines of no or different datasets, units or adjacencies.
+        InputError: as for `account`, or if the pipelines name no dataset, or differ in dataset, unit or adjacency.
     """
     pipelines = [pipeline for pipeline, _ in parts]
     if len(by_dataset(pipelines)) != 1 or any(pipeline.privacy.dataset is None for pipeline in pipelines):
@@ -61,7 +63,7 @@ def account_of_dataset(
 
 
 def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
-    """Return one pipeline of all entries; a key that the files state differently is not stated."""
+    """Return one pipeline with the entries of all pipelines. Where they differ in the dataset's size or releases, it states none."""
     first = pipelines[0].privacy
     stated = [pipeline.privacy for pipeline in pipelines]
     privacy = Privacy(
@@ -80,6 +82,6 @@ def _joint(pipelines: Sequence[Pipeline]) -> Pipeline:
 
 
 def smallest_delta(deltas: Iterable[float | None]) -> float | None:
-    """Return the smallest stated delta above 0, at which guarantees at the others hold too; 0 if all are 0, None without any."""
+    """Return the smallest stated delta above 0; 0 if all stated deltas are 0, and None if none is stated."""
     stated = [delta for delta in deltas if delta is not None]
     return min((delta for delta in stated if delta > 0.0), default=min(stated, default=None))

@@ -1,4 +1,4 @@
-"""The changes between two pipelines, made to the first one at a time, and what each costs."""
+"""The changes between two pipelines. Each change is made to the first pipeline by itself, to find its cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpcli.numerics.work import limited
 
 
 def statement_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the keys that define the meaning of an epsilon; two epsilons can be compared only if these keys are equal."""
+    """Return the keys that define the meaning of an epsilon. Two epsilons can be compared only if these keys are equal."""
     privacy = pipeline.privacy
     return {
         "unit": privacy.unit,
@@ -37,27 +37,28 @@ def statement_of(pipeline: Pipeline) -> dict[str, Any]:
 Path = tuple[str, ...]
 Tables = Mapping[str, Any]
 
-# Sets of keys of which an entry states one: replacing one by another is one change.
+# Sets of alternative keys, of which an entry states one. Replacing a key by an alternative is one change.
 ALTERNATIVES = (
     frozenset({"steps", "epochs"}),
     frozenset({"rate", "batch_size"}),
     frozenset({"noise_multiplier", "sigma", "scale", "sensitivity", "l2_sensitivity"}),
     frozenset({"epsilon", "keep", "rho", "orders", "values", "weight", "error"}),
 )
-UNIT_KEYS = frozenset({"unit", "max_contributions"})  # a unit that may own several records needs max_contributions
-LISTS = ("mechanism", "query")  # tables of which a file has several, matched by name
+UNIT_KEYS = frozenset({"unit", "max_contributions"})  # changed together, since a unit with several records needs max_contributions
+LISTS = ("mechanism", "query")  # kinds of tables of which a file has several; they are matched by name
 SAMPLE_KEYS = frozenset(
     {"steps", "epochs", "sampling", "partition", "sample"}
-)  # keys that entries which share a sample change together
-TYPELESS_KEYS = SAMPLE_KEYS | {"description"}  # keys of every type
-MOST_PRICED = 40  # changes that are priced one at a time
+)  # keys that must change together in all entries that share a sample
+TYPELESS_KEYS = SAMPLE_KEYS | {"description"}  # keys that entries of every type have
+MOST_PRICED = 40  # largest number of changes whose cost is computed
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A key with its values before and after; None for an absent key.
+    """A change of one key.
 
-    path: ("mechanism", name, key, ...) or (table, key, ...).
+    path: path of the key: ("mechanism", name, key, ...) or (table, key, ...).
+    old, new: values before and after the change; None if the key is absent.
     """
 
     path: Path
@@ -66,7 +67,7 @@ class Edit:
 
     @property
     def key(self) -> str:
-        """`mechanism["train"].sampling.rate`."""
+        """The key in full, such as `mechanism["train"].sampling.rate`."""
         if self.path[0] not in LISTS:
             return key_text(self.path)
         rest = key_text(self.path[2:])
@@ -74,7 +75,7 @@ class Edit:
 
     @property
     def label(self) -> str:
-        """The key for a narrow table: `train: sampling.rate`, `mechanism train`."""
+        """The key for a narrow table, such as `train: sampling.rate` or `mechanism train`."""
         if self.path[0] not in LISTS:
             return self.key
         name, rest = escaped(self.path[1]), key_text(self.path[2:])
@@ -88,26 +89,26 @@ class Change:
     edits: tuple[Edit, ...]
 
     def applied(self, tables: Tables) -> Tables:
-        """Return the tables with this change made to them."""
+        """Return a copy of the tables in which this change has been made."""
         for edit in self.edits:
             tables = _edited(tables, edit.path, edit.new)
         return tables
 
     @property
     def free(self) -> bool:
-        """Return whether no epsilon at a given delta can depend on the change."""
+        """Whether the change can never affect epsilon at a given delta."""
         return all(_free(edit.path) for edit in self.edits)
 
 
 def changes(old: Tables, new: Tables) -> tuple[Change, ...]:
-    """Return every change from one file's tables to another's; mechanisms and queries are matched by name, in any order."""
+    """Return all changes from the tables of one file to those of another. Mechanisms and queries are matched by name, in any order."""
     rest = _key_changes(_without_lists(old), _without_lists(new), ())
     list_changes = (change for kind in LISTS for change in _list_changes(kind, _by_name(old, kind), _by_name(new, kind)))
     return (*rest, *_joined_by_sample(list_changes, _by_name(old, "mechanism"), _by_name(new, "mechanism")))
 
 
 def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Join the changes of the same keys in entries that share a sample, since none of them is valid alone.
+    """Yield the changes, after joining changes of the same keys in entries that share a sample, since none of them is valid alone.
 
     Adding or removing such an entry counts as a change of the shared sample.
     """
@@ -122,7 +123,7 @@ def _joined_by_sample(items: Iterable[Change], before: Mapping[str, Tables], aft
 
 
 def _list_changes(kind: str, before: Mapping[str, Tables], after: Mapping[str, Tables]) -> Iterator[Change]:
-    """Yield the changes of tables of one kind: tables in both files, removed or renamed ones, and new ones."""
+    """Yield the changes of tables of one kind: first of tables in both files, then of removed or renamed tables, then of new tables."""
     renamed = _renamed(before, after)
     for name in (name for name in before if name in after):
         yield from _entry_changes(kind, name, before[name], after[name])
@@ -144,7 +145,7 @@ def _without_lists(tables: Tables) -> Tables:
 
 
 def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[str, str]:
-    """Return the new name of each removed table that equals a new one in everything but the name."""
+    """Return the new name of each removed table that equals a new table except for the name."""
     result: dict[str, str] = {}
     new = [name for name in after if name not in before]
     for name in (name for name in before if name not in after):
@@ -156,11 +157,11 @@ def _renamed(before: Mapping[str, Tables], after: Mapping[str, Tables]) -> dict[
 
 
 def _same(a: Any, b: Any) -> bool:
-    return bool(a == b) or repr(a) == repr(b)  # NaN, which the sections of other commands may hold, equals itself here
+    return bool(a == b) or repr(a) == repr(b)  # equal representations also match NaN, which some sections may contain
 
 
 def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[Change]:
-    """Yield the changes of one mechanism or query. If its type or measure changed, all keys of that type are one change."""
+    """Yield the changes of one mechanism or query. If its type or measure has changed, all keys of the type form one change."""
     path = (kind, name)
     if (old.get("type"), old.get("measure")) == (new.get("type"), new.get("measure")):
         yield from _key_changes(old, new, path)
@@ -172,7 +173,7 @@ def _entry_changes(kind: str, name: str, old: Tables, new: Tables) -> Iterator[C
 
 
 def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
-    """Yield changes key by key, also within a table that both versions have, unless the tables' schemes differ."""
+    """Yield the changes of each key. A table in both versions is compared key by key, unless its scheme has changed."""
     edits: list[Edit] = []
     for key in {**old, **new}:
         before, after = old.get(key), new.get(key)
@@ -186,7 +187,7 @@ def _key_changes(old: Tables, new: Tables, path: Path) -> Iterator[Change]:
 
 
 def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edits, joining those that replace one alternative key by another."""
+    """Yield groups of edits. Edits that replace a key by an alternative key form one group, and every other edit is a group alone."""
     left = list(edits)
     for keys in (*ALTERNATIVES, UNIT_KEYS):
         members = tuple(edit for edit in left if edit.path[-1] in keys)
@@ -198,7 +199,7 @@ def _joined(edits: Sequence[Edit]) -> Iterator[tuple[Edit, ...]]:
 
 
 def _edited(tables: Tables, path: Path, value: Any) -> Tables:
-    """Return a copy with one key set, or removed if the value is None."""
+    """Return a copy of the tables in which the key at `path` has the value, or is removed if the value is None."""
     if path[0] in LISTS and len(path) > 1 and isinstance(tables.get(path[0], []), list):
         return {**tables, path[0]: list(_edited_entries(tables.get(path[0], ()), path[1:], value))}
     head, *rest = path
@@ -221,7 +222,8 @@ def _edited_entries(entries: Sequence[Tables], path: Path, value: Any) -> Iterat
 def _free(path: Path) -> bool:
     """Return whether no epsilon depends on the key.
 
-    This holds for descriptions, caps and sections of other commands, and for delta, since all epsilons are compared at one delta.
+    This is true of descriptions, caps and the sections of other commands. It is true of delta, since all epsilons are compared at one
+    delta.
     """
     if path[0] in LISTS:
         return path[2:] == ("description",)
@@ -232,10 +234,12 @@ def _free(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """The cost of a change made alone to the first file.
+    """The cost of a single change to the first file.
 
-    epsilon: of the changed file at the common delta, inf if nothing is certified, None if the change is not valid alone (`reason`).
-    increase: over the first file's epsilon, NaN if that is undefined.
+    change: the change.
+    epsilon: epsilon of the changed file at the common delta; inf if none is certified, None if the change is not valid by itself.
+    increase: difference of `epsilon` and the first file's epsilon; NaN if it is undefined.
+    reason: why `epsilon` is None.
     """
 
     change: Change
@@ -248,11 +252,11 @@ class Priced:
 class Difference:
     """The comparison of two pipelines at one delta.
 
-    before, after: their accounts.
-    priced: each change with its cost alone.
+    before, after: accounts of the first and the second pipeline.
+    priced: the changes, each with its cost by itself.
     statement: the changes that make the two epsilons incomparable; empty if they can be compared.
-    increase: the increase of epsilon by all changes together.
-    interaction: the increase minus the sum of the single increases; NaN if one of them is unknown.
+    increase: increase of epsilon by all changes together.
+    interaction: `increase` minus the sum of the increases by single changes; NaN if one of them is unknown.
     """
 
     before: Account
@@ -264,7 +268,7 @@ class Difference:
 
     @property
     def exit_code(self) -> int:
-        """3 if the files cannot be compared, 1 if the second costs more, else 0."""
+        """The exit code: 3 if the files cannot be compared, 1 if the second file costs more, otherwise 0."""
         if self.statement or math.isnan(self.increase) or math.isinf(self.after.upper):
             return 3
         return 1 if self.increase > 0.0 else 0
@@ -272,13 +276,14 @@ class Difference:
 
 @limited
 def difference(a: str, b: str, delta: float | None = None) -> Difference:
-    """Compare the pipelines at `a` and `b`: files, "-", or REVISION:PATH.
+    """Compare two pipelines.
 
     Args:
-        delta: at which both are compared; the first file's if None, else the second's.
+        a, b: the places of the pipelines: a path, "-" for standard input, or REVISION:PATH.
+        delta: the delta at which both are compared; if None, the delta of the first file, else that of the second.
 
     Raises:
-        InputError: a file cannot be read, makes no sense, or no delta is stated.
+        InputError: a file cannot be read or contradicts itself, both are standard input, or no delta is stated.
     """
     if a == b == "-":
         raise InputError("expected one pipeline on standard input, found both")
@@ -300,14 +305,18 @@ def difference(a: str, b: str, delta: float | None = None) -> Difference:
 
 
 def priced_changes(old: bytes, new: bytes, before: Account) -> tuple[Priced, ...]:
-    """Return the price of each change between two files, the largest first. before: the account of the first file, with the delta."""
+    """Return the cost of each change between two files, the largest cost first.
+
+    old, new: contents of the two files.
+    before: account of the first file. Its delta is the delta at which all costs are computed.
+    """
     from dpcli.file.pipeline.series import paired
 
     tables, after = paired(toml_document(old, "")[1], toml_document(new, "")[1])
-    found_changes = changes(tables, after)
-    priced = [_priced(change, tables, before) for change in found_changes[:MOST_PRICED]]
+    all_changes = changes(tables, after)
+    priced = [_priced(change, tables, before) for change in all_changes[:MOST_PRICED]]
     priced += [
-        Priced(change, None, math.nan, f"not priced: more than {MOST_PRICED} changes") for change in found_changes[MOST_PRICED:]
+        Priced(change, None, math.nan, f"not priced: more than {MOST_PRICED} changes") for change in all_changes[MOST_PRICED:]
     ]
     return tuple(sorted(priced, key=_by_size))
 
@@ -317,7 +326,7 @@ def _interaction(increase: float, increases: list[float]) -> float:
 
 
 def _statement(before: Pipeline, after: Pipeline, delta: float | None) -> tuple[str, ...]:
-    """Return the changed keys of the statement in words; delta only if no flag states one."""
+    """Return the changed keys of the statement in words. A change of delta counts only if no flag states a delta."""
     old, new = (
         {**statement_of(pipeline), "delta": stated_delta(pipeline) if delta is None else delta} for pipeline in (before, after)
     )
@@ -342,7 +351,7 @@ def _priced(change: Change, tables: Tables, first: Account) -> Priced:
 
 
 def _pipeline(tables: Tables) -> Pipeline:
-    """Return the pipeline that the tables describe. Raises InputError with the first fault in them."""
+    """Return the pipeline that the tables describe. Raises InputError for the first problem in them."""
     from dpcli.file.pipeline.series import plain_entries
 
     tables, findings, values = plain_entries(tables), Findings(), {}
@@ -356,7 +365,7 @@ def _pipeline(tables: Tables) -> Pipeline:
 
 
 def _by_size(priced: Priced) -> tuple[int, float]:
-    """Return a key for sorting: the largest increase or decrease first, then those without a number, then those without effect."""
+    """Return a sort key: the largest increases and decreases come first, then unknown costs, then changes without effect."""
     if math.isnan(priced.increase):
         return 1, 0.0
     return (0, -abs(priced.increase)) if priced.increase else (2, 0.0)

@@ -18,19 +18,20 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.numerics.arrays import Array, BoolArray, IndexArray, np
 from dpcli.numerics.contour.counts import epsilons_between
 
-CLOSE = 1e-7  # relative width of an interval that is not computed a second time, by itself
-MOST_STEPS = 10**15  # beyond, a float may not be the count that was meant
-FEW_SETTINGS = 16  # of one noise and rate, up to which each is computed by itself
+CLOSE = 1e-7  # an interval from shared contours with a larger relative width is computed again by itself
+MOST_STEPS = 10**15  # floats represent every whole number up to this one
+FEW_SETTINGS = 16  # up to so many settings with one noise and rate, each is computed by itself
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Epsilons(Displayed):
-    """Certified intervals of epsilon (nats), of the shape to which the arguments broadcast.
+    """Certified bounds on epsilon in nats, as arrays of the shape to which the arguments broadcast.
 
-    upper: the epsilon to claim; inf if none is certified. lower: no smaller epsilon is true; 0 if nothing is certified.
-    delta: at which each interval holds.
+    upper: upper bounds, which are the epsilons to claim; inf if none is certified.
+    lower: lower bounds on the true epsilons; 0 if nothing is certified.
+    delta: the deltas at which the bounds hold.
     """
 
     upper: Array
@@ -49,7 +50,7 @@ class Epsilons(Displayed):
 
     @property
     def epsilon(self) -> Array:
-        """The upper bounds, at `delta`."""
+        """The upper bounds on epsilon at `delta`."""
         return self.upper
 
 
@@ -62,29 +63,29 @@ def epsilon(
     adjacency: str = "add-remove",
     tolerance: float = 1e-3,
 ) -> Epsilons:
-    """Return epsilon at `delta` of `steps` releases of Gaussian noise, each on a Poisson sample; every argument is a number or an array.
+    """Return bounds on the epsilon of a number of Gaussian releases on Poisson samples. Arguments are numbers or arrays.
 
     >>> import dpcli
     >>> dpcli.epsilon(1.1, 256 / 60000, [1, 1000, 14040], delta=1e-5).upper   # doctest: +SKIP
     array([0.0483, 0.5987, 2.3796])
 
-    Settings of one noise and rate share their contours: epsilon after each of 10^5 steps takes seconds.
+    Settings with equal noise and rate share their contours, so epsilon after each of 10^5 steps takes seconds.
 
     Args:
-        noise_multiplier: noise standard deviation over C, the bound on one record's contribution (L2); > 0.
-        sampling_rate: probability with which each record is in the sample of a step, in (0, 1]; 1 for all records at every step.
-        steps: number of steps, whole, from 1 to 10^15.
-        delta: in (0, 1/2].
+        noise_multiplier: standard deviation of the noise over C, the bound on the L2 norm of one record's contribution; > 0.
+        sampling_rate: probability, in (0, 1], that a record is in the sample of a step; 1 if every step uses all records.
+        steps: number of steps, a whole number from 1 to 10^15.
+        delta: the delta at which epsilon is bounded, in (0, 1/2].
         adjacency: "add-remove", "replace-one" or "zero-out".
-        tolerance: relative width of an interval that is good enough, in [0, 1). Most are narrower than 1e-9 whatever it is. If steps are
-            few and weak, each costs 5 to 50 ms by itself: then only some numbers of steps are computed, and those between two of them get
-            the upper bound of the one with more steps, and the lower bound of the one with fewer.
+        tolerance: sufficient relative width of an interval, in [0, 1). Most intervals are narrower than 1e-9 for any tolerance. If steps
+            are few and weak, each number of steps costs 5 to 50 ms. Then only some numbers of steps are computed. The numbers between two
+            computed ones get the upper bound of the larger number, and the lower bound of the smaller one.
 
     Returns:
-        Upper bounds, and certified lower bounds, as `account` finds them one by one.
+        Upper bounds and certified lower bounds, as `account` computes them for each setting.
 
     Raises:
-        InputError: a value out of range, or shapes that do not broadcast.
+        InputError: a value is out of range, or the shapes do not broadcast.
     """
     neighbours = Neighbours(_adjacency(adjacency))
     if not 0.0 <= tolerance < 1.0:
@@ -105,8 +106,8 @@ def _adjacency(name: str) -> Adjacency:
     try:
         return Adjacency(name)
     except ValueError:
-        known = ", ".join(each.value for each in Adjacency)
-        raise InputError(f"expected an adjacency among {known}, found {name!r}") from None
+        choices = ", ".join(each.value for each in Adjacency)
+        raise InputError(f"expected an adjacency among {choices}, found {name!r}") from None
 
 
 RANGES: dict[str, tuple[str, Callable[[Array], BoolArray]]] = {
@@ -139,12 +140,15 @@ def _broadcast(arrays: dict[str, Array]) -> tuple[Array, ...]:
 
 
 def _groups(keys: Array) -> list[IndexArray]:
-    """Return the rows of each key; equal keys are adjacent."""
+    """Return the indices of the rows of each key. Rows with equal keys must be adjacent."""
     return np.split(np.arange(len(keys)), np.flatnonzero(np.any(np.diff(keys, axis=0) != 0.0, axis=1)) + 1) if len(keys) else []
 
 
 def _of_mechanism(mechanism: Mechanism, counts: Array, deltas: Array, tolerance: float) -> tuple[Array, Array]:
-    """Return lower and upper bounds for one mechanism: by shared contours, then one by one if those are not close."""
+    """Return lower and upper bounds for one mechanism at pairs of a count and a delta.
+
+    The bounds come from shared contours. Pairs for which these intervals are wide are computed one by one.
+    """
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
     wide = np.ones(len(counts), dtype=bool)
     if len(counts) > FEW_SETTINGS:
@@ -170,7 +174,7 @@ def _on_shared_contours(loss: Any, counts: Array, log_deltas: Array) -> tuple[Ar
 
 
 def _alone(mechanism: Mechanism, count: int, delta: float) -> Interval:
-    """Return the interval of one setting: by the exact accountant, else by the tightest."""
+    """Return the interval of one setting: that of the exact accountant if it is finite, else that of the tightest accountant."""
     try:
         ends = [ends_of(((loss, count),), math.log(delta)) for loss in mechanism.losses()]
         low, high = max(end[0] for end in ends), max(end[1] for end in ends)
@@ -185,7 +189,10 @@ def _alone(mechanism: Mechanism, count: int, delta: float) -> Interval:
 
 
 def _between(ask: Callable[[int], Interval], counts: Array, tolerance: float) -> tuple[Array, Array]:
-    """Return lower and upper bounds at increasing counts, computed at as few as the tolerance allows: epsilon grows with the steps."""
+    """Return lower and upper bounds at increasing counts, by evaluating `ask` at as few of them as the tolerance allows.
+
+    Epsilon grows with the number of steps, so bounds at two counts imply bounds at all counts between them.
+    """
     lower, upper = np.zeros(len(counts)), np.full(len(counts), math.inf)
     last = len(counts) - 1
     for i in {0, last}:

@@ -1,4 +1,4 @@
-"""Targets of a calibration other than epsilon: rho, an attacker's success, and mu of Gaussian DP."""
+"""Targets of a calibration other than epsilon: rho of zCDP, the success of an attacker, and mu of Gaussian DP."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from dpcli.mechanisms.stated.pure_and_approx import Free
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.normal import mu_of_pure
 
-POINTS = 33  # slopes of each round of a search
-ROUNDS = 3  # each around the best slope of the last
-ROUNDED_UP = 1.0 + 1e-12  # factor: more than the rounding errors of a closed form
+POINTS = 33  # number of slopes that one round of a search tries
+ROUNDS = 3  # number of rounds; each searches around the best slope of the round before
+ROUNDED_UP = 1.0 + 1e-12  # factor that exceeds the rounding errors of a closed form
 
 
 class Goal(Protocol):
-    """An upper bound that falls as noise grows, and its target.
+    """A quantity that decreases as noise grows, and the largest value that it may have.
 
-    quantity: its name in files. target: the most that it may be. wording: the quantity in words, with what it depends on.
+    quantity: name of the quantity in files.
+    target: largest permitted value.
+    wording: name of the quantity in messages, with the conditions on which it depends.
     """
 
     @property
@@ -43,16 +45,16 @@ class Goal(Protocol):
     def wording(self) -> str: ...
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        """Return an upper bound, inf if none is known, and the accountant that gives it.
+        """Return an upper bound on the quantity, and the accountant that certifies it. The bound is inf if none is known.
 
-        Raises CannotCertify if no amount of noise would give one.
+        Raises CannotCertify if no amount of noise would give a finite bound.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RhoGoal:
-    """rho-zCDP of the whole file."""
+    """The rho of zCDP of the whole file."""
 
     quantity: ClassVar[str] = "rho"
     wording: ClassVar[str] = "rho (zCDP)"
@@ -68,7 +70,7 @@ class RhoGoal:
 
 @dataclass(frozen=True, slots=True)
 class AdvantageGoal:
-    """The advantage: the largest true minus false positive rate of any membership test, which is delta at epsilon 0."""
+    """The advantage: the largest difference of true and false positive rate of any membership test. It equals delta at epsilon 0."""
 
     quantity: ClassVar[str] = "advantage"
     wording: ClassVar[str] = "advantage (delta at epsilon 0)"
@@ -84,10 +86,10 @@ class AdvantageGoal:
 
 @dataclass(frozen=True, slots=True)
 class PowerGoal:
-    """The true positive rate of any membership test whose false positive rate is `level`.
+    """The largest true positive rate of any membership test whose false positive rate is `level`.
 
-    It is the least of delta(e) + level e^e over e, and of what the other side of the trade-off curve implies
-    (numerics/closed/trade_off.py). Every set of e bounds it from above.
+    It is the minimum over epsilon of delta(epsilon) + level e^epsilon, and of the bound from the other side of the trade-off curve
+    (numerics/closed/trade_off.py). The minimum over any set of epsilons is an upper bound.
     """
 
     quantity: ClassVar[str] = "true_positive_rate"
@@ -100,23 +102,23 @@ class PowerGoal:
         return f"true positive rate at a false positive rate of {self.level!r}"
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
-        last = -math.log(min(self.level, 1.0 - self.target))  # beyond, each side of the curve exceeds the target
+        last = -math.log(min(self.level, 1.0 - self.target))  # for larger epsilons, both bounds exceed the target
         delta_of_interest = min(1e-6, 1e-2 * self.level)
-        pure = pure_epsilon(pipeline, group_size)  # a corner, which a search by halves misses
+        pure = pure_epsilon(pipeline, group_size)  # the curve has a corner at it, which a search may miss
         low, high = 0.0, last
         smallest = math.inf
         for _ in range(ROUNDS):
             epsilons = np.sort(np.append(np.linspace(low, high, POINTS), min(pure, last)))
             curve = self._curve(pipeline, epsilons, pure, group_size, delta_of_interest)
             smallest = min(smallest, 1.0 - float(trade_off(curve, [self.level])[0]))
-            steep = curve.upper + np.exp(epsilons + math.log(self.level))  # e^epsilon alone may overflow
+            steep = curve.upper + np.exp(epsilons + math.log(self.level))  # e^epsilon by itself may overflow
             flat = 1.0 - np.exp(-epsilons) * (1.0 - curve.upper - self.level)
-            best = int(np.argmin(np.minimum(steep, flat)))  # each has one valley
+            best = int(np.argmin(np.minimum(steep, flat)))  # each bound has one minimum
             low, high = float(epsilons[max(best - 1, 0)]), float(epsilons[min(best + 1, POINTS)])
         return min(smallest * ROUNDED_UP, 1.0), "profile"
 
     def _curve(self, pipeline: Pipeline, epsilons: Array, pure: float, group_size: int, delta: float) -> ProfileCurve:
-        """Return the curve; at `pure` and beyond delta is 0, and no accountant, whose interval would be wide there, is asked."""
+        """Return the profile at these epsilons. From `pure` on, delta is 0 and no accountant is run, since its interval would be wide."""
         below = epsilons[epsilons < pure]
         if not len(below):
             return ProfileCurve(epsilons, np.zeros_like(epsilons), np.zeros_like(epsilons), delta)
@@ -127,12 +129,13 @@ class PowerGoal:
 
 @dataclass(frozen=True, slots=True)
 class GaussianGoal:
-    """mu of Gaussian DP: the file is no easier to attack, at any error rates, than one Gaussian whose sensitivity / noise is mu.
+    """The mu of Gaussian DP: at all error rates, the file is no easier to attack than one Gaussian release with sensitivity / noise = mu.
 
-    mu^2 of the parts add up (Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2). A Gaussian has its own mu. An epsilon-DP mechanism has
-    the mu whose advantage is that of randomised response, 2 Phi(mu / 2) - 1 = tanh(epsilon / 2): the two lines of its trade-off curve meet
-    there, and a Gaussian's curve, convex and symmetric, lies below both once it passes below that corner. A sample has no smaller mu than
-    all records, since its largest losses are theirs, and is refused: its gain shows in the other goals.
+    The values mu^2 of all parts add up (Dong, Roth, Su 2022, arXiv:1905.02383, Corollary 2). The mu of a Gaussian is sensitivity / noise.
+    The mu of an epsilon-DP mechanism follows from randomised response, whose trade-off curve consists of two lines. Its mu is that of the
+    Gaussian with equal advantage: 2 Phi(mu / 2) - 1 = tanh(epsilon / 2). The curve of this Gaussian passes through the corner of the two
+    lines. Being convex and symmetric, it lies below both lines. Sampling does not lower mu, since the largest privacy losses on a sample
+    are those on all records. So sampled mechanisms are refused; the other goals do account for sampling.
     """
 
     quantity: ClassVar[str] = "mu"
@@ -142,12 +145,12 @@ class GaussianGoal:
 
     def measure(self, pipeline: Pipeline, group_size: int) -> tuple[float, str]:
         steps = tuple((charge.mechanism, charge.count) for charge in resolve(pipeline, group_size))
-        mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # rounded up
+        mu = math.sqrt(math.fsum(_squares(steps))) * (1.0 + 2e-15)  # the factor rounds up
         return without_rounding(mu, self.target), "gdp, exact"
 
 
 def _squares(steps: Steps) -> Iterator[float]:
-    """Yield count times mu^2 of each part. Raises CannotCertify if one has no finite mu."""
+    """Yield count x mu^2 for each part of the steps. Raises CannotCertify if a part has no finite mu."""
     for mechanism, count in (part for step, times in steps for part in parts_of(step, times)):
         yield count * (0.0 if mechanism == Free() else _mu(mechanism)) ** 2
 
@@ -170,7 +173,10 @@ def _mu(mechanism: Mechanism) -> float:
 def goal_of(
     rho: float | None, advantage: float | None, tpr: float | None, fpr: float | None, mu: float | None, epsilon: float | None
 ) -> Goal | None:
-    """Return the goal that flags state, None for an epsilon or no goal. Raises InputError for several goals, and values out of range."""
+    """Return the goal that flags state; None if they state an epsilon or no goal.
+
+    Raises InputError if flags state several goals, or a value that is out of range.
+    """
     stated = {"epsilon": epsilon, "rho": rho, "advantage": advantage, "tpr": tpr, "mu": mu}
     given = [f"--target-{name}" for name, value in stated.items() if value is not None]
     if len(given) > 1:
@@ -197,7 +203,7 @@ def _checked_target(name: str, value: float, below: float) -> float:
 
 
 def refuse_epsilon_flags(delta: float | None, accountants: Sequence[str]) -> None:
-    """Raises InputError for flags that only --target-epsilon reads."""
+    """Raise InputError for flags that only --target-epsilon reads."""
     for name, is_stated in (("delta", delta is not None), ("accountant", bool(accountants))):
         if is_stated:
             raise InputError(f"--{name} belongs to --target-epsilon: no other target has one")

@@ -1,7 +1,7 @@
-"""The choice of accountants to run.
+"""The choice of the accountants to run.
 
-The accountants that certify an interval run first. If one of them settles the headline, only cheap accountants run beside it; otherwise
-all of them do.
+The accountants that certify an interval run first. If one of them settles the headline, only cheap accountants are run in addition.
+Otherwise all accountants are run.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ from dpcli.file.pipeline.resolve import BillLine, steps_of
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import SHARE_EACH, limited
 
-SETTLED = 1e-9  # relative width below which an interval settles the headline
-CHEAP_CELLS = 4e5  # work allowed to all cheap rows together, about 20 ms; at least the work of the settling interval
+SETTLED = 1e-9  # largest relative width of an interval that settles the headline
+CHEAP_CELLS = 4e5  # work that all cheap accountants may take together, about 20 ms
 MOST_MECHANISMS = 1_500  # largest number of different mechanisms composed exactly; more are grouped into dominating steps
 GOOD_LOWER = 0.9  # share of the upper bound at which a lower bound is good enough
-# Seconds for the grid accountant: among others, if no accountant has an interval, and if the user named it.
+# Seconds that the grid accountant may take: by default, if no accountant has an interval, and if the user chose the accountants.
 GRID_SECONDS, GRID_SECONDS_ALONE, GRID_SECONDS_NAMED = 0.1, 1.0, 4.0
 
 
 def settles(bound: Bound | None) -> bool:
-    """Return whether an attained bound is certified from both sides closely enough to be the headline."""
+    """Return whether the upper and lower bounds are so close that the upper bound can be the headline."""
     if bound is None or bound.lower is None or not math.isfinite(bound.upper):
         return False
     return bound.upper - bound.lower <= SETTLED * bound.upper
 
 
 def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts: int) -> Iterator[Accountant]:
-    """Yield the accountants that run although the headline is settled, cheapest first.
+    """Yield the accountants that are run although the headline is settled, the cheapest first.
 
-    The work that each accountant states decides, not a clock, so that every machine runs the same accountants.
+    Their work together may be CHEAP_CELLS, or that of the settling accountant if it is more. The choice depends on the work that each
+    accountant states and not on a clock, so every machine runs the same accountants.
     """
     remaining_cells = max(CHEAP_CELLS, settling.cells(parts))
     for accountant in sorted(others, key=lambda accountant: accountant.cells(parts)):
@@ -62,11 +63,12 @@ def cheap_accountants(settling: Accountant, others: Sequence[Accountant], parts:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The accountants to run, by name.
+    """The accountants to run.
 
-    quick: whether a certified interval may settle the headline and spare the others, as the user named no accountant.
+    names: names of the accountants.
+    quick: whether an interval may settle the headline so that other accountants are not run. It is True if the user named none.
     tolerance: relative width at which the grid accountant stops; None for its default.
-    with_rows: whether to fill the rows of the other accountants although the headline is settled.
+    with_rows: whether to compute rows of other accountants although the headline is settled.
     """
 
     names: tuple[str, ...]
@@ -77,7 +79,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """The question put to each accountant: bound `quantity`, one of epsilon and delta, with the other fixed to `at`."""
+    """The question to each accountant: an upper bound on the cost of the charges.
+
+    charges: the mechanisms with their numbers of runs.
+    adaptive: whether earlier outputs choose later mechanisms.
+    quantity: the quantity to bound, epsilon or delta.
+    at: the value of the other one of epsilon and delta, which is fixed.
+    """
 
     charges: tuple[BillLine, ...]
     adaptive: bool
@@ -91,7 +99,7 @@ class Inquiry:
 
     @cached_property
     def grouped(self) -> tuple[Steps, Steps] | None:
-        """Two shorter lists, one that dominates the charged steps and one that they dominate; None if they are few enough."""
+        """Two shorter lists of steps: one that dominates the charged steps, and one that they dominate. None if the steps are few."""
         if len(self.charged_steps) <= MOST_MECHANISMS:
             return None
         from dpcli.accountants.coarse import coarse
@@ -110,25 +118,26 @@ class Inquiry:
 
     @cached_property
     def composed_charges(self) -> tuple[BillLine, ...]:
-        """The charges, with the steps that are composed instead of their own; reasons take mechanisms' names from them."""
+        """The charges with the mechanisms that are composed in place of their own. Reasons take the names of mechanisms from them."""
         if self.grouped is None:
             return self.charges
         return tuple(replace(charge, mechanism=m) for charge, (m, _) in zip(self.charges, self.steps, strict=True))
 
     @cached_property
     def attained(self) -> bool:
-        """Return whether a lower bound on the steps' dominating pairs is a lower bound on the pipeline."""
+        """Whether a lower bound for the dominating pairs of the steps is a lower bound for the pipeline."""
         return self.grouped is None and all_attained(self.charged_steps)
 
     def row(self, accountant: Accountant, profile: PrivacyProfile | str, share: float = SHARE_EACH) -> AccountRow:
-        """Return the answer of an accountant. If it has none, its reason names the mechanisms concerned."""
+        """Return the row of an accountant. If it has no bound, the row's reason names the mechanisms concerned."""
         return with_names(row_of(accountant, profile, self.quantity, self.at, share), self.composed_charges)
 
     def profile(self, accountant: Accountant, tolerance: float | None, seconds: float) -> PrivacyProfile | str:
-        """Return the privacy profile, or the reason why this accountant does not apply to an adaptive pipeline.
+        """Return the privacy profile by an accountant, or the reason why the accountant does not apply.
 
-        An adaptive pipeline is bounded by a single privacy filter that is fixed in advance: on rho if delta > 0, else on epsilon. Taking
-        the smaller of two filters per file is no bound, nor is a sum that splits delta anew for each file (it reaches 1.99 times delta).
+        An adaptive pipeline is bounded by one privacy filter that is fixed in advance. The filter limits rho if delta > 0, and epsilon
+        otherwise. The minimum of two filters for each file is not a bound. A sum that splits delta anew for each file is not a bound
+        either: its true delta reaches 1.99 times the stated delta.
         """
         if self.adaptive:
             pure = self.quantity == "epsilon" and self.at == 0.0
@@ -147,7 +156,12 @@ def all_attained(steps: Steps) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The rows in the order of the panel, the row that gives the headline (None if no row does), and the profile behind it."""
+    """The answers of all accountants.
+
+    rows: a row for each accountant, in the order of the panel.
+    winner: the row that gives the headline; None if no row does.
+    profile: the privacy profile of the winner.
+    """
 
     rows: tuple[AccountRow, ...]
     winner: AccountRow | None
@@ -155,7 +169,7 @@ class Answers:
 
 
 def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
-    """Run the accountants that may settle the headline; if one does, run only cheap ones beside it, otherwise run all."""
+    """Return the answers of the accountants. If one of them settles the headline, only cheap accountants are run besides."""
     tried: list[AccountRow] = []
     if panel.quick and inquiry.attained:
         for name in SETTLING:
@@ -171,7 +185,7 @@ def answers_to(inquiry: Inquiry, panel: Panel) -> Answers:
 
 
 def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried: Sequence[AccountRow]) -> tuple[AccountRow, ...]:
-    """Return a row for each accountant: of those already run, of the cheap ones, and, for the rest, why they were not run."""
+    """Return a row for each accountant of the panel. Cheap ones are run; the rows of others say that they were not run."""
     rows = {row.accountant.name: row for row in tried}
     others = [accountant_named(name) for name in panel.names if name not in rows]
     profiles = {accountant.name: inquiry.profile(accountant, None, GRID_SECONDS) for accountant in others}
@@ -191,9 +205,12 @@ def _with_cheap_rows(inquiry: Inquiry, panel: Panel, settling: AccountRow, tried
 
 
 def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountRow]) -> Answers:
-    """Run every accountant once: those that work on the sum first, then those that ask each step, and heavy ones last.
+    """Run every accountant once and return the answers.
 
-    No accountant runs twice: all share one allowance of work, so a second run would leave less for the others.
+    Accountants that work on the sum of all steps run first, then those that handle each step by itself, and heavy ones run last. All
+    accountants share one allowance of work, so none is run twice.
+
+    known: rows of accountants that have been run already.
     """
     accountants = [accountant_named(name) for name in panel.names]
     share = SHARE_EACH if len(accountants) > 1 else 1.0
@@ -223,7 +240,7 @@ def _answers_of_all(inquiry: Inquiry, panel: Panel, known: Mapping[str, AccountR
 
 
 def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
-    """Return the row with a lower bound from mechanisms that the file allows and that attain their pairs.
+    """Return the row with a lower bound, which comes from mechanisms that the file allows and that attain their dominating pairs.
 
     The row is returned unchanged if no such mechanism is known for some entry.
     """
@@ -243,7 +260,7 @@ def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
 
 
 def _attained_steps(inquiry: Inquiry) -> Iterator[Steps]:
-    """Yield steps that the file allows and that attain their pairs; nothing for an adaptive file, or at delta = 0."""
+    """Yield steps that the file allows and that attain their dominating pairs. An adaptive file, or delta = 0, yields none."""
     if inquiry.adaptive or (inquiry.quantity == "epsilon" and inquiry.at == 0.0):
         return
     if all_attained(inquiry.charged_steps):
@@ -253,7 +270,7 @@ def _attained_steps(inquiry: Inquiry) -> Iterator[Steps]:
 
 
 def _lower_of(steps: Steps, inquiry: Inquiry) -> float:
-    """Return a certified lower bound for steps that attain their pairs; 0 if no accountant has one."""
+    """Return a certified lower bound for steps that attain their dominating pairs; 0 if no accountant certifies one."""
     for name in BRACKETING:
         accountant = accountant_named(name)
         profile = accountant.profile(steps).tuned(None, GRID_SECONDS_ALONE)
@@ -282,15 +299,15 @@ def tightest(steps: Steps, delta: float) -> AccountRow | None:
     return smallest(rows)
 
 
-ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # factors of (order - 1), tried in this sequence
+ORDER_SHARES = (1.0, 0.3, 0.1, 0.03, 0.003)  # factors by which (order - 1) is multiplied, one after the other
 ORDERS: Array = 1.0 + 2.0 ** np.arange(-6.0, 16.0, 0.25)
 
 
 def _witnesses(inquiry: Inquiry) -> Iterator[Steps]:
-    """Yield costly mechanisms that the file allows and that attain their pairs; nothing if an entry has no such mechanism.
+    """Yield costly steps that the file allows and that attain their dominating pairs; none if an entry has no such mechanism.
 
-    Every choice gives a true lower bound. Mechanisms are chosen to lose most at the Renyi order that gives the tightest conversion,
-    and then at smaller orders, which are better for few steps.
+    Any such steps give a valid lower bound. The mechanisms are those with the largest Renyi divergence at the order that gives the
+    tightest conversion, and then at smaller orders, which are better for few steps.
     """
     steps = inquiry.dominated_steps
     z = _informative_order(steps, inquiry) - 1.0

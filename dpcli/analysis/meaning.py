@@ -1,6 +1,6 @@
 """The meaning of a guarantee: bounds on an attacker's error rates, advantage and posterior belief, and the epsilon of groups.
 
-Every number holds for any attack on the release, and comes from the whole privacy profile, not from one epsilon.
+Every number holds for any attack on the release. It is derived from the whole privacy profile and not from a single epsilon.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from dpcli.numerics.work import limited
 ALPHAS = (0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PRIORS = (0.01, 0.5)
 GROUPS = (1, 2, 4)
-SMALL_DELTA = 1e-4  # small next to the false positive rates that matter
-STEEPEST = 12.0  # slopes of the trade-off curve beyond e^12 matter only to false positive rates below 1e-5
+SMALL_DELTA = 1e-4  # a delta that is small compared with false positive rates of interest
+STEEPEST = 12.0  # epsilons beyond this, slopes of the trade-off curve beyond e^12, matter only at false positive rates below 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """An observer whose belief that a given unit is in the data was `prior`.
+    """The belief of an observer that a given unit is in the data.
 
-    posterior: the highest belief after the release, except with probability `Meaning.exception`.
-    success: probability that the best guess is right. blind: that probability without the release.
+    prior: the belief before the release.
+    posterior: an upper bound on the belief after the release, which holds except with probability `Meaning.exception`.
+    success: an upper bound on the probability that the observer's best guess is right.
+    blind: probability that the best guess without the release is right.
     """
 
     prior: float
@@ -40,7 +42,12 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class GroupMeaning:
-    """The epsilon of units that change together, at the same delta; inf if none is certified, with the reason."""
+    """The guarantee for a group of units that change together.
+
+    size: number of units.
+    epsilon: upper bound on epsilon at the delta of the account; inf if none is certified.
+    reason: why no bound is certified; None if one is.
+    """
 
     size: int
     epsilon: float
@@ -49,11 +56,18 @@ class GroupMeaning:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meaning:
-    """A finite guarantee in terms of attacks; every bound errs toward the attacker.
+    """A finite guarantee in terms of attacks. Every bound errs in favour of the attacker.
 
-    false_negatives: the least rate at each of `alphas`, false positive rates. advantage: the largest true minus false positive rate.
+    account: the account of the pipeline.
+    curve: the privacy profile.
+    alphas: false positive rates.
+    false_negatives: lower bound on the false negative rate at each of `alphas`.
+    advantage: upper bound on the difference of true and false positive rate.
     pointwise: a privacy loss in nats that is exceeded with probability at most `exception`; inf if none is known.
-    gaussian: mu of the noisiest Gaussian that is no more private at every epsilon of the curve up to `reach`.
+    beliefs: beliefs of observers, one for each prior.
+    gaussian: the smallest mu of a Gaussian that is no more private than the pipeline at every epsilon of the curve up to `reach`.
+    reach: largest epsilon for which `gaussian` holds.
+    groups: guarantees for groups of units.
     """
 
     account: Account
@@ -71,14 +85,15 @@ class Meaning:
 
 @limited
 def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[float] = PRIORS) -> tuple[Account, Meaning | None]:
-    """Return the account of a pipeline and what it means; no meaning if no finite epsilon is certified.
+    """Return the account of a pipeline and its meaning. The meaning is None if no finite epsilon is certified.
 
     Args:
-        delta: at which epsilon is bounded; as for `account` if None.
-        priors: beliefs before the release that a unit is in the data, in (0, 1).
+        pipeline: the pipeline.
+        delta: the delta at which epsilon is bounded; if None, the delta that `account` chooses.
+        priors: beliefs, in (0, 1), before the release that a unit is in the data.
 
     Raises:
-        InputError: as `account` does, and for priors out of range.
+        InputError: as for `account`, or if a prior is out of range.
     """
     for prior in priors:
         if not 0.0 < prior < 1.0:
@@ -107,7 +122,7 @@ def meaning(pipeline: Pipeline, delta: float | None = None, priors: Sequence[flo
 
 
 def _reach(outcome: Account, delta: float) -> float:
-    """Return an epsilon whose delta is small: the headline's, or the one at SMALL_DELTA if the headline's delta is larger."""
+    """Return the epsilon at the account's delta, or at SMALL_DELTA if it is smaller and epsilon is finite there."""
     if delta <= SMALL_DELTA:
         return outcome.upper
     further = account(outcome.pipeline, delta=SMALL_DELTA).upper
@@ -115,12 +130,12 @@ def _reach(outcome: Account, delta: float) -> float:
 
 
 def _curve(account: Account, delta: float, reach: float, pure: float, priors: Sequence[float]) -> ProfileCurve:
-    """Return the profile from epsilon 0 to past `reach`, denser up to STEEPEST, with the headline in it."""
+    """Return the privacy profile from epsilon 0 to 1.25 `reach`. Its points are denser up to STEEPEST, and include the headline."""
     dense = min(reach, STEEPEST)
     odds = [abs(_log_odds(prior)) for prior in priors]
     grid = np.concatenate([np.linspace(0.0, dense, 97), np.linspace(dense, 1.25 * reach, 49), [account.upper, *odds]])
     if pure <= 1.25 * reach:
-        grid = np.append(grid, pure)  # a corner of the trade-off curve
+        grid = np.append(grid, pure)  # the trade-off curve has a corner at it
     curve = profile(account.pipeline, np.unique(grid), account.group_size, min(delta, SMALL_DELTA), (0.0, *odds))
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper, np.minimum(curve.lower, upper), curve.delta)
@@ -132,10 +147,11 @@ def _log_odds(prior: float) -> float:
 
 
 def _pointwise(curve: ProfileCurve, delta: float, pure: float) -> tuple[float, float]:
-    """Return a privacy loss and the probability that it is exceeded: delta if the profile implies a loss there, else twice delta.
+    """Return a privacy loss in nats and an upper bound on the probability that it is exceeded.
 
-    `pure`, which is never exceeded, is returned with probability 0 if it is no larger. An (epsilon, delta) pair alone bounds no loss at
-    probability delta: its delta is an expectation, not a probability.
+    The probability is delta if the profile implies a finite loss for it, and 2 delta otherwise. If the pure epsilon `pure`, which is never
+    exceeded, is not larger than that loss, it is returned with probability 0. An (epsilon, delta) pair alone does not bound the loss with
+    probability delta, since its delta is an expectation and not a probability.
     """
     probability = delta
     loss = pointwise_epsilon(curve.epsilons, curve.upper, delta)
@@ -148,9 +164,10 @@ def _pointwise(curve: ProfileCurve, delta: float, pure: float) -> tuple[float, f
 
 
 def _belief(curve: ProfileCurve, prior: float, pointwise: float) -> Belief:
-    """Apply Bayes' rule to the largest likelihood ratio, and bound the average success of the best guess.
+    """Return the belief of an observer with this prior.
 
-    The best guess is right with probability max over tests of (1-p)(1-a) + p(1-f(a)), which for p <= 1/2 is 1 - p + p delta(log((1-p)/p)).
+    The posterior follows from Bayes' rule with the largest likelihood ratio, e^pointwise. With prior p and trade-off function f, the best
+    guess is right with probability max over a of (1-p)(1-a) + p(1-f(a)). For p <= 1/2 this is 1 - p + p delta(log((1-p)/p)).
     """
     posterior = 1.0 / (1.0 + math.exp(min(_log_odds(prior) - pointwise, 700.0)))
     blind, rare = max(prior, 1.0 - prior), min(prior, 1.0 - prior)

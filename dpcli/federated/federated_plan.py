@@ -1,7 +1,8 @@
-"""The plan of a server, made before a client is asked: the entry of a round, the number of rounds, and what one charge pays for.
+"""The plan of a federated run, made before any client takes part: the entry of a round, the number of rounds, and the size of a charge.
 
-Independent noise is charged by the round. A pass over the clients, and a run of correlated noise, cost the same however far they went: the
-first round is charged for all of it. Where a client takes part at most k times and nothing is amplified, k rounds pay for all others too.
+Rounds with independent noise are charged one by one. A pass over the clients costs as much as its first round, and so does a run of
+correlated noise, so the first round is charged for all of it. If nothing is amplified and a client takes part at most k times, the charges
+of k rounds pay for all rounds.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from dpcli.sessions.priced import FilePlan
 
 @dataclass(frozen=True, slots=True)
 class FederatedPlan(FilePlan):
-    """The rounds of a server, as they are charged.
+    """The plan of a file with [federated].
 
     Attributes:
-        entry: What a round performs.
-        rounds: Rounds of the whole plan.
-        portion: Rounds that one charge pays for at least.
-        paid_by: After so many charged rounds all others are free; `rounds` if none is.
-        rate: The share of the clients in a round.
+        table: The [federated] table.
+        entry: The [[mechanism]] entry that a round performs.
+        rounds: Number of rounds in the plan.
+        portion: Smallest number of rounds that a charge pays for. Every charge pays for a multiple of it.
+        paid_by: Number of charged rounds that pay for all rounds of the plan; at most `rounds`.
+        rate: Share of the clients that take part in a round; None if it is unknown.
     """
 
     table: Federated
@@ -44,26 +46,27 @@ class FederatedPlan(FilePlan):
 
     @property
     def population(self) -> int | None:
-        """Return the declared number of clients."""
+        """Return the declared number of clients; None if the file does not state it."""
         return self.pipeline.privacy.dataset_size or self.table.population
 
     @property
     def per_step(self) -> int:
-        """Return the rounds of one step of the entry: many, if that is a run of correlated noise."""
+        """Return the number of rounds in one step of the entry: the length of a run of correlated noise, otherwise 1."""
         return self.portion if isinstance(self.entry.spec, CorrelatedSpec) else 1
 
     @property
     def rest(self) -> Pipeline | None:
-        """Return what the file releases besides its rounds; None if that is nothing."""
+        """Return a pipeline of the entries that no round performs; None if there are none."""
         performed = together(self.entry, self.pipeline.mechanisms)
         others = tuple(entry for entry in self.pipeline.mechanisms if entry not in performed)
         return replace(self.pipeline, mechanisms=others, sections=(), budget=None) if others else None
 
     def charge(self, rounds: int, with_rest: bool) -> Pipeline:
-        """Return the pipeline that charges for `rounds`, a multiple of `portion`, and for other entries that read the same sample.
+        """Return a pipeline that costs what a number of rounds costs, including entries that read the same sample as the round's entry.
 
         Args:
-            with_rest: With the entries of the file that no round performs.
+            rounds: A multiple of `portion`.
+            with_rest: Whether to include the entries that no round performs.
         """
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(rounds, with_rest)), sections=(), budget=None)
 
@@ -78,11 +81,11 @@ class FederatedPlan(FilePlan):
 
 
 def federated_plan(path: str) -> FederatedPlan:
-    """Return the plan of a file, its noise solved for where it says "calibrate".
+    """Return the plan of a file. Noise that is stated as "calibrate" is solved for.
 
     Raises:
-        InputError: The file cannot be read, has no [federated], or charges less than the table does.
-        CannotCertify: No noise is enough.
+        InputError: The file cannot be read, has no [federated], or charges less than the described rounds cost.
+        CannotCertify: No amount of noise meets the budget.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -95,13 +98,16 @@ def federated_plan(path: str) -> FederatedPlan:
     portion = _portion(entry, rate)
     rounds_per_step = portion if isinstance(entry.spec, CorrelatedSpec) else 1
     rounds = table.rounds or steps * rounds_per_step
-    # Without sampling, the steps are the rounds of one client, and pay for the rounds of all others.
+    # Without sampling, the steps are the rounds in which one client takes part, and their charge pays for all rounds.
     paid_by = steps if isinstance(entry.sampling, Unsampled | None) and rounds_per_step == 1 else rounds
     return FederatedPlan(path, pipeline, table, entry, rounds, portion, paid_by, rate)
 
 
 def _portion(entry: Entry, rate: Fraction | None) -> int:
-    """Return how many rounds cost no more than the first of them: the rounds of a run, or of a pass as the accountant counts them."""
+    """Return how many consecutive rounds cost no more than the first of them.
+
+    These are the rounds of a run of correlated noise, or of a pass over the clients as the accountant counts it.
+    """
     if isinstance(entry.spec, CorrelatedSpec):
         return entry.spec.iterations
     if not isinstance(entry.sampling, OncePerEpoch) or rate is None:
@@ -111,10 +117,14 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
 
 
 def read_federated(data: bytes, path: str) -> Federated:
-    """Return the [federated] table of a file's content, the rest of which is read as strictly.
+    """Return the [federated] table of a file. The rest of the file is read as strictly.
+
+    Args:
+        data: Content of the file.
+        path: Path of the file, for messages.
 
     Raises:
-        InvalidFile: With every problem found, at its place; a file without [federated] is one.
+        InvalidFile: The file has problems, each reported at its place, or it has no [federated].
     """
     table = section(data, path, "federated")
     if not isinstance(table, Federated):

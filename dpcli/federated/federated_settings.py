@@ -1,7 +1,7 @@
-"""The [federated] table, read as strictly as the rest of the file. Nothing here needs numpy.
+"""The [federated] table of a pipeline file, which is read as strictly as the rest of the file. This module does not import numpy.
 
-What is charged stands in the [[mechanism]] entry that a round performs, and nowhere else. The table says what the server and its clients
-really do; if the entry would charge less than that, the file is refused (dpcli.federated.judged).
+The table describes what the server and its clients do. The cost is stated only by the [[mechanism]] entry that a round performs. If that
+entry charges less than the described rounds cost, the file is refused (dpcli.federated.judged).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpcli.file.toml.findings import Problem
 from dpcli.train.plan.clipping import MEASURABLE
 
 NONE_OR_MORE = Constraint("a whole number from 0 to 10^18", lambda x: 0 <= x <= 10**18, (("minimum", 0), ("maximum", 10**18)))
-KEPT = ("max_participations", "min_separation")  # keys of what the server makes sure of, besides its draws
+ENFORCED_KEYS = ("max_participations", "min_separation")  # limits that the server enforces in addition to its random draws
 SECURE_AGGREGATION = Reader('noise = "secure-aggregation"', lambda table: table.noise == "secure-aggregation")
 
 
@@ -38,7 +38,7 @@ class Federated:
         ),
     )
 
-    # Tables that between them state every key.
+    # Example tables. Together they state every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "sampling": "cyclic",
@@ -141,23 +141,23 @@ class Federated:
 
     @property
     def observed(self) -> bool:
-        """Return whether the guarantee is against the server too, which knows who takes part in a round."""
+        """Return True if the server, which knows who takes part in a round, is among the adversaries of the guarantee."""
         return self.noise != "server"
 
     @property
     def honest(self) -> int:
-        """Return how many clients' noise in a sum is secret; 1 where whoever adds noise adds all of it."""
+        """Return how many clients contribute secret noise to a sum; 1 if the server, or each client by itself, adds the whole noise."""
         if self.min_clients is None or self.dishonest is None:
             return 1
         return self.min_clients - self.dishonest
 
     @property
-    def kept_keys(self) -> tuple[str, ...]:
-        """Return the stated keys of what the server makes sure of, besides its draws."""
-        return tuple(key for key in KEPT if getattr(self, key) is not None)
+    def enforced_keys(self) -> tuple[str, ...]:
+        """Return the stated keys among ENFORCED_KEYS."""
+        return tuple(key for key in ENFORCED_KEYS if getattr(self, key) is not None)
 
     def rate(self, dataset_size: int | None) -> Fraction | None:
-        """Return the share of the clients in one round, if it is stated."""
+        """Return the share of the clients that take part in one round; None if the table does not state it."""
         if self.client_rate is not None:
             return Fraction(repr(self.client_rate))
         size = self.population or dataset_size

@@ -1,10 +1,11 @@
-"""The check that the entry of a round charges at least what [federated] says is done.
+"""The check that the entry of a round charges at least what the rounds described by [federated] cost.
 
-Against those who see the releases alone (noise = "server") the draws of clients are secret, and count as their scheme does. Against the
-server, which draws them, they are not: nothing is amplified, and who takes part is not hidden, only what is sent.
+An adversary who sees only the releases (noise = "server") does not know which clients were drawn, so the sampling scheme may amplify. The
+server draws the clients itself. Against the server nothing is amplified, and only the updates are protected, not who takes part.
 
-Independent Gaussians of k honest clients, each of standard deviation z C, add up to one of z C sqrt(k). Noise that drops out with a
-client, and noise that somebody who works with the server knows, hides nothing: it is not counted. More noise is post-processing.
+The independent Gaussian noises of k honest clients, each with standard deviation z C, add up to Gaussian noise with standard deviation
+z C sqrt(k). The noise of a client that drops out is missing, and the noise of a client that colludes with the server is known to it.
+Neither is counted. Any further noise is post-processing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dpcli.train.plan.stages import performed
 
 
 def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Problem]:
-    """Yield a problem if the entry charges for more noise than there is, or for noise over another norm than a client's."""
+    """Yield a problem if the entry assumes more noise than a sum has, or noise that is not stated relative to the clipping norm."""
     charged: float | None = entry.spec.noise_multiplier  # type: ignore[attr-defined]
     if charged is None:
         yield (
@@ -52,14 +53,14 @@ def noise_problems(table: Federated, entry: Entry, place: Path) -> Iterator[Prob
 
 
 def _noise_words(table: Federated, stated: float) -> str:
-    """Return the noise that is in a sum, in words."""
+    """Return the noise multiplier of a sum in words."""
     if table.honest == 1:
         return f"federated.noise_multiplier = {stated!r}"
     return f"{down(stated * sqrt(table.honest))} = {stated!r} sqrt({table.honest}), the noise of min_clients - dishonest clients"
 
 
 def client_noise_multiplier(table: Federated, charged: float) -> float:
-    """Return the noise_multiplier of one client, rounded up, with which the sum over `honest` clients has `charged`."""
+    """Return the noise multiplier of one client, rounded up, so that the sum over `table.honest` clients has `charged` or more."""
     share = charged / sqrt(table.honest)
     while Fraction(share) ** 2 * table.honest < Fraction(charged) ** 2:
         share = nextafter(share, inf)
@@ -68,11 +69,11 @@ def client_noise_multiplier(table: Federated, charged: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """The participations of one client.
+    """Limits on the participations of one client.
 
     Attributes:
-        most: Rounds in which it does.
-        apart: Least number of rounds from one of these to the next.
+        most: Largest number of rounds in which a client takes part.
+        apart: Smallest number of rounds from one participation to the next.
     """
 
     most: int
@@ -80,23 +81,23 @@ class Participation:
 
 
 def scheme_of(table: Federated) -> type[Scheme]:
-    """Return the class of the server's sampling."""
+    """Return the sampling scheme by which the server draws clients."""
     scheme: type[Scheme] = load(SAMPLING[table.sampling])
     return scheme
 
 
 def participation(table: Federated, rounds: int, rate: Fraction | None, first: bool) -> Participation:
-    """Return how often one client may take part in `rounds` consecutive rounds: in all of them if nothing prevents it.
+    """Return how often one client may take part in `rounds` consecutive rounds. Without any limit it may take part in all of them.
 
     Args:
-        rate: The share of the clients in one round, None if unknown. A pass takes floor(1 / rate) rounds at least.
-        first: Whether these rounds begin with a pass; otherwise they may touch one pass more.
+        rate: Share of the clients that take part in one round; None if it is unknown. A pass has at least floor(1 / rate) rounds.
+        first: Whether the first of these rounds begins a pass. Otherwise the rounds may overlap one more pass.
     """
     apart, most, scheme = table.min_separation or 1, table.max_participations or rounds, scheme_of(table)
     if rate is not None and issubclass(scheme, OncePerEpoch) and not issubclass(scheme, BallsInBins):
         length = max(int(1 / rate), 1)
         most = min(most, ceil(Fraction(rounds, length)) if first else 1 + ceil(Fraction(rounds - 1, length)))
-        # Without one fixed order, a client may be last in one pass and first in the next.
+        # If the order of the passes differs, a client may come last in one pass and first in the next.
         apart = max(apart, length) if issubclass(scheme, Cyclic) else apart
     return Participation(min(most, rounds, ceil(Fraction(rounds, apart))), min(apart, rounds))
 
@@ -110,7 +111,13 @@ PRIVACY_MODELS = {"server": ("central", "secure-computation"), "secure-aggregati
 
 
 def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each key by which the file charges less than is done; `tables` are those of a file valid otherwise."""
+    """Add a finding for each key because of which the file charges less than its rounds cost.
+
+    Args:
+        table: The [federated] table.
+        tables: All tables of the file, which is otherwise valid.
+        findings: Where the findings are added.
+    """
     values = read_document(tables, Findings())
     for path, expected, value in disagreements(table, values["privacy"], values.get("mechanism", ())):
         findings.add("DP005", path, expected, value)
@@ -121,12 +128,12 @@ def judge_rounds(table: Federated, tables: Mapping[str, Any], findings: Findings
 
 
 def judge_solved(table: Federated, pipeline: Pipeline) -> Iterator[Problem]:
-    """Yield the `disagreements` of a file once its noise has been solved for."""
+    """Yield the `disagreements` of a file after its noise has been solved for."""
     yield from disagreements(table, pipeline.privacy, pipeline.mechanisms)
 
 
 def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) -> Iterator[Problem]:
-    """Yield (key, expected, found) where less is charged than is done, by the table, [privacy] and the entries."""
+    """Yield (key, expected, found) for each key because of which the entries charge less than the described rounds cost."""
     yield from _privacy_problems(table, privacy)
     fitting = fitting_entries(table, entries)
     if len(fitting) != 1:
@@ -149,12 +156,12 @@ def disagreements(table: Federated, privacy: Privacy, entries: Sequence[Entry]) 
 
 
 def fitting_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that a round may perform; one, in a right file."""
+    """Return the entries that a round may perform. A valid file has exactly one."""
     return [entry for entry in entries if performed(entry.spec) and table.mechanism in (None, entry.name)]
 
 
 def rate_of(table: Federated, entry: Entry, privacy: Privacy) -> Fraction | None:
-    """Return the share of the clients in one round, as the table or else the entry states it."""
+    """Return the share of the clients in one round, from the table or else from the entry; None if neither states it."""
     return table.rate(privacy.dataset_size) or _charged_rate(entry, privacy)
 
 
@@ -163,7 +170,7 @@ def _charged_rate(entry: Entry, privacy: Privacy) -> Fraction | None:
 
 
 def steps_of(entry: Entry, privacy: Privacy) -> int:
-    """Return how many steps the entry is charged for."""
+    """Return the number of steps that the entry charges for."""
     size, scheme = privacy.dataset_size, entry.sampling
     return entry.runs(size).steps_at(scheme.lower_rate(size) if isinstance(scheme, Batched) else None)
 
@@ -217,7 +224,7 @@ def _entry_problems(entry: Entry, entries: Sequence[Entry], place: Path) -> Iter
 
 
 def _participation_problems(table: Federated, entry: Entry, privacy: Privacy) -> Iterator[Problem]:
-    """Yield a problem where the sampling contradicts how often a client takes part by the table, or nothing says how often."""
+    """Yield a problem if the table's limits on participations contradict its sampling, or if nothing limits the participations."""
     iterations = entry.spec.iterations if isinstance(entry.spec, CorrelatedSpec) else 1
     rounds = table.rounds or steps_of(entry, privacy) * iterations
     always = f'with sampling = "{table.sampling}": every client takes part in each of {rounds} rounds'
@@ -227,7 +234,7 @@ def _participation_problems(table: Federated, entry: Entry, privacy: Privacy) ->
         if (table.min_separation or 1) > 1:
             yield (TABLE, "min_separation"), f"1 or none {always}", str(table.min_separation)
     size_unknown = table.population is None and privacy.dataset_size is None
-    if issubclass(scheme_of(table), OncePerEpoch) and size_unknown and not table.kept_keys:
+    if issubclass(scheme_of(table), OncePerEpoch) and size_unknown and not table.enforced_keys:
         yield (
             (TABLE, "population"),
             f'the number of clients with sampling = "{table.sampling}", or max_participations: nothing else says how often one takes part',
@@ -236,7 +243,7 @@ def _participation_problems(table: Federated, entry: Entry, privacy: Privacy) ->
 
 
 def _sampled_problems(table: Federated, entry: Entry, scheme: Scheme, privacy: Privacy, place: Path) -> Iterator[Problem]:
-    """Yield the problems of an entry with independent noise that is charged by a sampling scheme."""
+    """Yield the problems of an entry with independent noise whose cost depends on a sampling scheme."""
     if table.observed and scheme.amplified:
         yield (
             (*place, "sampling", "scheme"),
@@ -250,7 +257,7 @@ def _sampled_problems(table: Federated, entry: Entry, scheme: Scheme, privacy: P
             f'"{table.sampling}"',
         )
     if scheme.amplified:
-        for key in table.kept_keys:
+        for key in table.enforced_keys:
             yield (
                 (TABLE, key),
                 f'no such key with "{scheme.scheme}": draws would depend on earlier ones, and amplification is proven for none that do',
@@ -267,10 +274,10 @@ def _sampled_problems(table: Federated, entry: Entry, scheme: Scheme, privacy: P
 
 
 def _unsampled_problems(table: Federated, entry: Entry, privacy: Privacy, place: Path) -> Iterator[Problem]:
-    """Yield the problems of an entry with independent noise and no sampling: a client pays for the rounds in which it takes part."""
+    """Yield the problems of an entry with independent noise and no sampling. Its steps count the participations of one client."""
     steps = steps_of(entry, privacy)
     rounds = table.rounds or steps
-    if table.rounds is None and table.kept_keys:
+    if table.rounds is None and table.enforced_keys:
         yield (TABLE, "rounds"), f'the number of rounds, as "{entry.name}" counts those of one client', "none"
         return
     least = participation(table, rounds, rate_of(table, entry, privacy), first=True).most
@@ -282,7 +289,10 @@ def _unsampled_problems(table: Federated, entry: Entry, privacy: Privacy, place:
 
 
 def _correlated_problems(table: Federated, entry: Entry, spec: CorrelatedSpec, privacy: Privacy, place: Path) -> Iterator[Problem]:
-    """Yield the problems of an entry with correlated noise: it is charged for where in a run of `iterations` rounds a client takes part."""
+    """Yield the problems of an entry with correlated noise.
+
+    Its cost depends on how often, and how far apart, a client takes part in a run of `spec.iterations` rounds.
+    """
     steps = steps_of(entry, privacy)
     rounds = steps * spec.iterations
     if table.rounds not in (None, rounds):

@@ -1,7 +1,7 @@
-"""The charged round of a server: the clients that take part in it, and the noisy sum of their updates.
+"""A charged round of a server: the clients that take part in it, and the noisy sum of their updates.
 
-The rounds of one `dpcli.rounds` count who takes part, and no client takes part more often than they have paid for. So the counts need not
-outlive a process: where a run goes on in another process, a client may take part as often again, and is charged as often again.
+The rounds of one `dpcli.rounds` count the participations of each client, and allow no more of them than these rounds have paid for. So the
+counts may end with the process. A run that continues in another process may ask each client as often again, and is charged as often again.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from dpcli.random.subsets import Indices
 
 
-REAL_KINDS = "biuf"  # of numpy's types, those of real numbers
-LARGEST_UPDATE = 2**40  # numbers of an update: more than any memory holds
-CLIENT_BITS = 256  # of a client's number, so that a hash may be one
+REAL_KINDS = "biuf"  # numpy's codes for the kinds of types that hold real numbers
+LARGEST_UPDATE = 2**40  # numbers in an update; no machine has memory for more
+CLIENT_BITS = 256  # size of a client's number, so that a 256-bit hash may serve as one
 
 
 def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices] | str:
-    """Return the clients of each round, by number from 0; or, in words, why the server has to draw them itself.
+    """Return the clients of each round, numbered from 0; or the reason, in words, why the server has to draw them itself.
 
     Args:
-        clients: How many there really are; the declared number if None.
+        clients: The true number of clients; None for the declared number.
 
     Raises:
-        InputError: If there are other clients than were declared, as `sampler` does.
+        InputError: The true number of clients contradicts the declared one (see `sampler`).
     """
-    kept = plan.table.kept_keys
-    if kept or isinstance(plan.entry.spec, CorrelatedSpec):
-        return f"{kept[0] if kept else 'participations of correlated noise'}, which the server makes sure of"
+    enforced = plan.table.enforced_keys
+    if enforced or isinstance(plan.entry.spec, CorrelatedSpec):
+        return f"{enforced[0] if enforced else 'participations of correlated noise'}, which the server makes sure of"
     scheme = _scheme(plan)
     if plan.population is None or scheme is None:
         return "no population, or no share of it in a round"
@@ -53,7 +53,7 @@ def client_batches(plan: FederatedPlan, clients: int | None) -> Iterator[Indices
 
 
 def _scheme(plan: FederatedPlan) -> Scheme | None:
-    """Return the server's scheme, with its rate; None if no rate is stated."""
+    """Return the sampling scheme of the server with its rate; None if the scheme needs a rate and the file states none."""
     charged, cls, table = plan.entry.sampling, scheme_of(plan.table), plan.table
     if charged is not None and charged.scheme == table.sampling:
         return charged
@@ -65,30 +65,34 @@ def _scheme(plan: FederatedPlan) -> Scheme | None:
 
 
 def clipped_sum(plan: FederatedPlan, updates: Mapping[int, Any], size: int) -> Reals:
-    """Return the sum of the updates, each clipped, without noise: it must not be shown.
+    """Return the sum of the clipped updates. The sum has no noise and must not be released.
 
     Raises:
-        InputError: If the server adds no noise of its own, or an update has another size.
+        InputError: The clients add the noise and not the server, or an update has another size.
     """
     clip = _required_clip(plan)
     total = np.zeros(size)
     for client, update in updates.items():
         vector = _vector(client, update, size)
-        with np.errstate(all="ignore"):  # numpy's warnings depend on the update
+        with np.errstate(all="ignore"):  # a warning of numpy would reveal something about the update
             total += clipped(vector, clip)
     return total
 
 
 def _vector(client: int, update: Any, size: int) -> Reals:
-    """Return the numbers of an update. Raises InputError for anything else, without a value of the update."""
+    """Return an update as an array of `size` numbers.
+
+    Raises:
+        InputError: The update is no such array. The message contains no value of the update.
+    """
     expected = f"update of client {client}: expected {size} numbers in a row, found"
     array = None
     with suppress(TypeError, ValueError, OverflowError):
         array = np.asarray(update)
-    if array is None:  # raised outside of the `with`, so that no error that quotes the update is attached
+    if array is None:  # outside of the `with`, so that the error has no context that quotes the update
         raise InputError(f"{expected} a {type(update).__name__} that is no array")
     if array.dtype.kind not in REAL_KINDS:
-        # Without the names of a structured type's fields, which are part of the update.
+        # The name of the type alone is shown: the field names of a structured type are part of the update.
         raise InputError(f"{expected} an array of type {array.dtype.type.__name__}")
     if array.shape != (size,):
         raise InputError(f"{expected} an array of shape {array.shape}")
@@ -97,19 +101,22 @@ def _vector(client: int, update: Any, size: int) -> Reals:
 
 
 def noise_of(plan: FederatedPlan, size: int) -> Reals:
-    """Draw the noise of one round."""
+    """Draw the Gaussian noise of one round, with standard deviation noise_multiplier times the clipping norm, rounded up."""
     noise = float(plan.entry.spec.noise_multiplier)  # type: ignore[attr-defined]
     return np.asarray(nextafter(noise * _required_clip(plan), inf) * normals(size, system_entropy().noise))
 
 
 def clipped(update: Reals, clip: float) -> Reals:
-    """Return the update within L2 norm `clip`, up to a relative 1e-15; one that is not finite contributes zero (DP207)."""
+    """Return the update, scaled down to L2 norm `clip` if its norm is larger, with a relative error of 1e-15.
+
+    An update with a number that is not finite is replaced by zeros (DP207).
+    """
     largest = float(np.max(np.abs(update), initial=0.0))
     if not np.isfinite(largest):
         return np.zeros_like(update)
     if largest == 0.0:
         return update
-    scaled = update / largest  # its squares neither overflow nor vanish, but for those that add nothing to the norm
+    scaled = update / largest  # no square overflows, and a square that underflows is too small to change the norm
     norm = float(np.linalg.norm(scaled))
     return scaled * (clip / norm) if largest > clip / norm else update
 
@@ -129,29 +136,31 @@ def _required_clip(plan: FederatedPlan) -> float:
 
 
 class Round(Displayed):
-    """A round whose charge is durable: its noise may be drawn, once.
+    """A round whose charge is durable. Its noise may be drawn once.
 
     Attributes:
-        number: Number of the plan's rounds, from 1.
-        key: Key of the entry in the ledger that pays for it.
+        number: Number of the round in the plan, from 1.
+        key: Key of the ledger entry that pays for the round.
     """
 
     def __init__(
-        self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, kept: CountedClients | None = None
+        self, plan: FederatedPlan, number: int, key: str, clients: Indices | str, counter: CountedClients | None = None
     ) -> None:
         self.number, self.key = number, key
-        self._plan, self._clients, self._process, self._kept = plan, clients, this_process(), kept
-        self._claim = threading.Lock()  # taken by the one release that draws the noise; freed only if none was drawn
+        self._plan, self._clients, self._process, self._counter = plan, clients, this_process(), counter
+        self._claim = threading.Lock()  # held by the one release that draws the noise; released only if no noise was drawn
 
     def _line(self) -> str:
         return f"{self.number}, key={self.key!r}"
 
     @property
     def clients(self) -> Indices:
-        """Return the numbers of the clients that take part, from 0, drawn as the file declares: secret, and possibly none.
+        """Return the numbers, from 0, of the clients that take part. They are drawn as the file declares.
+
+        Who takes part is secret. A round may have no client.
 
         Raises:
-            InputError: If the server has to draw them itself.
+            InputError: The server has to draw the clients itself.
         """
         if isinstance(self._clients, str):
             raise InputError(f"{self._plan.path}: expected clients that the server draws itself, found {self._clients}")
@@ -159,7 +168,7 @@ class Round(Displayed):
 
     @property
     def expected_clients(self) -> float:
-        """Return the number to divide a sum by for a mean: public, and not the number of clients that took part."""
+        """Return the expected number of clients in a round, by which a sum may be divided. Unlike the true number, it is public."""
         plan = self._plan
         if plan.population is None or plan.rate is None:
             raise InputError(f"{plan.path}: expected the number of clients and their share in a round, found neither")
@@ -167,20 +176,23 @@ class Round(Displayed):
 
     @property
     def noise_multiplier(self) -> float:
-        """Return the noise over the clipping norm of whoever adds it; of one client where each adds a share."""
+        """Return the standard deviation of the noise over the clipping norm: the server's noise, or the share that each client adds."""
         charged: float = self._plan.entry.spec.noise_multiplier  # type: ignore[attr-defined]
         return client_noise_multiplier(self._plan.table, charged)
 
     def release(self, updates: Mapping[int, Any], size: int) -> Reals:
-        """Return the sum of the clients' updates, each clipped to federated.clip, with the noise of this round: once.
+        """Return the sum of the clients' updates, each clipped to federated.clip, plus the noise of this round.
+
+        A round is released once. The noise is released even if there are no updates.
 
         Args:
-            updates: At most one update of each client, by its number: `size` numbers in a row. One that is not finite counts as zero. Where
-                there are none, the noise is released all the same.
+            updates: One update of each client, by the client's number. An update is an array of `size` numbers; one with a number that is
+                not finite counts as zero.
+            size: Length of every update.
 
         Raises:
-            InputError: If it was released before, or its noise may have been drawn; an update is of somebody who was not drawn, or who
-                takes part more often or sooner than [federated] says; or the server adds no noise of its own.
+            InputError: The round was released before, or its noise may have been drawn; an update comes from a client that was not drawn,
+                or that takes part more often or sooner than [federated] allows; or the clients add the noise and not the server.
         """
         count = self._size(size)
         sent = self._sent(updates)
@@ -191,10 +203,10 @@ class Round(Displayed):
         return np.asarray(total + noise_of(self._plan, count))
 
     def _count(self, sent: Mapping[int, Any]) -> None:
-        """Count who takes part. Where that is refused, no noise was drawn, and the round may be released with other clients."""
+        """Count the participations of the clients. If one is refused, the round may still be released with other clients."""
         try:
-            if self._kept is not None:
-                self._kept.take(self.number, sent)
+            if self._counter is not None:
+                self._counter.take(self.number, sent)
         except BaseException:
             self._claim.release()
             raise
@@ -208,8 +220,8 @@ class Round(Displayed):
         return int(size)
 
     def _sent(self, updates: Mapping[int, Any]) -> dict[int, Any]:
-        """Return each client's one update, by a plain number. Raises InputError for anything else."""
-        known = None if isinstance(self._clients, str) else frozenset(self._clients.tolist())
+        """Return the updates by client number. Raises InputError for invalid, repeated or undrawn clients."""
+        drawn = None if isinstance(self._clients, str) else frozenset(self._clients.tolist())
         sent: dict[int, Any] = {}
         if not isinstance(updates, Mapping):
             raise InputError(f"round {self.number}: expected updates by the numbers of clients, found {type(updates).__name__}")
@@ -223,7 +235,7 @@ class Round(Displayed):
                 )
             if number in sent:
                 raise InputError(f"round {self.number}: expected at most one update of each client, found two of client {number}")
-            if number < 0 or (known is not None and number not in known):
+            if number < 0 or (drawn is not None and number not in drawn):
                 raise InputError(
                     f"round {self.number}: expected updates of clients that were drawn for it, found one of client {number}"
                 )
@@ -235,10 +247,11 @@ class Round(Displayed):
 
 
 class CountedClients:
-    """A count of the rounds in which each client took part.
+    """Counts the rounds in which each client took part, and refuses more participations than are allowed or paid for.
 
-    Attributes:
-        paid: Returns how many participations of one client are paid for.
+    Args:
+        limit: Participations of one client that [federated] allows.
+        paid: Function that returns how many participations of one client are paid for.
     """
 
     def __init__(self, limit: Participation, paid: Callable[[], int]) -> None:
@@ -247,7 +260,11 @@ class CountedClients:
         self._lock = threading.Lock()
 
     def take(self, number: int, clients: Iterable[int]) -> None:
-        """Count the clients of one round, all or none. Raises InputError if one takes part too often or too soon, by [federated]."""
+        """Count the clients of one round.
+
+        Raises:
+            InputError: A client takes part too often, or too soon after another round. Then no client of the round is counted.
+        """
         chosen = tuple(clients)
         with self._lock:
             paid = self._paid()
@@ -276,12 +293,12 @@ class CountedClients:
 
 
 def client_counter(plan: FederatedPlan, paid: Callable[[], int]) -> CountedClients | None:
-    """Return a counter of participations; None if only the draws of the server limit how often a client takes part.
+    """Return a counter of participations; None if the server enforces no limit on them besides its draws.
 
     Args:
-        paid: Returns the rounds that are paid for. One pass over the clients, or one round without passes, pays for one participation of
-            each.
+        paid: Function that returns how many rounds are paid for. One pass over the clients, or one round if there are no passes, pays for
+            one participation of each client.
     """
-    if not plan.table.kept_keys:
+    if not plan.table.enforced_keys:
         return None
     return CountedClients(participation(plan.table, plan.rounds, plan.rate, first=True), lambda: paid() // plan.portion)

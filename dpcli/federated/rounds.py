@@ -1,6 +1,6 @@
-"""The rounds of a federated run, each charged before its noise is drawn. A run stops before the round that would exceed the cap.
+"""The rounds of a federated run. Each round is charged before its noise is drawn, and the run stops before a round would exceed the cap.
 
-The rounds that a run has paid for are read from the ledger. Each entry under its key is compared with the current file.
+The ledger states which rounds a run has paid for. Every ledger entry under the run's key is compared with the current file.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from dpcli.ledger.state import Run
 
 
-KINDS = ("round", "charge")  # of entries that pay for one round, and for several
-NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
+KINDS = ("round", "charge")  # words in the keys of charges that pay for one round, and for several rounds
+CHARGE_NAME = re.compile(rf"({'|'.join(KINDS)})-([0-9]{{6,}})|beside")
 
 
 @dataclass(slots=True)
 class Charged:
-    """The charges under the key of a run.
+    """The charges that the ledger holds under the key of one run.
 
     Attributes:
-        rounds: Rounds that the entries pay for.
-        rest: The rest of the file is charged.
-        last: Highest number of a charge of each kind.
+        rounds: Number of rounds that the charges pay for.
+        rest: True if the entries of the file that no round performs are charged.
+        last: Highest number of a charge, for each of KINDS; 0 if there is none.
     """
 
     rounds: int = 0
@@ -50,14 +50,14 @@ class Charged:
 
 
 def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
-    """Return what all entries of a run pay for, whichever process wrote them; entries of other keys are not read.
+    """Return the charges of a run, by any process. Entries under other keys are not read.
 
     Raises:
-        LedgerError: If one was charged for another file or window: its rounds would be counted at this file's price.
+        LedgerError: A charge was made for another file or window. Its rounds would be counted at this file's price.
     """
     charged, window, tables = Charged(), ledger.stated_window(plan.pipeline), ChargedTables(plan)
     for run in ledger.runs_beginning(f"{key}/"):
-        name = NAME.fullmatch(run.key[len(key) + 1 :])
+        name = CHARGE_NAME.fullmatch(run.key[len(key) + 1 :])
         if name is None:
             continue
         charged.rounds += tables.rounds(run, key, window)
@@ -70,7 +70,11 @@ def charged_under(ledger: Ledger, plan: FederatedPlan, key: str) -> Charged:
 
 
 def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool:
-    """Check whether the ledger has the key of a run. Raises LedgerError if it was charged for another file or window."""
+    """Check whether the ledger holds the charge `name` of the run `key`.
+
+    Raises:
+        LedgerError: The charge was made for another file or window.
+    """
     runs = ledger.state().runs
     if name in runs:
         ChargedTables(plan).rounds(runs[name], key, ledger.stated_window(plan.pipeline))
@@ -79,34 +83,38 @@ def is_charged(ledger: Ledger, plan: FederatedPlan, key: str, name: str) -> bool
 
 
 def rest_is_charged(ledger: Ledger, plan: FederatedPlan, key: str) -> bool:
-    """Check whether the rest of the file is charged; True if there is no rest. Raises LedgerError as `is_charged`."""
+    """Check whether the entries that no round performs are charged; True if the file has none. Raises LedgerError as `is_charged` does."""
     return is_charged(ledger, plan, key, rest_key(key)) or plan.rest is None
 
 
 def charge_key(key: str, number: int, chunk: int) -> str:
-    """Return the key of a run's charge for `chunk` rounds, by its number from 1."""
+    """Return the ledger key of a run's charge for `chunk` rounds. Charges are numbered from 1."""
     return f"{key}/{kind_of(chunk)}-{number:06d}"
 
 
 def rest_key(key: str) -> str:
-    """Return the key of what the file releases besides its rounds."""
+    """Return the ledger key of the charge for the entries of the file that no round performs."""
     return f"{key}/beside"
 
 
 def kind_of(chunk: int) -> str:
-    """Return the word for a charge of `chunk` rounds in its key."""
+    """Return the word, one of KINDS, that stands in the key of a charge for `chunk` rounds."""
     return "round" if chunk == 1 else "charge"
 
 
 class ChargedTables:
-    """The tables of a file's charges, used to recognise entries of the ledger."""
+    """Recognises the ledger entries that were charged for the current file, by their mechanism tables."""
 
     def __init__(self, plan: FederatedPlan) -> None:
         self._plan, self._texts = plan, dict[int, str]()
         self._rest_text = None if plan.rest is None else canonical(tables_of(plan.rest))
 
     def rounds(self, run: Run, key: str, window: tuple[str, ...]) -> int:
-        """Return how many rounds a charge under `key` pays for, 0 for the rest of the file. Raises LedgerError for another run's."""
+        """Return how many rounds a charge pays for; 0 if it pays for the entries that no round performs.
+
+        Raises:
+            LedgerError: The entry was charged for another file or window.
+        """
         if run.key == rest_key(key):
             rounds = 0 if canonical(run.pipeline) == self._rest_text else None
         else:
@@ -119,7 +127,7 @@ class ChargedTables:
         return rounds
 
     def rounds_of(self, tables: Mapping[str, Any]) -> int | None:
-        """Return the number of rounds of the file that the tables charge for; None for other tables."""
+        """Return how many rounds of the file these tables charge for; None if they are not tables of this file's rounds."""
         steps = next((entry.get("steps", 1) for entry in tables["mechanism"]), None)
         if type(steps) is not int or steps < 1:
             return None
@@ -129,69 +137,72 @@ class ChargedTables:
         return rounds if canonical(tables) == self._texts[steps] else None
 
 
-BITS = 64  # of a whole number that the caller gives
-KEY_ATTEMPTS = 1000  # of keys, which other processes may have charged meanwhile
-_OPEN: weakref.WeakSet[Rounds] = weakref.WeakSet()  # of this process; a forked one looks at them
+LARGEST_BITS = 64  # size of a whole number that the caller may pass
+KEY_ATTEMPTS = 1000  # most keys that one charge tries, since other processes may charge the same keys at the same time
+_INSTANCES: weakref.WeakSet[Rounds] = weakref.WeakSet()  # all live instances, whose locks a forked process replaces
 
 
 class Rounds(Displayed):
-    """The rounds of one run; `dpcli.rounds` makes it.
+    """The rounds of one run, as `dpcli.rounds` returns them. Threads may share an instance.
 
-    `round` charges the next one and returns it once the charge is durable; only then may its noise be drawn. Iteration calls `round`
-    until the plan has ended. Each charge is an entry of the ledger, with the key KEY/round-000001 and so on (KEY/charge-000001 where one
-    pays for several rounds), and is used once: what a process that died was charged for stays charged, and what comes next in another
-    process, or in a fork of this one, is charged anew. Threads may share it. What else the file releases is charged once, with the first
-    round, as KEY/beside. A key is of one file and one window: what they charge may not change under it.
+    `round` charges the next round and returns it once the charge is durable. Only then may the noise of the round be drawn. Iteration
+    calls `round` until the end of the plan.
 
-    To stop when the ledger says no is sound: whether and what is charged next may depend on all that was released before, and what its
-    filter adds up never passes the cap all the same. Source: Feldman & Zrnic 2021, arXiv:2008.11193 (Renyi DP and zCDP); Smith & Thakurta
-    2022, arXiv:2210.17520, and Koskela et al. 2022, arXiv:2209.15596 (Gaussian DP); Rogers et al. 2016, arXiv:1605.08294 (sums of epsilon);
-    Whitehouse et al. 2023, arXiv:2203.05481 (advanced composition). What is guaranteed of the run is the cap; `epsilon` is of a plan.
+    Each charge is a ledger entry. Its key is KEY/round-000001 and so on, or KEY/charge-000001 if a charge pays for several rounds. A charge
+    is used by one process only. Rounds that a dead process was charged for stay charged, and another process, or a fork of this one, is
+    charged again for the rounds that it performs. The entries of the file that no round performs are charged once, with the first round,
+    under KEY/beside. A key belongs to one file and one window, and their charges must not change.
+
+    Stopping when the ledger refuses a charge is sound. The next charge may depend on all earlier releases, and still the ledger's filter
+    never lets the sum exceed the cap. So the guarantee of a run is the cap; `epsilon` is the cost of a plan.
+
+    Source: Feldman & Zrnic 2021, arXiv:2008.11193 (Renyi DP and zCDP); Smith & Thakurta 2022, arXiv:2210.17520, and Koskela et al. 2022,
+    arXiv:2209.15596 (Gaussian DP); Rogers et al. 2016, arXiv:1605.08294 (sums of epsilon); Whitehouse et al. 2023, arXiv:2203.05481
+    (advanced composition).
     """
 
     def __init__(self, plan: FederatedPlan, budget: DatasetBudget, key: str, chunk: int, done: int, clients: int | None) -> None:
         self.plan, self.key, self.chunk, self.taken = plan, key, chunk, done
-        self._budget, self._clients, self._lock, self._torn = budget, clients, threading.Lock(), False
+        self._budget, self._clients, self._lock, self._forked_in_round = budget, clients, threading.Lock(), False
         self._begin()
-        _OPEN.add(self)
+        _INSTANCES.add(self)
 
     def _line(self) -> str:
         return f"{self.taken:,} of {self.planned:,} rounds, key={self.key!r}"
 
     def _begin(self) -> None:
-        """Reset the state, also in a forked process: no round is paid for yet."""
-        self._left, self._paid, self._last = 0, 0, ""
+        """Reset the state of this process, in which no round is paid for yet. A forked process calls this again."""
+        self._charge_left, self._paid_by_process, self._last_key = 0, 0, ""
         self._batches = client_batches(self.plan, self._clients)
         with self._open() as ledger:
             ledger.cost(self.plan.charge(self.plan.portion, with_rest=False))
             if self.plan.rest is not None:
                 ledger.cost(self.plan.rest)
             before = charged_under(ledger, self.plan, self.key)
-        self._charges = before.last[kind_of(self.chunk)]
-        self._counter = client_counter(self.plan, lambda: self._paid)
-        self._process = this_process()  # last, so that after a failure all of this is done again
+        self._last_number = before.last[kind_of(self.chunk)]
+        self._counter = client_counter(self.plan, lambda: self._paid_by_process)
+        self._process = this_process()  # assigned last, so that the next `round` calls `_begin` again if it failed
 
     @property
     def planned(self) -> int:
-        """Return the rounds of the whole plan."""
+        """Return the number of rounds in the plan."""
         return self.plan.rounds
 
     @property
     def charged(self) -> int:
-        """Return the number of rounds that any process has paid for under this key, as the ledger states now."""
+        """Return how many rounds all processes have paid for under this key, as the ledger states now."""
         return self._entries().rounds
 
     def round(self) -> Round:
-        """Charge the next round, if no earlier charge pays for it, and return it.
+        """Charge the next round, unless an earlier charge pays for it, and return it.
 
         Raises:
-            Denied: It does not fit in what is left: nothing was written, and no noise may be drawn.
-            InputError: The plan has no further round, or this process was forked while another thread of its parent was in here.
-            LedgerError: The ledger is missing, locked or damaged, or the key is another run's. Where it is asked again later, that is
-                another charge.
+            Denied: The charge does not fit in the remaining budget. Nothing was written, and no noise may be drawn.
+            InputError: The plan has no further round, or this process was forked while another thread of its parent charged a round.
+            LedgerError: The ledger is missing, locked or damaged, or the key belongs to another run. A later call makes another charge.
         """
         with self._lock:
-            if self._torn:
+            if self._forked_in_round:
                 raise InputError(
                     f'"{self.key}": expected a process that was forked between two rounds, found one that was forked while a round was '
                     "charged: make another dpcli.rounds in it"
@@ -200,12 +211,12 @@ class Rounds(Displayed):
                 raise InputError(f'"{self.key}": expected at most the {self.planned:,} rounds that are planned, found one more')
             if self._process != this_process():
                 self._begin()
-            if not self._left:
+            if not self._charge_left:
                 self._charge()
-            self._left -= 1
+            self._charge_left -= 1
             self.taken += 1
             clients = self._batches if isinstance(self._batches, str) else next(self._batches)
-            return Round(self.plan, self.taken, self._last, clients, self._counter)
+            return Round(self.plan, self.taken, self._last_key, clients, self._counter)
 
     def __iter__(self) -> Iterator[Round]:
         """Yield the remaining rounds of the plan. Raises Denied if the ledger refuses one."""
@@ -213,10 +224,10 @@ class Rounds(Displayed):
             yield self.round()
 
     def epsilon(self) -> float:
-        """Return an upper bound, unrounded, on the epsilon of a run that was planned to have the rounds charged so far, by any process.
+        """Return an upper bound on the epsilon of a run that was planned to end after the rounds charged so far.
 
-        It is at the file's delta; 0.0 before the first round. Where the run stops because of its outputs, the guarantee is the ledger's cap
-        and not this.
+        Rounds charged by all processes count. The bound holds at the file's delta and is not rounded; before the first round it is 0.0. If
+        the outputs decide when the run stops, this bound is not its guarantee: the ledger's cap is.
         """
         from dpcli.analysis.account import headline
 
@@ -229,18 +240,18 @@ class Rounds(Displayed):
             return charged_under(ledger, self.plan, self.key)
 
     def _charge(self) -> None:
-        """Charge the next rounds as an entry of the ledger under a new key."""
+        """Charge the next rounds in a ledger entry with a new key."""
         count = self._next_count()
         pipeline, why = self.plan.charge(count, with_rest=False), f"round {self.taken + 1:,} of {self.planned:,}"
         with self._open() as ledger:
             for _ in range(KEY_ATTEMPTS):
                 rest = None if rest_is_charged(ledger, self.plan, self.key) else self.plan.rest
-                self._charges += 1  # each number is tried once
-                key = charge_key(self.key, self._charges, self.chunk)
+                self._last_number += 1  # no number is tried twice
+                key = charge_key(self.key, self._last_number, self.chunk)
                 try:
                     charged_before = self._charge_under(ledger, pipeline, key, why, rest)
                 except Denied as refusal:
-                    self._charges -= 1
+                    self._last_number -= 1
                     raise Denied(f"round {self.taken + 1:,}: {refusal}") from None
                 if not charged_before:
                     break
@@ -248,11 +259,11 @@ class Rounds(Displayed):
                 raise LedgerError(f'"{self.key}": all {KEY_ATTEMPTS:,} keys tried were charged meanwhile by other processes')
             if not rest_is_charged(ledger, self.plan, self.key):
                 raise LedgerError(f'"{self.key}": what else {self.plan.path} releases is not charged')
-        self._last, self._paid = key, self._paid + count
-        self._left = count if self._paid < self.plan.paid_by else self.planned
+        self._last_key, self._paid_by_process = key, self._paid_by_process + count
+        self._charge_left = count if self._paid_by_process < self.plan.paid_by else self.planned
 
     def _charge_under(self, ledger: Ledger, rounds: Pipeline, key: str, why: str, rest: Pipeline | None) -> bool:
-        """Charge rounds under a key, in one transaction with the rest of the file if given; return whether the key was charged before."""
+        """Charge rounds under a key, and `rest`, if given, in the same transaction. Return whether the key had been charged before."""
         if is_charged(ledger, self.plan, self.key, key):
             return True
         if rest is None:
@@ -261,8 +272,8 @@ class Rounds(Displayed):
         return ledger.spend_both([(rest, rest_key(self.key)), (rounds, key)], both, why)[-1].repeated
 
     def _next_count(self) -> int:
-        """Return the number of rounds of the next charge: a chunk, or the fewest portions that pay for all remaining rounds."""
-        left = min(self.planned - self.taken, self.plan.paid_by - self._paid)
+        """Return how many rounds the next charge pays for: a chunk, or fewer if fewer portions pay for all remaining rounds."""
+        left = min(self.planned - self.taken, self.plan.paid_by - self._paid_by_process)
         return min(self.chunk, -(-left // self.plan.portion) * self.plan.portion)
 
     def _open(self) -> Ledger:
@@ -281,20 +292,22 @@ def rounds(
     done: int = 0,
     clients: int | None = None,
 ) -> Rounds:
-    """Return the rounds of a file with [federated], each charged in a ledger before its noise is drawn.
+    """Return the rounds of a file with [federated]. Each round is charged in a ledger before its noise is drawn.
 
     Args:
-        pipeline: The path of the file. Its own [budget] stops nothing here: the ledger does.
+        pipeline: Path of the file. The cap of the ledger stops the run, and not the file's own [budget].
         ledger: A path, sqlite:///path or postgresql://...
-        dataset: Its name there; the only one if None.
-        key: Names the run. A later process that goes on with it under the same key pays for every round that it does again.
-        chunk: Rounds of one charge: a multiple of a pass, or of a run of correlated noise, if the entry has one; the least if None.
-        done: Rounds of the plan that earlier processes brought to their end.
-        clients: How many there really are; the declared number if None. Private under add-remove.
+        dataset: Name of the dataset in the ledger; None if the ledger has only one.
+        key: Name of the run. A later process may continue the run under the same key, and pays for every round that it repeats.
+        chunk: Number of rounds that one charge pays for. It must be a multiple of the rounds of a pass over the clients, or of a run of
+            correlated noise, if the entry has one. None means the smallest such number.
+        done: Number of rounds of the plan that earlier processes have completed.
+        clients: The true number of clients, which is private under add-remove; None for the declared number.
 
     Raises:
-        InputError: The file, the key or a number is wrong, the file has no [federated], or it charges less than that says is done.
-        LedgerError: The ledger is not there. CannotCertify, NotRepresentable: its filter has no cost for a round.
+        InputError: The file, the key or a number is wrong, or the file has no [federated] or charges less than that table requires.
+        LedgerError: There is no ledger at this place.
+        CannotCertify, NotRepresentable: The ledger's filter has no cost for a round.
     """
     plan = federated_plan(path_or_url("pipeline", pipeline))
     size = plan.portion if chunk is None else whole_number("chunk", chunk, plan.portion)
@@ -313,17 +326,17 @@ def rounds(
 
 def whole_number(name: str, given: object, least: int) -> int:
     """Return a whole number of at least `least`. Raises InputError for anything else."""
-    if isinstance(given, int) and given.bit_length() > BITS:
-        raise InputError(f"{name}: expected a whole number of at most {BITS} bits, found a larger one")
+    if isinstance(given, int) and given.bit_length() > LARGEST_BITS:
+        raise InputError(f"{name}: expected a whole number of at most {LARGEST_BITS} bits, found a larger one")
     if not isinstance(given, int) or isinstance(given, bool) or given < least:
         raise InputError(f"{name}: expected a whole number of at least {least}, found {repr(given)[:60]}")
     return given
 
 
 def _forked() -> None:
-    """Replace the locks in a forked process, where another thread of the parent may have held them."""
-    for rounds in _OPEN:
-        rounds._torn = rounds._torn or rounds._lock.locked()
+    """Replace the locks in a forked process, since a thread that the parent alone has may hold them."""
+    for rounds in _INSTANCES:
+        rounds._forked_in_round = rounds._forked_in_round or rounds._lock.locked()
         rounds._lock = threading.Lock()
 
 

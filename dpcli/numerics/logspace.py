@@ -10,7 +10,7 @@ from dpcli.numerics.work import spend
 
 _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-SCALAR_ELEMENTS = 64  # largest array that is computed element by element, which is faster there than a call of array functions
+SCALAR_ELEMENTS = 16  # largest array that is computed element by element, which is faster there than a call of array functions
 MILLS_TERMS = 10  # terms of the asymptotic series of Mills' ratio; below -20 the first omitted term is under 1e-17
 
 

@@ -1,4 +1,4 @@
-"""Aggregations: sums of integers by key, which an engine computes exactly for a measure, before any noise."""
+"""Aggregations: sums of integers by key. An engine computes them exactly, before any noise is added."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from dpcli.base.errors import InputError, InternalError
 
 KeyValue = str | int | bool
-MOST_ROWS = 2**40  # of a table: more than 10^12
+MOST_ROWS = 2**40  # rows in a table, a little more than 10^12
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """An integer of each row: floor(value / step + 0.5) of a value that was clamped first.
+    """An integer for each row. The row's value is clamped and then rounded to whole steps: floor(value / step + 0.5).
 
     Attributes:
-        expression: SQL scalar, a number.
-        minimum, maximum: In steps: the value is clamped to minimum x step and maximum x step.
-        step: Positive; of the value.
-        missing: What null, NaN and infinity count as; None: a row without a value is out of the query.
-        squared: None, or the centre in steps: then the integer is (steps - squared)^2.
+        expression: SQL scalar whose value is a number.
+        minimum, maximum: Bounds in steps. The value is clamped to the range from minimum x step to maximum x step.
+        step: Size of a step in units of the value; positive.
+        missing: Value that replaces null, NaN and infinity. If None, a row without a value is not counted.
+        squared: If not None, a centre in steps. The integer of a row is then (steps - squared)^2.
     """
 
     expression: str
@@ -34,13 +34,13 @@ class Steps:
 
     @property
     def furthest(self) -> int:
-        """The largest absolute value of a row's integer."""
+        """The largest absolute value that a row's integer can have."""
         if self.squared is None:
             return max(abs(self.minimum), abs(self.maximum))
         return max(abs(self.minimum - self.squared), abs(self.maximum - self.squared)) ** 2
 
     def count_of(self, value: float) -> int:
-        """Return the integer of a clamped value before it is squared, as the engines compute it."""
+        """Return the number of steps of a value, as the engines compute it: clamped, rounded, and not squared."""
         import math
 
         clamped = min(max(value, self.minimum * self.step), self.maximum * self.step)
@@ -49,15 +49,15 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """A part of the key by which rows are grouped. A row whose part is null is out of the query.
+    """One part of the key by which rows are grouped. A row whose part is null is not counted.
 
     Attributes:
-        expression: SQL scalar: text, integer or boolean; a number if there are bins.
-        domain: Every value that counts: rows with another are out, before contributions are bounded. None: every value that there is.
-        bins: Rising edges: the part is then the number of the bin, from 0. A bin has its lower edge, the last one both; what is outside of
-            all bins is out of the query.
-        steps: The part is the integer of these steps (their expression, not this one's): rows are counted by their value, and a unit's are
-            bounded in all of these values together. Keys that no row has are not in the answer.
+        expression: SQL scalar whose value is a text, integer or boolean, or a number if there are bins.
+        domain: Declared values. Rows with other values are excluded before contributions are bounded. If None, every value counts.
+        bins: Edges in increasing order. The part is then the index of the bin, from 0. A bin contains its lower edge, and the last bin
+            contains its upper edge too. Rows outside all bins are not counted.
+        steps: If not None, the part is the integer of these steps, and `expression` is not used. The rows of a unit are then bounded over
+            all values of the part together, and the answer contains only keys that some row has.
     """
 
     expression: str
@@ -67,26 +67,29 @@ class GroupKey:
 
     @property
     def declared(self) -> tuple[KeyValue, ...] | None:
-        """Every value that the part can have, in order; None if only the data tell."""
+        """Every value that the part can have, in order; None if the values are known from the data only."""
         return tuple(range(len(self.bins) - 1)) if self.bins is not None else self.domain
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """A question to an engine: by key, how many units and rows there are, and the sums of integers of their rows.
+    """A question to an engine: the number of units, the number of rows and the sums of integers, for each key.
 
-    One unit counts in at most max_groups keys, and with at most max_rows rows in each; keys of steps are told apart only afterwards. Which
-    ones depends on its own rows and the secret alone. This is done after every filter (where, missing values, domains), and before anything
-    is added up, so that without the unit at most max_groups keys change: each by one unit, at most max_rows rows, and max_rows times the
-    furthest integer of a sum. Where there are keys of steps, that is true of all of them together.
+    A unit counts in at most max_groups keys, with at most max_rows rows in each. Keys that differ only in a part of steps count as one key
+    for these bounds. The bounds apply after every filter (where, missing values, domains) and before anything is added up. Which keys and
+    rows of a unit count depends only on the unit's own rows and on a secret. So removing a unit changes at most max_groups keys: each by
+    one unit, by at most max_rows rows, and in each sum by at most max_rows times the largest integer. If a part of the key is steps, this
+    holds for the total over all of its values.
 
-    What is left out is drawn. In a key every row has the same chance to count. So it has over all keys where max_groups is 1: that one is
-    drawn in proportion to its rows, divided by those of it that count; each further one so among those that are left.
+    The contributions that count are drawn at random. Within a key, all rows of a unit are equally likely to count. The keys of a unit are
+    drawn one after the other, each with a probability proportional to n / min(n, max_rows), where n is the unit's number of rows in the
+    key. So if max_groups is 1, all rows of a unit in the whole table are equally likely to count.
 
     Attributes:
-        unit: Column that says whose a row is; a row in which it is null or empty is left out. None: each row is a unit of its own.
-        where: SQL scalar, a condition; rows that it is not true for are out.
-        keys: None: one group, with the key ().
+        unit: Column that names the unit of a row. Rows in which it is null or empty are excluded. If None, each row is a unit of its own.
+        where: SQL condition. Rows for which it is not true are excluded.
+        keys: Parts of the key; if empty, there is one group with the key ().
+        values: Integers of each row that are summed.
     """
 
     unit: str | None
@@ -99,13 +102,13 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The exact integers of one key: never printed, logged or kept."""
+    """The exact, private numbers of one key. They must never be printed, logged or stored."""
 
     units: int
     rows: int
     sums: tuple[int, ...]
 
-    def __repr__(self) -> str:  # a traceback or a debugger's log would show it
+    def __repr__(self) -> str:  # a traceback or a debugger must not show the numbers
         return "Total(...)"
 
 
@@ -113,7 +116,16 @@ Totals = Mapping[tuple[KeyValue, ...], Total]
 
 
 def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals:
-    """Return the totals of every declared key, zeros if no row has it. Raises InputError if the sums may have overflown."""
+    """Return the totals of every key. A declared key without rows has zeros.
+
+    Args:
+        rows: Rows of the engine's answer: the parts of the key, the numbers of units and rows, and the sums.
+        aggregation: The question that the engine answered.
+
+    Raises:
+        InputError: The table has so row_count rows that sums may have overflown.
+        InternalError: The engine's answer does not fit the question.
+    """
     count = len(aggregation.keys)
     declared = [key.declared for key in aggregation.keys]
     nothing = Total(0, 0, (0,) * len(aggregation.values))
@@ -121,19 +133,19 @@ def totals_of(rows: Iterable[Sequence[Any]], aggregation: Aggregation) -> Totals
     if all(domain is not None for domain in declared):
         totals = dict.fromkeys(itertools.product(*(domain or () for domain in declared)), nothing)
     for row in rows:
-        units, many, *sums = row[count:]
-        if many and None in sums:
+        units, row_count, *sums = row[count:]
+        if row_count and None in sums:
             raise InternalError("an engine answered with no sum where there are rows")
-        units, many, *sums = (int(each or 0) for each in (units, many, *sums))  # of no row at all, a sum is null
-        if many > MOST_ROWS:
+        units, row_count, *sums = (int(each or 0) for each in (units, row_count, *sums))  # SQL's sum over no rows is null
+        if row_count > MOST_ROWS:
             raise InputError("source: expected at most 2^40 rows")
         key = tuple(row[:count])
         if None not in declared and key not in totals:
             raise InternalError("an engine answered with a key that was not asked for")
-        totals[key] = Total(units, many, tuple(sums))
+        totals[key] = Total(units, row_count, tuple(sums))
     return totals
 
 
 def quoted(name: str) -> str:
-    """Quote the name of a table or a column for SQL, whatever is in it."""
+    """Return the name of a table or column, quoted for SQL. The name may contain any character."""
     return '"' + name.replace('"', '""') + '"'

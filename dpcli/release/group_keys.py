@@ -1,4 +1,4 @@
-"""Aggregations of queries: the SQL of their keys and numbers, and answers in the order of declared keys."""
+"""Aggregations of queries: the SQL of their keys and numbers, and the order of their answers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from dpcli.release.query_answer import QueryAnswer
 def aggregation_of(
     query: NoisyQuery, setting: QuerySetting, values: tuple[Steps, ...] = (), rows: int | None = None
 ) -> Aggregation:
-    """Return the aggregation of a query over the columns of `by`.
+    """Return the aggregation of a query whose keys are the columns of `by`.
 
     Args:
-        rows: Rows of a unit in a key; those of the query if None.
+        query: The query.
+        setting: Source of the query.
+        values: Integers to sum.
+        rows: Largest number of rows of a unit in a key; None for the query's own number.
     """
     return aggregation_by(query, setting, group_keys(query, setting), values, query.groups, query.rows if rows is None else rows)
 
@@ -26,12 +29,12 @@ def aggregation_of(
 def aggregation_by(
     query: Query, setting: QuerySetting, keys: tuple[GroupKey, ...], values: tuple[Steps, ...], groups: int, rows: int
 ) -> Aggregation:
-    """Return the aggregation of a query over these keys."""
+    """Return the aggregation of a query with these keys, sums and bounds on a unit."""
     return Aggregation(setting.source.unit, query.where, keys, values, groups, rows)
 
 
 def group_keys(query: NoisyQuery, setting: QuerySetting) -> tuple[GroupKey, ...]:
-    """Return the columns of `by` as keys, with their declared values unless the data shall show them."""
+    """Return the columns of `by` as keys. They have their declared values, unless the query takes the values from the data."""
     return tuple(column_key(setting, name, declared=not query.shows_keys) for name in query.by)
 
 
@@ -39,7 +42,12 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
     """Return a column as a key.
 
     Args:
-        declared: Whether only declared values count; others would show who is in the data.
+        setting: Source of the query.
+        name: Name of the column.
+        declared: Whether only declared values count. Other values would reveal who is in the data.
+
+    Raises:
+        InternalError: Only declared values count, and the column declares none.
     """
     domain = declared_keys_of(setting.source.columns[name], name, setting.folder) if declared else None
     if declared and not domain:
@@ -48,47 +56,53 @@ def column_key(setting: QuerySetting, name: str, declared: bool = True) -> Group
 
 
 def within_keys(query: Query, source: Source) -> Query:
-    """Return the query with max_groups no larger than the number of declared keys: more would only add noise."""
+    """Return the query with max_groups reduced to the number of declared keys, since a larger bound only adds noise."""
     columns = [source.columns[name] for name in query.by]
     bins = getattr(query, "bins", None)
     if query.max_groups is None or (query.keyed and not bins) or getattr(query, "shows_keys", False):
         return query
-    if any(column.domain_file for column in columns):  # pricing must not depend on a file that may be absent
+    if any(column.domain_file for column in columns):  # the price must not depend on a file that may be missing
         return query
     keys = math.prod(len(declared_keys_of(column, "", "") or ()) for column in columns) * (len(bins) - 1 if bins else 1)
     return replace(query, max_groups=min(query.max_groups, keys))
 
 
 def in_declared_order(answer: QueryAnswer, keys: tuple[GroupKey, ...], by: tuple[str, ...]) -> QueryAnswer:
-    """Return the answer with its rows in the declared order of their keys, others (a total) last.
+    """Return the answer with its rows in the declared order of their keys. Rows with other keys, such as a total, come last.
+
+    An answer whose keys come from the data, or are not the columns of `by`, is returned unchanged.
 
     Args:
-        by: Columns of the query. An answer whose keys come from the data, or are not the columns of `by`, stays as it is.
+        answer: The answer.
+        keys: Keys of the query's aggregation.
+        by: Names of the key columns of the query.
     """
     domains = [key.domain for key in keys]
     if answer.by != by or len(by) != len(keys) or None in domains:
         return answer
     places = [{value: place for place, value in enumerate(domain or ())} for domain in domains]
     last = max(map(len, places), default=0)
-    rows = sorted(answer.rows, key=lambda row: [known.get(value, last) for known, value in zip(places, row.key, strict=True)])
+    rows = sorted(answer.rows, key=lambda row: [order.get(value, last) for order, value in zip(places, row.key, strict=True)])
     return replace(answer, rows=tuple(rows))
 
 
 def binned_key(name: str, edges: tuple[float, ...]) -> GroupKey:
-    """Return a column of numbers as the index of its bin."""
+    """Return a key that is the index of the bin of a numeric column."""
     return GroupKey(quoted(name), None, edges)
 
 
 def stepped_key(source: Source, name: str) -> GroupKey:
-    """Return a column of numbers as whole numbers of steps, clamped."""
+    """Return a key that is the clamped value of a numeric column, in whole steps."""
     return GroupKey(quoted(name), steps=steps_of(source, name))
 
 
 def steps_of(source: Source, name: str, squared: int | None = None) -> Steps:
-    """Return a column as whole numbers of steps.
+    """Return a numeric column in whole steps.
 
     Args:
-        squared: The centre, where squared distances are added up.
+        source: The source.
+        name: Name of the column.
+        squared: Centre, in steps, of squared distances; None to sum the values themselves.
     """
     values, missing = stepped(source, name), source.columns[name].missing
     return Steps(quoted(name), values.least, values.most, values.step, missing, squared)

@@ -1,4 +1,4 @@
-"""The plan of a release: its file, its queries with their mechanisms, and the rows it may read, before any data are touched."""
+"""The plan of a release: its file, its queries with their mechanisms, and the rows that it may read. Planning reads no data."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ WITHOUT_LEDGER = "expected --ledger with it, which knows which rows are in a blo
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan(PricedFile):
-    """A priced file with queries, its pipeline holding them as mechanisms.
+    """A priced file with queries. The pipeline contains the mechanisms of the queries.
 
     Attributes:
-        window: The rows that may be read, all if None.
+        source: The [source] table.
+        queries: The [[query]] tables with their mechanisms.
+        window: Condition on the rows that may be read; None if all may be read.
     """
 
     source: Source
@@ -43,11 +45,11 @@ class ReleasePlan(PricedFile):
     window: RowWindow | None = None
 
     def reading(self, ledger: Ledger | None) -> Self:
-        """Return the plan with its window as a condition on rows, by the blocks of the ledger.
+        """Return the plan with the window that the ledger's blocks define, as a condition on rows.
 
         Raises:
-            InputError: If dpcli cannot tell which rows are in the window, or where the unit that is bounded is not the one that the file
-                claims to protect, as far as names tell.
+            InputError: dpcli cannot decide which rows are in the window, or the names of the units show that the bounded unit is not the
+                unit that the file claims to protect.
         """
         from dpcli.sessions.window import require_bounded
 
@@ -63,12 +65,12 @@ class ReleasePlan(PricedFile):
 
     @property
     def folder(self) -> str:
-        """The folder of the answers."""
+        """The folder in which the answers are stored."""
         return self.folder_at(self.source.output)
 
     @property
     def data(self) -> str:
-        """The path of the data, or the folder of a pattern: absolute, without links; "" for a database."""
+        """The absolute path of the data without symbolic links, or the folder of a pattern; "" for a database."""
         path = self.source.path
         if path is None:
             return ""
@@ -76,7 +78,7 @@ class ReleasePlan(PricedFile):
         return os.path.realpath(os.path.dirname(fixed) if magic else fixed)
 
     def fingerprint(self) -> str:
-        """Return the digest of everything that the answers depend on but the data: another fingerprint is another release."""
+        """Return a digest of everything except the data that the answers depend on. Plans with different digests are different releases."""
         keys = {
             name: declared_keys_of(column, name, folder_of(self.path))
             for name, column in self.source.columns.items()
@@ -92,7 +94,15 @@ class ReleasePlan(PricedFile):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOutcome:
-    """Answers, and whether they are fresh: drawn now, or stored when the release was charged before."""
+    """The answers of a release.
+
+    Attributes:
+        plan: The plan of the release.
+        folder: Folder in which the answers are stored.
+        run: Key of the run.
+        answers: The answers, in the order of the queries.
+        fresh: True if the answers were drawn now; False if they had been stored by an earlier call.
+    """
 
     plan: ReleasePlan
     folder: str
@@ -105,8 +115,8 @@ def plan_of(path: str) -> ReleasePlan:
     """Return the plan of a file with [source] and [[query]].
 
     Raises:
-        InputError: If it cannot be read or asks for what cannot be done.
-        CannotCertify: If nobody can say what it costs.
+        InputError: The file cannot be read, or asks for something that cannot be done.
+        CannotCertify: No accountant can bound the cost.
     """
     data = read_bytes(path)
     source, queries = section(data, path, "source"), section(data, path, "query")
@@ -126,12 +136,17 @@ def plan_of(path: str) -> ReleasePlan:
 
 
 def reads_expressions() -> bool:
-    """Tell whether the parser of SQL is installed."""
+    """Check whether the SQL parser is installed."""
     return importlib.util.find_spec("sqlglot") is not None
 
 
 def require_expressions(source: Source, queries: Sequence[PricedQuery], path: str) -> None:
-    """Raise InputError if a `where` or an `expression` of the file is refused; Unavailable if nothing reads it."""
+    """Check every `where` and `expression` of a file.
+
+    Raises:
+        InputError: An expression is refused.
+        Unavailable: The SQL parser is not installed.
+    """
     from dpcli.release.expressions.sql_grammar import Expressions
 
     columns, place = source.columns, path
@@ -148,25 +163,32 @@ def require_expressions(source: Source, queries: Sequence[PricedQuery], path: st
 
 
 def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, place: str) -> RowWindow:
-    """Return the window as a condition on rows: a row of another block is not read, whatever a query asks.
+    """Return the window as a condition on rows. No query reads a row of a block outside the window.
 
-    Where the ledger's max_blocks is 1, a query bounds the rows of one (source.unit, block), not of one source.unit in the whole window. The
-    protected unit then has all its rows in one block: it is what one source.unit has in it (a patient-week), or a source.unit without rows
-    in others. Take two tables that differ by the rows of such a unit. They are in one (source.unit, block), as the block of a row follows
-    from that row alone. What is chosen of any other (source.unit, block) depends on its own rows and on the hash's key, and is the same in
-    both. So at most max_groups keys differ, each by at most max_rows rows and by 1 in the count of units: all that the sensitivity of any
-    measure is derived from (aggregate.py). The unit's loss is what its one block is charged. Bounds over the whole window would not do:
-    without the rows of one week others of the patient may be chosen in their place, which is a second change of that size.
+    If the ledger's max_blocks is 1, a query bounds the rows of each pair (source.unit, block), and not the rows of a source.unit in the
+    whole window. The protected unit then has all its rows in one block. It is the part of a source.unit in one block (a patient-week), or
+    a source.unit without rows in other blocks.
 
-    Where max_blocks is more, a unit is a whole source.unit, and is bounded in the whole window: its loss is at most what one block is
-    charged. A unit that is neither is refused (sessions/whose.py), as far as its name tells.
+    Proof: Take two tables that differ by the rows of such a unit. The block of a row follows from the row alone, so all these rows belong
+    to one pair (source.unit, block). The rows chosen from any other pair depend only on the rows of that pair and on the key of the hash,
+    and are equal in both tables. So at most max_groups keys differ, each by at most max_rows rows and by 1 in the count of units. The
+    sensitivity of every measure follows from these bounds (aggregate.py). The unit's privacy loss is what its one block is charged.
+
+    Bounds over the whole window would not be enough. If the rows of one week are removed, other rows of the patient may be chosen in their
+    place, which is a second change of the same size.
+
+    If max_blocks is larger, the protected unit is a whole source.unit, whose rows are bounded in the whole window. Its privacy loss is at
+    most what one block is charged. Any other unit is refused if its name shows this (sessions/whose.py).
 
     Args:
-        place: Place of the file.
+        family: The blocks into which the ledger cuts the dataset.
+        window: Names of the blocks that may be read.
+        source: The [source] table.
+        place: Path of the file, for messages.
 
     Raises:
-        InputError: If dpcli cannot tell a row's block: of parts of a hash, which is computed elsewhere, and where the file computes the
-            column anew, as what decides a block must be the same in every file.
+        InputError: dpcli cannot decide the block of a row. Either the blocks are parts of a hash that is computed elsewhere, or the file
+            computes the column itself, while a row's block must be the same in every file.
     """
     rows = rows_of_blocks(family, family.window(window))
     if rows is None:
@@ -185,12 +207,12 @@ def row_window(family: BlockFamily, window: tuple[str, ...], source: Source, pla
 
 
 def kept_files(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return the paths that no output may overwrite: files of the release, and the folders that will be made for it."""
+    """Return the paths that no other output may overwrite: the files of the release, and the folders that it will create."""
     return (*(os.path.join(plan.folder, name) for name in (ANSWERS, STATEMENT, RUN, LOCK)), *_missing_folders(plan.folder))
 
 
 def _missing_folders(folder: str) -> Iterator[str]:
-    """Yield the folder and those above it that do not exist yet."""
+    """Yield the folder and each of its parents that does not exist yet."""
     while not os.path.lexists(folder):
         yield folder
         folder = os.path.dirname(folder)

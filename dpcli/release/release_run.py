@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpcli.release.query_answer import QueryAnswer
 
 Result = TypeVar("Result")
-KEY_BYTES = 32  # of the hash by which contributions are chosen
+KEY_BYTES = 32  # length of the secret key of the hash that chooses contributions
 Report = Callable[[int, int], None]
 LOST = "was charged and no answer was stored: it was lost before anybody saw it; in another folder it is another charge"
 UNREADABLE = (
@@ -38,17 +38,18 @@ ANOTHER = "another name, or source.output, is another release and another charge
 def release(
     plan: ReleasePlan, ledger: Ledger | None = None, key: str | None = None, report: Report = lambda done, all_: None
 ) -> ReleaseOutcome:
-    """Answer the queries once; where answers are stored already, return those.
+    """Answer the queries of a plan. If the answers are stored already, return the stored answers.
 
     Args:
-        ledger: Charged in full before the data are touched. Where its dataset is cut into blocks, only rows of the window are read.
-        key: Key of the charge; random if None.
-        report: Called with the queries done, and their number.
+        plan: The plan of the release.
+        ledger: Ledger that is charged in full before any data are read. If its dataset has blocks, only rows of the window are read.
+        key: Key of the charge; a random one if None.
+        report: Function that is called with the number of queries answered so far and the number of all queries.
 
     Raises:
-        InputError: What the file asks for cannot be done.
-        Denied: Its budget or the ledger says no.
-        LedgerError: Ledger or folder cannot be relied on, or the release was charged and its answers are lost.
+        InputError: The file asks for something that cannot be done.
+        Denied: The file's budget or the ledger refuses the charge.
+        LedgerError: The ledger or the folder is not reliable, or the release was charged and its answers are lost.
     """
     plan.require_budget()
     plan = plan.reading(ledger)
@@ -77,13 +78,17 @@ def release(
 
 
 def charged_before(plan: ReleasePlan) -> str:
-    """Return the run under which this release was begun in its folder, "" if it was not."""
+    """Return the key of the run that began this release in its folder; "" if there is none."""
     session = session_there(plan.folder)
     return session.run if session is not None and session.fingerprint == plan.fingerprint() else ""
 
 
 def _session(plan: ReleasePlan, ledger: Ledger | None, key: str | None) -> Session:
-    """Return the session of the release in the folder, or a new one."""
+    """Return the session that the folder records for this release, or a new session.
+
+    Raises:
+        InputError: The folder's release has another file, ledger or key.
+    """
     session, place = session_there(plan.folder), plan.folder
     if session is None:
         session = session_in(plan.folder, plan.fingerprint(), False, ledger)
@@ -109,7 +114,7 @@ def _and_window(plan: ReleasePlan) -> str:
 def _require_stored_by(stored: Stored, session: Session, plan: ReleasePlan) -> None:
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(f"{plan.folder}: expected the answers of the release that was charged here, found those of another")
-    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else they were moved, and the file with them
+    if stored.data not in ("", plan.data) and os.path.lexists(stored.data):  # else data and file were moved together
         raise InputError(
             f"{plan.folder}: the answers there are about {stored.data}, not about {plan.data}, of which nothing was "
             f"answered; {ANOTHER}"
@@ -117,7 +122,7 @@ def _require_stored_by(stored: Stored, session: Session, plan: ReleasePlan) -> N
 
 
 def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> None:
-    """Write the statement beside the answers, unless it exists."""
+    """Write the statement into the folder of the answers, unless it exists. Raises LedgerError if it cannot be written."""
     from dpcli.release.documents.release import statement
 
     path = os.path.join(plan.folder, STATEMENT)
@@ -132,9 +137,10 @@ def _write_statement(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Non
 
 
 def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
-    """Raise LedgerError unless the charge was made and not started: from its start on the data may have been touched.
+    """Raise LedgerError unless the ledger states that the charge was made and the release was not started.
 
-    The folder notes that the ledger was charged. A ledger without that charge is another one, or was restored from an earlier state.
+    A release that was started may have read the data. The folder records that the ledger was charged. A ledger without the charge is
+    another ledger, or was restored from an earlier state.
     """
     run = None if ledger is None else ledger.state().runs.get(session.run)
     if ledger is not None and run is None:
@@ -147,16 +153,19 @@ def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | Non
 
 
 def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
-    """Charge the release and start it, which only one process can.
+    """Charge the release and mark it as started. Only one process can start a release.
 
-    The folder records the charge before the ledger does, and the ledger before any data are touched.
+    The folder records the charge before the ledger does, and the ledger records it before any data are read.
+
+    Raises:
+        Denied: The key belongs to an earlier release, or another process started this one.
     """
     if ledger is None:
         session.write()
         replace(session, counted=True).write()
         return
-    known = ledger.state().runs.get(session.run)
-    if known is not None and not session.counted and known.status != "reserved":
+    recorded = ledger.state().runs.get(session.run)
+    if recorded is not None and not session.counted and recorded.status != "reserved":
         raise Denied(
             f'dataset "{ledger.dataset}": expected a new key, found "{session.run}", which was charged before: its answers are in the '
             "folder where it was released; another key is another charge"
@@ -165,7 +174,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     try:
         ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
     except UNCHARGED:
-        if known is None and not session.counted:  # nothing was charged: another release may use the folder
+        if recorded is None and not session.counted:  # nothing was charged, so another release may use the folder
             os.remove(os.path.join(plan.folder, RUN))
         raise
     replace(session, counted=True).write()
@@ -174,34 +183,39 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
 
 
 def _compute_answers(plan: ReleasePlan, report: Report) -> tuple[QueryAnswer, ...]:
-    """Compute every answer in memory. The charge is made by now, and no error tells anything about the data."""
+    """Return the answers to all queries. The release is charged already, and no error reveals anything about the data."""
     from dpcli.release.engines.source_engine import opened
 
     answers = []
     with opened(plan.source, plan.path, plan.window) as engine:
-        for number, one in enumerate(plan.queries):
-            question = one.query.aggregation(one.setting)
-            answer = one.query.answer(one.setting, _totals(engine, question, plan.path))
-            answers.append(in_declared_order(answer, question.keys, one.query.by))
+        for number, priced in enumerate(plan.queries):
+            question = priced.query.aggregation(priced.setting)
+            answer = priced.query.answer(priced.setting, _totals(engine, question, plan.path))
+            answers.append(in_declared_order(answer, question.keys, priced.query.by))
             report(number + 1, len(plan.queries))
     return tuple(answers)
 
 
 def _totals(engine: SqlEngine, question: Aggregation, path: str) -> Totals:
-    """Return exact totals. Raises InputError in the same words whatever went wrong, as the engine has read private rows.
+    """Return the exact totals of an aggregation.
 
-    The charge stands: to refund it, or to test before it, would tell for free whether all rows can be read.
+    Raises:
+        InputError: The data cannot be read. The message is always the same, since the cause may reveal private rows. The charge is not
+            refunded: a refund, or a test before the charge, would reveal at no cost whether all rows can be read.
     """
     try:
         return engine.totals(question, secrets.token_bytes(KEY_BYTES))
     except InputError:
         failure = InputError(f"{path}: source: {UNREADABLE}")
-    raise failure  # outside of except, else it would hold the engine's error
+    raise failure  # outside of the except clause, so that the engine's error is not attached as context
 
 
 def require_ready(plan: ReleasePlan) -> None:
-    """Raise InputError if an expression is refused or the source cannot be opened or lacks a column; Unavailable if a package is
-    missing. No row is read.
+    """Check everything that a release needs, without reading a row.
+
+    Raises:
+        InputError: An expression is refused, or the source cannot be opened or lacks a column.
+        Unavailable: A package is missing.
     """
     from dpcli.release.aggregate import totals_of
     from dpcli.release.engines.source_engine import require_source
@@ -211,20 +225,23 @@ def require_ready(plan: ReleasePlan) -> None:
     require_expressions(plan.source, plan.queries, plan.path)
     questions = [priced.query.aggregation(priced.setting) for priced in plan.queries]
     require_source(plan.source, plan.path, questions, plan.window)
-    for priced, question in zip(plan.queries, questions, strict=True):  # errors that need no data must come before the charge
+    for priced, question in zip(plan.queries, questions, strict=True):  # raises errors without data before the charge
         priced.query.answer(priced.setting, totals_of((), question))
         priced.query.expected_error(priced.setting)
 
 
 def quietly(done: Callable[[], Result], place: str, charge: str) -> Result:
-    """Call `done` so that no error of a library quotes the data.
-
-    Raises DpcliError as `done` does; LedgerError with the system's words for an OSError; for any other error InternalError, which names its
-    type and line and holds nothing else of it.
+    """Return the result of `done`. Errors of libraries are replaced, since their messages may quote the data.
 
     Args:
-        place: For messages.
-        charge: What became of the charge, a clause.
+        done: Function to call.
+        place: File or folder that messages name.
+        charge: Clause for messages that says what happened to the charge.
+
+    Raises:
+        DpcliError: Errors of dpcli in `done` are passed on unchanged.
+        LedgerError: `done` raised an OSError. The message has the system's description.
+        InternalError: `done` raised any other error. The message names only its type and line.
     """
     try:
         return done()

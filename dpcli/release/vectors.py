@@ -16,12 +16,14 @@ from dpcli.release.query import NoisyQuery, QueryRelease, QuerySetting
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A bound on what one unit adds to a vector: to at most `groups` coordinates, `rows` rows to each, every row a whole number.
+    """A bound on what one unit adds to a vector of whole numbers.
 
     Attributes:
-        least, most: Range of one row that counts.
-        fixed: The unit has exactly one row that counts, in every dataset, so that of two versions both are there.
-        one_key: There is one coordinate only.
+        groups: Largest number of coordinates to which the unit adds.
+        rows: Largest number of rows that the unit adds to one coordinate.
+        least, most: Smallest and largest whole number that one row adds.
+        fixed: True if the unit has exactly one row that counts in every dataset. Of a replaced unit, both versions then count.
+        one_key: True if the vector has a single coordinate.
     """
 
     groups: int
@@ -38,14 +40,21 @@ class Contribution:
 
     @property
     def span(self) -> int:
-        """The most that one coordinate moves where both versions of a unit stand in it; a unit that is not there adds 0."""
+        """The largest change of one coordinate when a unit is replaced. A version of the unit without a row adds 0."""
         least, most = (self.least, self.most) if self.fixed else (min(self.least, 0), max(self.most, 0))
         return self.rows * (most - least)
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """l1, squared_l2: whole numbers, exact. coordinates: how many may move. why: one line for each step of the reasoning."""
+    """The sensitivity of a vector of whole numbers.
+
+    Attributes:
+        l1: L1 sensitivity, exact.
+        squared_l2: Square of the L2 sensitivity, exact.
+        coordinates: Largest number of coordinates that one unit changes.
+        why: Derivation of the sensitivity, one line for each step.
+    """
 
     l1: int
     squared_l2: int
@@ -54,19 +63,20 @@ class Sensitivity:
 
     @property
     def l2(self) -> float:
-        """L2 sensitivity, rounded up; exact if it is whole."""
+        """L2 sensitivity, rounded up unless it is a whole number."""
         root = math.isqrt(self.squared_l2)
         exact = root * root == self.squared_l2 and root < 2**53
         return float(root) if exact else math.nextafter(math.sqrt(self.squared_l2), math.inf)
 
 
 def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity:
-    """Return the largest L1 and L2 distance between the vectors of two neighbouring datasets.
+    """Return the largest L1 and L2 distances between the vectors of two neighbouring datasets.
 
-    Under add-remove and zero-out a unit's rows come or go: L1 = groups x size, L2 = sqrt(groups) x size. Under replace-one the old version
-    goes and a new one comes. Where both stand in one coordinate it moves by the span, which is at most twice the size; where they stand in
-    two, by the size each: of j shared coordinates and 2 (groups - j) others the squared distance is linear in j, so that it is largest at
-    one of the ends.
+    Under add-remove and zero-out, the rows of a unit are added or removed: L1 = groups x size, L2 = sqrt(groups) x size. Under replace-one,
+    an old version of the unit is removed and a new version is added. A coordinate to which both versions add changes by at most the span,
+    which is at most twice the size. A coordinate to which only one version adds changes by at most the size. With j shared coordinates
+    and 2 (groups - j) other coordinates, the bounds on both distances are linear in j (L2 squared), so they are largest at j = 0 or
+    j = groups.
     """
     groups, size, span = (1 if contribution.one_key else contribution.groups), contribution.size, contribution.span
     rows = f"{contribution.rows:,} row{'s' if contribution.rows > 1 else ''}"
@@ -93,19 +103,22 @@ def sensitivity(adjacency: Adjacency, contribution: Contribution) -> Sensitivity
 
 
 def least_threshold(spec: StabilityHistogramSpec, neighbours: Neighbours, delta: float) -> int:
-    """Return the smallest threshold >= 1 whose delta is at most `delta`; that of `spec` does not matter."""
+    """Return the smallest threshold >= 1 for which the stability histogram has at most this delta. The threshold of `spec` is ignored."""
     return smallest_whole(lambda threshold: replace(spec, threshold=threshold).resolve(neighbours).delta_floor() <= delta, 1)
 
 
 def noisy_vector(
     query: NoisyQuery, setting: QuerySetting, contribution: Contribution, suffix: str = "", part: float = 1.0, unit: float = 1.0
 ) -> QueryRelease:
-    """Return discrete Laplace or Gaussian noise for one number of each key.
+    """Return the mechanism that adds discrete Laplace or Gaussian noise to a vector with one number for each key.
 
     Args:
-        contribution: What one unit adds, in whole numbers.
-        part: Part of the query's cost.
-        unit: Unit of the answer per whole number.
+        query: The query.
+        setting: Source and cost of the query.
+        contribution: Bound on what one unit adds to the vector.
+        suffix: Suffix of the mechanism's name.
+        part: Share of the query's cost that the mechanism may use.
+        unit: Amount of the answer, in its own unit, that one whole number stands for.
     """
     return noisy_moved(query, setting, sensitivity(setting.adjacency, contribution), suffix, part, unit)
 
@@ -113,7 +126,7 @@ def noisy_vector(
 def noisy_moved(
     query: NoisyQuery, setting: QuerySetting, moved: Sensitivity, suffix: str = "", part: float = 1.0, unit: float = 1.0
 ) -> QueryRelease:
-    """Return the noise on a vector of this sensitivity."""
+    """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""
     law = _law(query, setting.cost, moved, part, unit)
     if isinstance(law, DiscreteLaplaceLaw):
         noise = f"discrete Laplace noise of scale {figures(law.scale, 6, ROUND_FLOOR)} on an L1 sensitivity of {moved.l1:,}"
@@ -127,7 +140,7 @@ def noisy_moved(
 
 
 def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribution, delta: float) -> QueryRelease:
-    """Return the stability histogram of the keys that the data hold, at the least threshold whose delta is at most `delta`."""
+    """Return a stability histogram, which shows keys that occur in the data. Its threshold is the smallest with at most this delta."""
     moved = sensitivity(setting.adjacency, contribution)
     law = _law(query, setting.cost, moved, 1.0, 1.0)
     spread = {"scale": law.spread} if isinstance(law, DiscreteLaplaceLaw) else {"sigma": law.spread}
@@ -142,21 +155,21 @@ def shown_keys(query: NoisyQuery, setting: QuerySetting, contribution: Contribut
 
 
 def laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
-    """Tell whether the noise is discrete Laplace: what is pure stays so unless the query says otherwise."""
+    """Check whether the noise is discrete Laplace: as the query states, or else if the cost is a pure epsilon."""
     return query.noise == "laplace" if query.noise is not None else cost is not None and cost.pure
 
 
 def _law(query: NoisyQuery, cost: QueryCost | None, moved: Sensitivity, part: float, unit: float) -> NoiseLaw:
     if cost is None:
         return _within(query, unit)
-    mine = cost.share(part) if part < 1.0 else cost
+    cost_share = cost.share(part) if part < 1.0 else cost
     if laplace(query, cost):
-        return DiscreteLaplaceLaw(mine.laplace_scale(moved.l1))
-    return DiscreteGaussianLaw(mine.gaussian_sigma(moved.squared_l2))
+        return DiscreteLaplaceLaw(cost_share.laplace_scale(moved.l1))
+    return DiscreteGaussianLaw(cost_share.gaussian_sigma(moved.squared_l2))
 
 
 def _within(query: NoisyQuery, unit: float) -> NoiseLaw:
-    """Return the law that meets the query's error target."""
+    """Return the law with the most noise that meets the query's error target."""
     from dpcli.release.answers.intervals import spread_within, whole_steps
 
     assert query.error is not None

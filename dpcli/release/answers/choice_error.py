@@ -1,4 +1,4 @@
-"""Error bounds of choices by noisy scores, known before any data are seen: for modes, top-k, quantiles and thresholds."""
+"""Error bounds for choices by noisy scores: modes, top-k, quantiles and thresholds. The bounds do not depend on data."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from dpcli.release.noise.selection import SparseVectorLaws
 
 
 def slack(candidates: int, scale: float, failure: float) -> int:
-    """Return the smallest whole t such that the chosen score is at most t below the best, except with this probability, for all scores.
+    """Return the smallest integer t such that the chosen score is at most t below the best score, except with probability `failure`.
 
-    The odds of failure are those of all that are further below to those that are not, at most (m - 1) e^{-(t+1)/scale} to 1; that is
-    attained by m - 1 scores at -(t + 1). So it is for the exponential mechanism; permute-and-flip is never worse (McKenna & Sheldon
-    2020, arXiv:2010.12603).
+    The bound holds for all scores. Proof for the exponential mechanism with m candidates: The odds of a choice that is further below the
+    best score are at most (m - 1) e^{-(t+1)/scale} to 1. These odds are attained if m - 1 scores are t + 1 below the best one.
+    Permute-and-flip is never worse (McKenna & Sheldon 2020, arXiv:2010.12603).
 
     Args:
-        candidates: m.
+        candidates: Number of candidates, m.
         scale: Score range / epsilon.
-        failure: Probability, in (0, 1).
+        failure: Probability of failure, in (0, 1).
+
+    Raises:
+        InputError: The probability is out of range.
     """
     if not 0.0 < failure < 1.0:
         raise InputError(f"expected a probability of failure in (0, 1), found {failure!r}")
     if candidates < 2:
         return 0
     t = max(0, math.ceil(scale * (math.log(candidates - 1) + math.log1p(-failure) - math.log(failure))) - 1)
-    return smallest_whole(lambda each: probability_beyond(candidates, scale, each) <= failure, t)  # doubles may have t too small
+    return smallest_whole(lambda each: probability_beyond(candidates, scale, each) <= failure, t)  # rounding may make t too small
 
 
 def probability_beyond(candidates: int, scale: float, t: int) -> float:
-    """Return an upper bound of the probability that the chosen score is more than t below the best, for all scores."""
+    """Return an upper bound, valid for all scores, on the probability that the chosen score is more than t below the best score."""
     if candidates < 2:
         return 0.0
     log_odds = math.log(candidates - 1) - (t + 1) / scale
@@ -41,16 +44,23 @@ def probability_beyond(candidates: int, scale: float, t: int) -> float:
 
 
 def peeling_slack(candidates: int, k: int, scale: float, failure: float) -> int:
-    """Return t such that each of k choices by peeling is within t of the best one left, all at once except with this probability."""
+    """Return t such that, except with probability `failure`, each of k choices by peeling is within t of the best remaining score."""
     return slack(candidates, scale, failure / k)
 
 
 def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> int:
-    """Return the smallest whole a such that counts said to reach the threshold are at least threshold - a, others below threshold + a.
+    """Return an integer a that bounds the error of all answers of the sparse vector technique.
 
-    This holds for all counts at once with at least the confidence, before any data are seen. Given the noise b of the threshold, a count
-    fails where its own noise is above a + b or below b - a: for each query the likelier of the two is counted, added over the queries and
-    summed over b. Where the noise of the threshold is wide, b is the furthest of its block: a is at most about 1 % larger than need be.
+    With at least the stated confidence, every count that is reported to reach the threshold is at least threshold - a, and every other
+    count is below threshold + a. The bound does not depend on data. Given the noise b of the threshold, the answer for a count fails if
+    the noise of the count is above a + b or below b - a. A union bound adds, over the queries, the larger of these two probabilities, and
+    averages the sum over b. If the noise of the threshold is wide, b is replaced by the furthest number of its block, and the result is
+    about 1 % larger than necessary at most.
+
+    Args:
+        laws: Noises of the threshold and the queries.
+        queries: Number of queries.
+        confidence: Confidence, in (0, 1).
     """
     failure = failure_of(confidence)
     require_resolvable(failure)

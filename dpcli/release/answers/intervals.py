@@ -11,17 +11,17 @@ from fractions import Fraction
 from dpcli.base.errors import InputError
 from dpcli.release.noise.laws import LARGEST, NoiseLaw, failure_of, half_width
 
-HALVINGS = 200  # of a bisection, at most
-CLOSE = 1e-4  # how far beyond the true end an end may be, relative to its distance from the start
-LOOKS = 16  # values tried between an end and the end of the range
+HALVINGS = 200  # largest number of halvings in a bisection
+CLOSE = 1e-4  # distance of a computed end from the true end, relative to the distance of the end from the start
+PROBES = 16  # number of parts into which the values beyond an end are divided for further tests
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceInterval:
-    """low <= truth <= high with probability at least `confidence`, over the noise alone.
+    """An interval with low <= truth <= high with probability at least `confidence`, over the noise alone.
 
-    The truth is the exact answer that the noise was added to: of rows that were clamped, and of those that were kept. What clamping and
-    dropped rows have changed is not covered.
+    The truth is the exact answer to which the noise was added. It is computed from clamped values, and from the rows that count. Errors
+    due to clamping and to excluded rows are not covered.
     """
 
     low: float
@@ -30,10 +30,11 @@ class ConfidenceInterval:
 
 
 def accepted(accepts: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
-    """Return the ends of an interval within [low, high] that holds the values which a test accepts, searched from `start`.
+    """Return the ends of an interval within [low, high] that contains the values which a test accepts.
 
-    Each end is rounded outwards. An end of the range is returned if it is accepted itself, where one of LOOKS values beyond the end of
-    the search is, and where `start` is refused, as then the accepted values may lie anywhere.
+    The search begins at `start`, and each end is rounded outwards. The end of the range is returned in three cases: if the test accepts
+    it, if the test accepts one of PROBES - 1 values between the computed end and the end of the range, or if the test rejects `start`.
+    In the last case the accepted values may lie anywhere.
     """
     if not accepts(start):
         return low, high
@@ -49,33 +50,37 @@ def _end(accepts: Callable[[float], bool], start: float, limit: float) -> float:
         if abs(outside - inside) <= CLOSE * abs(inside - start) or middle in (inside, outside):
             break
         inside, outside = (middle, outside) if accepts(middle) else (inside, middle)
-    looks = (outside + (limit - outside) * step / LOOKS for step in range(1, LOOKS))
-    return limit if any(accepts(look) for look in looks) else outside
+    probes = (outside + (limit - outside) * step / PROBES for step in range(1, PROBES))
+    return limit if any(accepts(probe) for probe in probes) else outside
 
 
 def on_grid(steps: int, step: float) -> float:
-    """Return the double nearest to steps times the step as a decimal: 1234 of 0.01 are 12.34. Every released number is made here."""
+    """Return the double nearest to the product of `steps` and the decimal `step`: 1234 steps of 0.01 are 12.34.
+
+    Every released number is computed by this function.
+    """
     return float(steps * Fraction(repr(step)))
 
 
 def additive_interval(noisy: int, law: NoiseLaw, confidence: float, step: float = 1.0) -> ConfidenceInterval:
-    """Return the interval of a noisy count or sum: the shortest whole one by the law of its noise.
+    """Return the confidence interval of a noisy count or sum: the shortest one with integer ends that the law of the noise permits.
 
     Args:
-        noisy: In steps.
-        law: Law of its noise, in steps.
-        step: Step of the data; 1 for a count.
+        noisy: Noisy number, in steps.
+        law: Law of the noise, in steps.
+        confidence: Confidence, in (0, 1).
+        step: Size of a step in units of the answer; 1 for a count.
     """
     return _around(noisy, half_width(law, confidence), confidence, step)
 
 
 def expected_error(law: NoiseLaw, confidence: float, step: float = 1.0) -> float:
-    """Return half the width of the interval, in units of the answer: known before any data are seen."""
+    """Return the half width of the confidence interval in units of the answer. It does not depend on data."""
     return on_grid(half_width(law, confidence), step)
 
 
 def public_mean_interval(noisy: int, law: NoiseLaw, confidence: float, count: int, step: float = 1.0) -> ConfidenceInterval:
-    """Return the interval of a mean over a declared count: the sum's, divided and moved outwards by one ulp."""
+    """Return the confidence interval of a mean over a public count: the interval of the sum over the count, widened by one ulp."""
     around = additive_interval(noisy, law, confidence, step)
     low, high = around.low / count, around.high / count
     return ConfidenceInterval(math.nextafter(low, -math.inf), math.nextafter(high, math.inf), confidence)
@@ -85,43 +90,43 @@ def _around(noisy: int, half: int, confidence: float, step: float) -> Confidence
     return ConfidenceInterval(on_grid(noisy - half, step), on_grid(noisy + half, step), confidence)
 
 
-DIGITS = 6  # of a spread that dpcli chooses
-FARTHEST = 2**62  # beyond it the widest noise falls with a probability below e^-4000
+DIGITS = 6  # significant digits of a scale or sigma that dpcli chooses
+FARTHEST = 2**62  # larger errors are treated as this one, which the widest noise exceeds with a probability below e^-4000
 
 
 def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: float) -> float:
-    """Return the largest scale, or sigma, of six digits with P(|X| <= steps) >= confidence: the cheapest noise within `steps`.
+    """Return the largest scale or sigma with P(|X| <= steps) >= confidence, rounded down to six digits. It gives the cheapest noise.
 
     Args:
-        law: DiscreteLaplaceLaw or DiscreteGaussianLaw; its tails grow with its scale.
-        steps: Error that is allowed, in whole steps.
-        confidence: In (0, 1).
+        law: DiscreteLaplaceLaw or DiscreteGaussianLaw, whose tails grow with the scale.
+        steps: Largest allowed error, in whole steps.
+        confidence: Confidence, in (0, 1).
 
     Raises:
-        InputError: No noise of scale 0.001 or more is that small.
+        InputError: Noise of scale 0.001 already exceeds the error too often.
     """
     failure, steps = failure_of(confidence), min(steps, FARTHEST)
 
-    def kept(spread: float) -> bool:
+    def is_within(spread: float) -> bool:
         return law(spread).exceeds(steps) <= failure
 
     low, high = 1e-3, LARGEST
-    if steps < 0 or not kept(low):
+    if steps < 0 or not is_within(low):
         raise InputError(f"no noise stays within {steps} steps with confidence {confidence!r}")
-    if kept(high):
+    if is_within(high):
         return high
     while high / low > 1.0 + 1e-9:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if kept(middle) else (low, middle)
-    return _kept(low, kept)
+        low, high = (middle, high) if is_within(middle) else (low, middle)
+    return _rounded_down(low, is_within)
 
 
-def _kept(spread: float, kept: Callable[[float], bool]) -> float:
-    """Return the spread rounded down to few digits if it is kept too, else the spread itself."""
+def _rounded_down(spread: float, is_within: Callable[[float], bool]) -> float:
+    """Return the spread rounded down to DIGITS digits; the spread itself if the rounded one exceeds the error too often."""
     rounded = float(Context(prec=DIGITS, rounding=ROUND_FLOOR).plus(Decimal(spread)))
-    return rounded if kept(rounded) else spread
+    return rounded if is_within(rounded) else spread
 
 
 def whole_steps(within: float, step: float) -> int:
-    """Return how many steps fit into an error, both taken as decimals."""
+    """Return how many whole steps fit into an error. Both numbers are taken as the decimals that they print as."""
     return math.floor(Fraction(repr(within)) / Fraction(repr(step)))

@@ -1,4 +1,4 @@
-"""Tails of weighted sums of independent noises, N + w M, as upper bounds."""
+"""Upper bounds on the tails of weighted sums of independent noises, such as N + w M."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dpcli.base.errors import InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.release.noise.laws import NoiseLaw, half_width_beyond
 
-OMITTED = 1e-12  # probability beyond the nodes of a law, which counts as a failure
-FINE = 64  # nodes within one scale of a noise: with fewer whole numbers there, each is a node and the sum is exact
-COARSE = 16  # the same if a table is made for each answer
-CELLS = 1024  # of a table of tails
+OMITTED = 1e-12  # probability outside the nodes of a law; it is counted as failure
+FINE = 64  # nodes per scale of a noise. If the scale spans fewer whole numbers, each one is a node and the sum is exact
+COARSE = 16  # nodes per scale if a table is computed for each answer
+CELLS = 1024  # number of cells in a table of tails
 
-Tail = Callable[[Array], Array]  # P(X >= x), an upper bound
+Tail = Callable[[Array], Array]  # function from x to an upper bound on P(X >= x)
 
 
 def tail_of(law: NoiseLaw) -> Tail:
-    """Return the tail of a law on the integers, at real numbers: those that are whole but for rounding count as such."""
+    """Return the tail of an integer law as a function of real numbers. A number within rounding errors of an integer counts as it."""
 
     def tail(x: Array) -> Array:
         return law.at_least(np.ceil(x - 1e-9 - 1e-12 * np.abs(x)))
@@ -30,7 +30,7 @@ def tail_of(law: NoiseLaw) -> Tail:
 
 
 def sum_exceeds_probability(tail: Tail, law: NoiseLaw, weight: float, distance: float) -> float:
-    """Return an upper bound of P(|X + weight M| >= distance) for X of this symmetric tail and M of this law."""
+    """Return an upper bound on P(|X + weight M| >= distance), where X has this symmetric tail and M this law."""
     if distance <= 0.0:
         return 1.0
     nodes, masses, _ = blocks(law, FINE)
@@ -38,7 +38,10 @@ def sum_exceeds_probability(tail: Tail, law: NoiseLaw, weight: float, distance: 
 
 
 def sum_quantile(tail: Tail, law: NoiseLaw, weight: float, failure: float) -> float:
-    """Return a distance that |X + weight M| reaches with at most this probability, within 1e-6 of the smallest known."""
+    """Return a distance that |X + weight M| reaches with at most this probability.
+
+    It is at most a factor of 1 + 1e-6 above the smallest distance that `sum_exceeds_probability` certifies.
+    """
     require_resolvable(failure)
     low, high = 0.0, 1.0
     while sum_exceeds_probability(tail, law, weight, high) > failure:
@@ -50,13 +53,19 @@ def sum_quantile(tail: Tail, law: NoiseLaw, weight: float, failure: float) -> fl
 
 
 def require_resolvable(failure: float) -> None:
-    """Raise InputError for a probability of failure so small that OMITTED exceeds it at every distance."""
+    """Raise InputError for a probability of failure that is not well above OMITTED, since no distance could be certified for it."""
     if failure < 10.0 * OMITTED:
         raise InputError(f"expected a confidence of at most 1 - {10.0 * OMITTED:g}, found 1 - {failure:g}")
 
 
 class Blocks(NamedTuple):
-    """A law in blocks of consecutive whole numbers: the lowest of each, its probability, and how many numbers a block has."""
+    """A law on the integers, divided into blocks of consecutive numbers.
+
+    Attributes:
+        lowest: Lowest number of each block.
+        mass: Probability of each block.
+        width: Number of integers in a block.
+    """
 
     lowest: Array
     mass: Array
@@ -65,9 +74,9 @@ class Blocks(NamedTuple):
 
 @lru_cache(maxsize=64)
 def blocks(law: NoiseLaw, fine: int) -> Blocks:
-    """Return the blocks of a law, `fine` to a scale, all but a probability of OMITTED at both ends.
+    """Return the blocks of a law, about `fine` of them per scale. Both ends together omit a probability of at most OMITTED.
 
-    A decreasing function is largest at the lowest number of a block. Where the scale is less than 2 fine, each whole number is a block.
+    A decreasing function is largest at the lowest number of a block. If the scale is less than 2 `fine`, each integer is a block.
     """
     reach, block = half_width_beyond(law, OMITTED), max(1, math.floor(law.spread / fine))
     edges = np.arange(-reach, reach + block + 1.0, block)
@@ -76,7 +85,7 @@ def blocks(law: NoiseLaw, fine: int) -> Blocks:
 
 @dataclass(frozen=True, slots=True)
 class TailTable:
-    """The tail of N + weight M on a grid; between two points it has the value of the left one, which is larger."""
+    """The tail of N + weight M on a grid of cells. Within a cell it has the value at the left end, which is an upper bound."""
 
     low: float
     cell: float
@@ -89,28 +98,29 @@ class TailTable:
 
 @lru_cache(maxsize=16)
 def tail_of_sum(law: NoiseLaw, other: NoiseLaw, weight: float) -> TailTable:
-    """Return the tail of N + weight M, N of `law` and M of `other`, summed over the blocks of M."""
+    """Return the tail of N + weight M, where N has `law` and M has `other`. It is a sum over the blocks of M."""
     nodes, masses, _ = blocks(other, COARSE)
     kept = masses > 1e-16
     lost = float(masses[~kept].sum()) + OMITTED
     nodes, masses = nodes[kept], masses[kept]
     reach = half_width_beyond(law, OMITTED) + abs(weight) * half_width_beyond(other, OMITTED)
-    reach = max(reach, 1.0)  # of laws that hardly fall on any number but 0
+    reach = max(reach, 1.0)  # a law that is almost always 0 has a reach of 0
     grid = np.linspace(-reach, reach, CELLS + 1)
     tail, values = tail_of(law), np.empty(len(grid))
-    for start in range(0, len(grid), 256):  # memory: 256 rows of nodes
+    for start in range(0, len(grid), 256):  # 256 rows at a time, to bound the memory
         values[start : start + 256] = tail(grid[start : start + 256, None] + abs(weight) * nodes[None, :]) @ masses
     return TailTable(-reach, 2.0 * reach / CELLS, np.minimum(values + lost, 1.0))
 
 
-TAIL_ERROR = 3e-8  # of a law's tail, and of sums of them: above its bounds of 1e-8 (laws.py)
-LONGEST_LAW = 2_000_000  # whole numbers that a convolved law may have
+TAIL_ERROR = 3e-8  # bound on the errors of a convolved tail for each law. A law's own tail has an error of at most 1e-8 (laws.py)
+LONGEST_LAW = 2_000_000  # largest number of integers in the table of a convolved law
 
 
 def sum_half_width(law: NoiseLaw, weights: Sequence[int], confidence: float) -> int:
-    """Return an upper bound of the smallest whole h with P(|sum of w_i X_i| <= h) >= confidence.
+    """Return an upper bound on the smallest integer h with P(|sum of w_i X_i| <= h) >= confidence.
 
-    By convolution if the table is short enough, else the sum of the half widths of each w_i X_i at an equal share of the failure.
+    The bound is computed by convolution if the table is short enough. Otherwise it is the sum of the half widths of all w_i X_i, each at
+    an equal share of the probability of failure.
     """
     sizes = tuple(sorted(abs(weight) for weight in weights if weight))
     return _half_width(law, sizes, confidence) if sizes else 0
@@ -127,7 +137,7 @@ def _half_width(law: NoiseLaw, sizes: tuple[int, ...], confidence: float) -> int
 
 
 def _convolved(law: NoiseLaw, sizes: Sequence[int], reach: int) -> Array:
-    """Return the probabilities of the sum from -n to n, by Fourier transforms on a common grid; off by some 1e-13."""
+    """Return the probabilities of the weighted sum from -n to n, by Fourier transforms. Their errors are about 1e-13."""
     length = 2 * sum(sizes) * reach + 1
     places = np.arange(-reach, reach + 1)
     at = places.astype(float)
@@ -142,7 +152,7 @@ def _convolved(law: NoiseLaw, sizes: Sequence[int], reach: int) -> Array:
 
 
 def _symmetric_tail(mass: Array) -> Array:
-    """Return P(|S| > h) for h = 0, 1, ..."""
+    """Return P(|S| > h) for h = 0, 1, ..., given the probabilities of S from -n to n."""
     middle = len(mass) // 2
     upper = np.cumsum(mass[::-1])[::-1]
     beyond = 2.0 * np.append(upper[middle + 1 :], 0.0)

@@ -1,4 +1,4 @@
-"""Postprocessing of noisy answers, which costs no privacy; the output names each kind that was applied."""
+"""Postprocessing of noisy answers. It costs no privacy. The output names each kind of postprocessing that was applied."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ CONSISTENT = (
 
 
 def non_negative(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
-    """Cut a count, or a sum of values that are never negative, at 0. See NON_NEGATIVE."""
+    """Return an answer and its interval cut at 0, for a count or a sum of values that are never negative. See NON_NEGATIVE."""
     return max(answer, 0.0), replace(interval, low=max(interval.low, 0.0), high=max(interval.high, 0.0))
 
 
 def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, ConfidenceInterval]:
-    """Round what is whole in truth, halves up. See WHOLE. An interval without a whole number becomes the answer alone."""
+    """Return an answer whose true value is an integer, rounded with halves up, and its interval reduced to integers.
+
+    See WHOLE. If the interval contains no integer, both of its ends become the rounded answer.
+    """
     nearest = float(math.floor(answer + 0.5))
     low, high = math.ceil(interval.low), math.floor(interval.high)
     ends = (float(low), float(high)) if low <= high else (nearest, nearest)
@@ -31,14 +34,17 @@ def rounded(answer: float, interval: ConfidenceInterval) -> tuple[float, Confide
 
 
 def consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_variance: Fraction) -> list[int]:
-    """Return whole numbers for the parts, near a noisy total and its noisy parts; their sum is the new total.
+    """Return integers for the parts that are consistent with a noisy total. The sum of the returned parts is the new total.
 
-    See CONSISTENT. Least squares weighted by 1/variance, exact in rationals: the total is averaged with the sum of its parts, and the
-    difference is divided evenly among them (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Rounding is by largest remainder, so that
-    it moves no part by 1 or more.
+    See CONSISTENT. The parts are fitted by least squares with weights 1/variance, in exact rational arithmetic: the total is averaged with
+    the sum of the parts, and the difference is divided evenly among the parts (Hay, Rastogi, Miklau, Suciu 2010, arXiv:0904.0942). Then
+    the parts are rounded by largest remainder, which moves no part by 1 or more.
 
     Args:
-        part_variance: Part variance of the noise of each part.
+        total: Noisy total.
+        parts: Noisy parts.
+        total_variance: Variance of the noise of the total.
+        part_variance: Variance of the noise of each part.
     """
     count = len(parts)
     if count == 0:
@@ -50,7 +56,7 @@ def consistent(total: int, parts: Sequence[int], total_variance: Fraction, part_
 
 
 def _by_remainder(values: Sequence[Fraction], total: int) -> list[int]:
-    """Round to whole numbers that add up to total: down, then up again for the largest remainders."""
+    """Return the values rounded to integers with the sum `total`. Values with the largest remainders are rounded up."""
     floors = [math.floor(value) for value in values]
     order = sorted(range(len(values)), key=lambda i: floors[i] - values[i])
     rounds, rest = divmod(total - sum(floors), len(values))

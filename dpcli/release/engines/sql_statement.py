@@ -1,9 +1,11 @@
-"""An aggregation as one statement of SQL, in any dialect.
+"""Writes an aggregation as one SQL statement, in any dialect.
 
-Rows that count -> what each unit adds to each key -> at most max_groups keys of a unit -> at most max_rows rows of a unit in a key -> sums.
-A key of steps is no key until the last of these: its values are counted, and a unit's rows are bounded in all of them together.
-Where a window says so, a unit is what is of one unit in one block: then "unit" stands for that pair everywhere below.
-Only units with more rows than allowed are processed row by row; the rest costs one GROUP BY.
+The statement computes, in this order: the rows that count; what each unit adds to each key; at most max_groups keys of each unit; at most
+max_rows rows of each unit in each key; and the sums.
+
+A part of the key that is steps becomes part of the key only in the last of these stages. Until then a unit's rows are bounded over all of
+its values together. If a window bounds units in each block separately, "unit" means a pair of a unit and a block everywhere below. Only
+units with more rows than allowed are processed row by row. All other units are processed by one GROUP BY.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from dpcli.release.engines.source_table import ActualTable, SourceTable, Values
 from dpcli.release.expressions.scalars import NUMBERS, Layers, Scalar, Term, as_decimal, decimal, integer, joined, literal
 from dpcli.release.expressions.sql_grammar import Expressions
 
-MOST_STEPS = 2**53  # from 0: up to there a double counts one by one
-MOST_SUM = 10**38  # what the narrowest sum of the three engines holds: 38 digits, a little less than 128 bits
+MOST_STEPS = 2**53  # largest number of steps from 0; a double represents all integers up to it
+MOST_SUM = 10**38  # limit of the narrowest integer sum of the three engines, which has 38 digits, a little less than 128 bits
 STEP_LEAST, STEP_MOST = 1e-20, 1e20
 MOST_BOUND = 2**62
 MOST_BINS = 10_000
-MOST_KEYS = 2_000_000  # declared, of all parts together
+MOST_KEYS = 2_000_000  # largest number of declared keys, over all parts of the key
 TEXT: ScalarType = "text"
 UNITS = (TEXT, "integer")
 PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}
@@ -33,10 +35,11 @@ PYTHON: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": boo
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """A part of the key as SQL.
+    """One part of the key as SQL.
 
     Attributes:
-        count: Count of the values that it can have, None if only the data tell.
+        sql: SQL expression.
+        count: Number of values that the part can have; None if only the data determine them.
     """
 
     sql: str
@@ -45,10 +48,13 @@ class GroupPart:
 
 @dataclass(frozen=True, slots=True)
 class RowTerms:
-    """SQL over the outermost names of the layers.
+    """The expressions of an aggregation as SQL over the outermost names of the layers.
 
     Attributes:
-        conditions: All must be true of a row that counts.
+        unit: Unit of a row; None if each row is a unit of its own.
+        keys: Parts of the key.
+        values: Integers that are summed.
+        conditions: Conditions that are all true for a row that counts.
     """
 
     unit: str | None
@@ -58,7 +64,7 @@ class RowTerms:
 
 
 def row_terms(aggregation: Aggregation, table: SourceTable, layers: Layers) -> RowTerms:
-    """Return every expression of an aggregation as SQL. Raises InputError if one is refused."""
+    """Return all expressions of an aggregation as SQL. Raises InputError if one of them is refused."""
     _require_bounds(aggregation)
     expressions = Expressions(table.columns)
     conditions: list[str] = []
@@ -80,7 +86,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
 
 
 def _unit(name: str, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
-    """Return the unit of a row; rows without one are excluded."""
+    """Return the unit of a row as SQL, and add conditions that exclude rows without a unit."""
     scalar = expressions.column(name, "unit")
     if scalar.type not in UNITS:
         raise InputError(f'unit: expected a column of type text or integer, found "{name}" of type {scalar.type}')
@@ -92,7 +98,7 @@ def _unit(name: str, expressions: Expressions, layers: Layers, conditions: list[
 
 
 def _part(key: GroupKey, expressions: Expressions, layers: Layers, conditions: list[str]) -> GroupPart:
-    """Return a part of the key; rows with values that are not declared are excluded."""
+    """Return a part of the key, and add conditions that exclude rows without a declared value."""
     if key.steps is not None:
         return GroupPart(_value(key.steps, expressions, layers, conditions), key.steps.maximum - key.steps.minimum + 1)
     scalar = expressions.scalar(key.expression, "by")
@@ -111,7 +117,7 @@ def _part(key: GroupKey, expressions: Expressions, layers: Layers, conditions: l
 
 
 def _among(sql: str, scalar: Scalar, domain: Sequence[KeyValue], layers: Layers) -> str:
-    """Return the condition that a key is declared."""
+    """Return the condition that a part of the key has a declared value."""
     kind = PYTHON[scalar.type]
     if not domain or len(set(domain)) < len(domain) or not all(type(value) is kind for value in domain):
         raise InputError(
@@ -135,7 +141,7 @@ def _constant(value: KeyValue, to: ScalarType, layers: Layers) -> str:
 
 
 def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
-    """Return the index of a bin, null outside of all, by binary search: a CASE for each bin would take linear time."""
+    """Return the index of a value's bin; null if it is outside all bins. A binary search avoids the linear time of one CASE per bin."""
     if scalar.type not in NUMBERS:
         raise InputError(f"bins: expected a column of numbers, found one of type {scalar.type}")
     rising = all(math.isfinite(edge) for edge in edges) and all(a < b for a, b in itertools.pairwise(edges))
@@ -143,7 +149,7 @@ def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
         raise InputError(f"bins: expected 2 to {MOST_BINS + 1:,} finite edges, each above the one before")
     value = layers.bind(as_decimal(scalar, layers))
     at = [decimal(edge).write(layers).sql for edge in edges]
-    lower = layers.bind(Term(layers.dialect.list_of(at[:-1])))  # past its end is null, which no value reaches
+    lower = layers.bind(Term(layers.dialect.list_of(at[:-1])))  # elements past the end are null, and no value is >= null
     index = integer(0).write(layers)
     for step in (2**power for power in reversed(range((len(edges) - 2).bit_length()))):
         further = layers.bind(joined("({0} + {1})", index, integer(step).write(layers)))
@@ -153,7 +159,7 @@ def _bin(scalar: Scalar, edges: tuple[float, ...], layers: Layers) -> Term:
 
 
 def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: list[str]) -> str:
-    """Return the integer of a row: its value clamped, in steps."""
+    """Return the integer of a row: its clamped value in steps, squared if the steps say so."""
     _require_exact(steps)
     scalar = expressions.scalar(steps.expression, "column")
     if scalar.type not in NUMBERS:
@@ -169,13 +175,13 @@ def _value(steps: Steps, expressions: Expressions, layers: Layers, conditions: l
 
 
 def _counted(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
-    """Count an integer in steps of 1."""
+    """Return an integer column, in steps of 1."""
     value = layers.bind(scalar.write(layers))
     return _clamped(steps, value, value, layers)
 
 
 def _stepped(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
-    """Count any number in steps: floor(clamped / step + 0.5)."""
+    """Return a column of any numbers in steps: floor(clamped / step + 0.5)."""
     value = layers.bind(as_decimal(scalar, layers))
     numbers = (steps.minimum * steps.step, steps.maximum * steps.step, steps.step, 0.5)
     floor = joined("floor(least(greatest({0}, {1}), {2}) / {3} + {4})", value, *(decimal(each).write(layers) for each in numbers))
@@ -183,7 +189,7 @@ def _stepped(steps: Steps, scalar: Scalar, layers: Layers) -> Term:
 
 
 def _clamped(steps: Steps, value: Term, counted: Term, layers: Layers) -> Term:
-    """Return the clamped integer. Null is tested first, as least and greatest ignore it and would return a bound."""
+    """Return the clamped integer. Null is handled first, since SQL's least and greatest ignore null and would return a bound."""
     ends = (integer(each).write(layers) for each in (steps.minimum, steps.maximum))
     clamped = joined("least(greatest({0}, {1}), {2})", counted, *ends)
     return joined("CASE WHEN {0} IS NULL THEN {1} ELSE {2} END", value, _missing(steps, layers), clamped)
@@ -194,7 +200,7 @@ def _missing(steps: Steps, layers: Layers) -> Term:
 
 
 def _require_exact(steps: Steps) -> None:
-    """Raise InputError for steps that cannot be added without rounding or overflow."""
+    """Raise InputError if sums of the steps might be rounded or overflow."""
     if not STEP_LEAST <= steps.step <= STEP_MOST:
         raise InputError(f"step: expected a number from {STEP_LEAST:g} to {STEP_MOST:g}, found {steps.step!r}")
     if not steps.minimum <= steps.maximum or max(abs(steps.minimum), abs(steps.maximum), abs(steps.squared or 0)) > MOST_STEPS:
@@ -215,21 +221,21 @@ class RowNames:
     """Column names of the rows that count.
 
     Attributes:
-        keys: Parts of the key.
-        counted: Those of them that are steps.
-        values: Integers.
-        unit: The unit, or unit and block.
+        keys: Columns of the parts of the key.
+        stepped: Those of the columns `keys` that are steps.
+        values: Columns of the integers that are summed.
+        unit: Column of the unit, or columns of the unit and the block.
     """
 
     keys: tuple[str, ...]
-    counted: tuple[str, ...]
+    stepped: tuple[str, ...]
     values: tuple[str, ...]
     unit: tuple[str, ...] = ("u",)
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """The columns within which a unit's rows are bounded."""
-        return (*self.unit, *(key for key in self.keys if key not in self.counted))
+        """The columns of the groups within which the rows of a unit are bounded."""
+        return (*self.unit, *(key for key in self.keys if key not in self.stepped))
 
     @property
     def unit_and_keys(self) -> tuple[str, ...]:
@@ -237,10 +243,17 @@ class RowNames:
 
 
 def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable, dialect: Dialect, secret: bytes) -> str:
-    """Return SQL that yields one row for each key: its parts, the numbers of units and rows, and the sums.
+    """Return SQL that yields one row for each key: the parts of the key, the numbers of units and rows, and the sums.
+
+    Args:
+        aggregation: The aggregation.
+        table: The table as [source] declares it.
+        actual: The table as the engine reports it.
+        dialect: SQL dialect of the engine.
+        secret: Key of the hash that chooses contributions.
 
     Raises:
-        InputError: If an expression is refused or asks for a column that is not there.
+        InputError: An expression is refused, or the table lacks a column.
     """
     values = Values(table, actual)
     layers = Layers(dialect, values)
@@ -276,9 +289,9 @@ def statement(aggregation: Aggregation, table: SourceTable, actual: ActualTable,
 def _bounded(
     aggregation: Aggregation, keys: Sequence[GroupPart], names: RowNames, dialect: Dialect, secret: bytes
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, hint, SQL) of each step from the rows that count to what each unit adds to each of its keys.
+    """Yield (name, hint, SQL) of each subquery that leads from the rows that count to the bounded contributions of each unit.
 
-    Bounds apply to the same read that is added up, as a view may hold other rows each time.
+    All subqueries start from one read of the table, since a view may have other rows each time it is read.
     """
     own, each = listed(names.bounded), listed(names.unit_and_keys)
     sums = "".join(f", {sql} AS s{number}" for number, sql in enumerate(_sums(names, dialect)))
@@ -286,7 +299,7 @@ def _bounded(
     most = dialect.cast(str(aggregation.max_rows), "integer")
     yield "added", dialect.once, f"SELECT {own}, count(*) AS n{sums} FROM kept GROUP BY {own}"
     chosen = "added"
-    if aggregation.max_groups < _most_groups(key for key, name in zip(keys, names.keys, strict=True) if name not in names.counted):
+    if aggregation.max_groups < _most_groups(key for key, name in zip(keys, names.keys, strict=True) if name not in names.stepped):
         order = listed((f"{_lead(names.bounded, most, dialect, secret)} DESC", *names.bounded))
         ranked = (
             f"SELECT {own}, n{added}, row_number() OVER (PARTITION BY {listed(names.unit)} ORDER BY {order}) AS place FROM added"
@@ -299,25 +312,26 @@ def _bounded(
         return
     same = " AND ".join(f"kept.{name} = {chosen}.{name}" for name in names.bounded)
     rows = f"SELECT {listed(f'kept.{name} AS {name}' for name in columns)} FROM kept JOIN {chosen} ON {same}"
-    rows += "" if names.counted else f" WHERE n > {most}"  # the others are read no second time
+    rows += "" if names.stepped else f" WHERE n > {most}"  # units with fewer rows need not be processed row by row
     copies = f"row_number() OVER (PARTITION BY {listed(columns)} ORDER BY {names.unit[0]}) AS copy"
     yield "numbered", "", f"SELECT {listed(columns)}, {copies} FROM ({rows}) AS excess"
     order = listed((_hashed((*columns, "copy"), dialect, secret), *columns, "copy"))
     ranked = f"SELECT {listed(columns)}, row_number() OVER (PARTITION BY {own} ORDER BY {order}) AS place FROM numbered"
     yield "cut", "", f"SELECT {each}, count(*) AS n{sums} FROM ({ranked}) AS ranked WHERE place <= {most} GROUP BY {each}"
-    few = "" if names.counted else f"SELECT {each}, n{added} FROM {chosen} WHERE n <= {most} UNION ALL "
+    few = "" if names.stepped else f"SELECT {each}, n{added} FROM {chosen} WHERE n <= {most} UNION ALL "
     yield "bounded", "", f"{few}SELECT {each}, n{added} FROM cut"
 
 
 def _most_groups(keys: Iterable[GroupPart]) -> float:
-    """Return the most keys that one unit can have."""
+    """Return the largest number of keys that one unit can have; infinity if it is unknown."""
     return math.prod(math.inf if part.count is None else part.count for part in keys)
 
 
 def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) -> str:
-    """Return what the keys of a unit are ordered by: drawn one after the other, each with a chance in proportion to n / least(n, most).
+    """Return the number by which the keys of a unit are ordered at random, the highest first.
 
-    log(U) / w is the highest with a chance in proportion to w: minus an exponential time of rate w.
+    The order is that of keys drawn one after another with probabilities proportional to w = n / least(n, most). The number is log(U) / w
+    with U uniform. It is minus an exponential time with rate w, so it is the highest with a probability proportional to w.
     """
     uniform = f"({dialect.cast(_hashed(columns, dialect, secret), 'decimal')} + {dialect.cast('0.5', 'decimal')})"
     share = f"({dialect.cast(f'least(n, {most})', 'decimal')} / {dialect.cast('n', 'decimal')})"
@@ -325,7 +339,7 @@ def _lead(columns: Sequence[str], most: str, dialect: Dialect, secret: bytes) ->
 
 
 def _hashed(columns: Sequence[str], dialect: Dialect, secret: bytes) -> str:
-    """Hash the texts of columns, each after its length, so that different rows have different hashes and are drawn independently."""
+    """Return the hash of a row's columns as text, each preceded by its length, so that different rows have independent hashes."""
     texts = [dialect.cast(column, "text") for column in columns]
     parts = (dialect.text(secret.hex()), *(part for text in texts for part in (dialect.cast(f"length({text})", "text"), text)))
     return dialect.digest(f" || {dialect.text(SEPARATOR)} || ".join(parts))

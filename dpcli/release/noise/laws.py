@@ -1,6 +1,6 @@
-"""Noise distributions on the integers: tails, half widths at a confidence, and the scale that a cost allows.
+"""Noise distributions on the integers: their tails, the half widths of confidence intervals, and the scale that a cost requires.
 
-Tails are upper bounds, so that intervals made of them are never too narrow.
+Tails are upper bounds, so confidence intervals that are computed from them are never too narrow.
 """
 
 from __future__ import annotations
@@ -16,37 +16,39 @@ from dpcli.base.errors import InputError
 from dpcli.base.stated import stated
 from dpcli.numerics.arrays import Array, np
 
-LARGEST_SUMMED = 2000.0  # sigma up to which tails are summed exactly, in a table of 80,000 numbers
-LARGEST = 2.0**50  # scale: at it a draw beyond 64 bits has a probability of at most e^-8000
+LARGEST_SUMMED = 2000.0  # largest sigma for which tails are summed exactly, in a table of about 80,000 numbers
+LARGEST = 2.0**50  # largest scale or sigma; a draw that exceeds 64 bits then has a probability of at most e^-8000
 
 
 class NoiseLaw(Protocol):
-    """A symmetric law on the integers, decreasing on both sides of 0. Laws of one scale are equal."""
+    """A symmetric law on the integers whose probabilities decrease on both sides of 0. Laws of a type with equal scales are equal."""
 
     def __hash__(self) -> int: ...
 
     @property
     def spread(self) -> float:
-        """The scale that a mechanism type prices, in units of the integers."""
+        """The scale or sigma by which the law's mechanism type is priced, in units of the integers."""
         ...
 
     @property
     def variance(self) -> float:
-        """E[X^2]; an upper bound."""
+        """An upper bound on E[X^2]."""
         ...
 
     def at_least(self, x: Array) -> Array:
-        """P(X >= x), of whole numbers; an upper bound, above the truth by at most 1e-8."""
+        """Return an upper bound on P(X >= x) for integers x. It exceeds the exact value by at most 1e-8."""
         ...
 
     def exceeds(self, half_width: int) -> float:
-        """P(|X| > half_width), half_width >= 0; an upper bound."""
+        """Return an upper bound on P(|X| > half_width) for half_width >= 0."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplaceLaw:
-    """P(X = x) = (1 - r) / (1 + r) r^|x|, r = e^{-1/scale}: what the mechanism type discrete-laplace prices at this scale.
+    """The discrete Laplace law: P(X = x) = (1 - r) / (1 + r) r^|x| with r = e^{-1/scale}.
+
+    Priced by: discrete-laplace with this scale.
 
     Source: Ghosh, Roughgarden, Sundararajan 2009, arXiv:0811.2841.
     """
@@ -62,7 +64,7 @@ class DiscreteLaplaceLaw:
 
     @property
     def variance(self) -> float:
-        """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale))); never 0, not even where the exact value underflows."""
+        """2 r / (1 - r)^2 = 1 / (2 sinh^2(1 / (2 scale))), rounded up. It is positive even if the exact value underflows."""
         half = min(0.5 / self.scale, 350.0)
         return 0.5 / math.sinh(half) ** 2 * (1.0 + 1e-15)
 
@@ -72,7 +74,7 @@ class DiscreteLaplaceLaw:
         return math.log(-math.expm1(-a)) - math.log1p(math.exp(-a)) - abs(x) * a
 
     def at_least(self, x: Array) -> Array:
-        """Return r^x / (1 + r) for x > 0, and 1 minus that of 1 - x elsewhere."""
+        """Return r^x / (1 + r) for x > 0, and 1 - P(X >= 1 - x) for other x, both rounded up."""
         a = 1.0 / self.scale
         tail = np.exp(-np.where(x > 0, x, 1.0 - x) * a - math.log1p(math.exp(-a)))
         return np.asarray(np.where(x > 0, tail * (1.0 + 1e-13), 1.0 - tail * (1.0 - 1e-13)))
@@ -84,9 +86,11 @@ class DiscreteLaplaceLaw:
 
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussianLaw:
-    """P(X = x) proportional to e^{-x^2 / (2 sigma^2)}: what the mechanism type discrete-gaussian prices at this sigma.
+    """The discrete Gaussian law: P(X = x) is proportional to e^{-x^2 / (2 sigma^2)}.
 
-    sigma is not quite the standard deviation, which is smaller (Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 9).
+    The standard deviation is slightly smaller than sigma (Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Corollary 9).
+
+    Priced by: discrete-gaussian with this sigma.
     """
 
     sigma: float
@@ -108,7 +112,7 @@ class DiscreteGaussianLaw:
         return np.asarray(np.minimum(np.where(x > 0, upper + error, 1.0 - upper + error), 1.0))
 
     def _upper_tail(self, x: Array) -> tuple[Array, float]:
-        """Return P(X >= x) for whole x >= 1, and a bound on its error."""
+        """Return P(X >= x) for integers x >= 1, and a bound on the errors."""
         if self.sigma <= LARGEST_SUMMED:
             table = _tails(self.sigma)
             return np.asarray(table[np.minimum(x, len(table) - 1).astype(np.int64)]), 1e-13
@@ -117,10 +121,12 @@ class DiscreteGaussianLaw:
         return np.asarray(0.5 * erfc((x - 0.5) / (self.sigma * math.sqrt(2.0)))), _midpoint_error(self.sigma)
 
     def exceeds(self, half_width: int) -> float:
-        """Return P(|X| > half_width) by summation; for a large sigma, by twice the integral from half_width + 1/2.
+        """Return an upper bound on P(|X| > half_width).
 
-        The density is convex beyond sigma, where a cell's middle lies below its mean: that is an upper bound by itself. Nearer to 0 it can
-        be below by the error of the midpoint rule. The total is at least sigma sqrt(2 pi), by Poisson summation.
+        It is a sum, or for a large sigma twice the integral of the density from half_width + 1/2. Beyond sigma the density is convex, so
+        its value at the middle of a cell is at most its mean over the cell, and the integral is an upper bound. Closer to 0 the integral
+        may be too small by the error of the midpoint rule, which is added. The normalising sum is at least sigma sqrt(2 pi), by Poisson
+        summation.
         """
         if self.sigma <= LARGEST_SUMMED:
             table = _tails(self.sigma)
@@ -130,7 +136,7 @@ class DiscreteGaussianLaw:
 
 
 def half_width(law: NoiseLaw, confidence: float) -> int:
-    """Return the smallest whole h with P(|X| <= h) >= confidence; never less than that, as tails are upper bounds."""
+    """Return the smallest integer h that is certified to have P(|X| <= h) >= confidence. Raises InputError as `failure_of` does."""
     return half_width_beyond(law, failure_of(confidence))
 
 
@@ -142,14 +148,18 @@ def failure_of(confidence: float) -> float:
 
 
 def half_width_beyond(law: NoiseLaw, failure: float) -> int:
-    """Return the smallest whole h with P(|X| > h) <= failure, for failures from 1e-300 on, which tails can resolve."""
+    """Return the smallest integer h that is certified to have P(|X| > h) <= failure.
+
+    Raises:
+        InputError: The probability of failure is not in [1e-300, 1), the range that tails can resolve.
+    """
     if not 1e-300 <= failure < 1.0:
         raise InputError(f"expected a probability of failure in [1e-300, 1), found {failure!r}")
     return smallest_whole(lambda h: law.exceeds(h) <= failure)
 
 
 def smallest_whole(holds: Callable[[int], bool], least: int = 0) -> int:
-    """Return the smallest whole number from `least` on that holds, as all larger ones do."""
+    """Return the smallest integer >= `least` for which `holds` is true. It must be true for all larger integers too."""
     low, high = least - 1, least
     while not holds(high):
         low, high = high, high + 2 * (high - low)
@@ -160,7 +170,7 @@ def smallest_whole(holds: Callable[[int], bool], least: int = 0) -> int:
 
 
 def check_spread(name: str, value: float) -> None:
-    """Raise InputError for a scale that no law has."""
+    """Raise InputError for a scale or sigma that is not positive, or larger than LARGEST."""
     if not 0.0 < value <= LARGEST:
         raise InputError(
             f"expected a {name} of the noise above 0 and at most 2^50 steps, found {value!r}: where it is too large, make the step larger"
@@ -168,13 +178,16 @@ def check_spread(name: str, value: float) -> None:
 
 
 def _midpoint_error(sigma: float) -> float:
-    """Bound what the midpoint rule can miss of the density between 0 and sigma: sigma max|f''| / 24, f'' <= f(0) / sigma^2."""
+    """Return a bound on the error of the midpoint rule for the density f between 0 and sigma.
+
+    The bound is sigma max|f''| / 24, where |f''| <= f(0) / sigma^2.
+    """
     return 1.0 / (24.0 * math.sqrt(2.0 * math.pi) * sigma * sigma) + 1e-15
 
 
 @lru_cache(maxsize=64)
 def _total(sigma: float) -> float:
-    """Return the sum of e^{-x^2 / (2 sigma^2)}; from sigma = 3 on it equals its integral up to e^-170."""
+    """Return the sum of e^{-x^2 / (2 sigma^2)} over all integers. For sigma >= 3, sum and integral differ by at most e^-170."""
     if sigma >= 3.0:
         return sigma * math.sqrt(2.0 * math.pi)
     return 1.0 + 2.0 * math.fsum(math.exp(-0.5 * (x / sigma) ** 2) for x in range(1, math.ceil(40.0 * sigma) + 2))
@@ -182,22 +195,25 @@ def _total(sigma: float) -> float:
 
 @lru_cache(maxsize=16)
 def _tails(sigma: float) -> Array:
-    """Return P(X >= x) for x = 0, 1, ... to 38 sigma; the last bounds all larger x."""
+    """Return P(X >= x) for x = 0, 1, ... up to 38 sigma. The last number bounds the tail of all larger x."""
     x = np.arange(math.ceil(38.0 * sigma) + 3, dtype=float)
     mass = np.exp(-0.5 * (x / sigma) ** 2) / _total(sigma)
     return np.asarray(np.maximum(np.cumsum(mass[::-1])[::-1], math.ulp(0.0)))
 
 
 def scale_of(sensitivity: int | Fraction, epsilon: float) -> float:
-    """Return the smallest double with sensitivity / scale <= epsilon, as stated.
+    """Return the smallest double with sensitivity / scale <= epsilon, where epsilon is the decimal as the user stated it.
 
-    The scale of discrete Laplace noise, or of a choice whose scores have this range.
+    It is the scale of discrete Laplace noise. It is also the scale of a choice, if `sensitivity` is the range of the scores.
     """
     return rounded_up(Fraction(sensitivity) / stated(epsilon))
 
 
 def sigma_of(squared_sensitivity: int | Fraction, rho: float) -> float:
-    """Return the smallest double with squared_sensitivity / (2 sigma^2) <= rho; the square is exact where the L2 sensitivity is not."""
+    """Return the smallest double with squared_sensitivity / (2 sigma^2) <= rho.
+
+    The argument is the square of the L2 sensitivity, since the square is exact and the sensitivity itself may not be.
+    """
     wanted = Fraction(squared_sensitivity) / (2 * stated(rho))
     sigma = math.sqrt(_double(wanted)) * (1.0 - 1e-15)
     while Fraction(sigma) ** 2 < wanted:
@@ -206,13 +222,13 @@ def sigma_of(squared_sensitivity: int | Fraction, rho: float) -> float:
 
 
 def rounded_up(exact: Fraction) -> float:
-    """Return the smallest double that is no less than `exact`."""
+    """Return the smallest double that is at least `exact`."""
     nearest = _double(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 def _double(exact: Fraction) -> float:
-    """Return the nearest double. Raises InputError if none is large enough."""
+    """Return the nearest double. Raises InputError if the number is larger than every double."""
     try:
         return float(exact)
     except OverflowError:

@@ -1,6 +1,6 @@
-"""Draws of noise on integers, by OpenDP's integer samplers alone.
+"""Samplers of integer noise. All noise is drawn by OpenDP's integer samplers.
 
-OpenDP's modules are imported one by one: its prelude takes eight times as long (2.0 s and 141 MB instead of 0.25 s and 47 MB).
+OpenDP's modules are imported one by one, which takes 0.25 s and 47 MB. OpenDP's prelude would take 2.0 s and 141 MB.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from dpcli.release.noise.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, No
 if TYPE_CHECKING:
     from opendp.mod import Measurement
 
-# Before it, division of rationals was wrong and the discrete samplers were biased: opendp issue 2638.
+# In earlier versions the division of rationals was wrong, so the discrete samplers were biased (opendp issue 2638).
 FIRST_UNBIASED = (0, 14, 2)
-INT64_MAX = 2**63 - 1  # of OpenDP's integers
-BATCH = 65_536  # draws at once, so that memory is bounded
+INT64_MAX = 2**63 - 1  # largest of OpenDP's integers
+BATCH = 65_536  # largest number of draws at a time, to bound the memory
 
 
 def noisy(values: Sequence[int], law: NoiseLaw) -> list[int]:
-    """Return each value plus its own independent draw of this law.
+    """Return each value plus an independent draw of the noise.
 
-    The noise is drawn on zeros and added in Python, so that values may have any size. OpenDP clamps its results to 64 bits, and clamped
-    noise would show the value beneath it. With the scales that a law allows that has a probability below e^-8000, and such a draw is
-    refused whatever the values are.
+    OpenDP clamps its results to 64 bits, and a clamped sum would reveal the value. So OpenDP adds the noise to zeros, and Python adds the
+    values, which may have any size. A draw that reaches the limit of 64 bits is refused whatever the values are. With the scales that a
+    law allows, its probability is below e^-8000.
 
     Priced by: discrete-laplace with `scale`, or discrete-gaussian with `sigma`, and the sensitivity of `values` as one vector.
 
     Args:
-        values: Exact whole numbers, of any size.
+        values: Exact integers of any size.
         law: Law of the noise, in the same units.
 
     Raises:
-        Unavailable: OpenDP is not installed, or its samplers are known to be biased.
+        Unavailable: OpenDP is not installed, or its version has biased samplers.
     """
     return [value + draw for value, draw in zip(values, draws(len(values), law), strict=True)]
 
 
 def draws(count: int, law: NoiseLaw) -> list[int]:
-    """Return independent draws of a law."""
+    """Return a number of independent draws of a law. Raises Unavailable as `noisy` does."""
     sampler = measurement(law)
     drawn: list[int] = []
     while len(drawn) < count:
@@ -55,7 +55,7 @@ def draws(count: int, law: NoiseLaw) -> list[int]:
 
 @singledispatch
 def measurement(law: NoiseLaw) -> Measurement:
-    """Return OpenDP's mechanism for this law, on vectors of integers."""
+    """Return OpenDP's mechanism that adds noise of this law to a vector of integers."""
     raise InternalError(f"no sampler for {type(law).__name__}")
 
 
@@ -83,7 +83,7 @@ def _gaussian(law: DiscreteGaussianLaw) -> Measurement:
 
 @cache
 def require_samplers() -> None:
-    """Enable OpenDP's samplers, once. Raises Unavailable if OpenDP is absent or biased."""
+    """Enable OpenDP's samplers. Raises Unavailable if OpenDP is not installed, or if its version has biased samplers."""
     require("opendp")
     from importlib.metadata import version
 
@@ -94,7 +94,7 @@ def require_samplers() -> None:
 
 
 def check_version(version: str) -> None:
-    """Raise Unavailable for a version whose samplers are known to be biased, or that has no number."""
+    """Raise Unavailable for a version of OpenDP that has biased samplers, or that contains no number."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     if numbers < FIRST_UNBIASED:
         raise Unavailable(f"expected opendp 0.14.2 or later, found {version}: its noise is biased; pip install -U 'dpcli[release]'")

@@ -1,9 +1,9 @@
-"""Choices among candidates with whole scores: the exponential mechanism, permute-and-flip, and the k best by peeling.
+"""Choices among candidates with whole-number scores: the exponential mechanism, permute-and-flip, and the k best by peeling.
 
-`score_range` is the most by which one change can move the difference of two scores, max over i, j of |(u_i - u'_i) - (u_j - u'_j)|. Of
-counts to which a unit adds at most `max_rows` each it is max_rows under add-remove, if all scores move the same way, and 2 max_rows
-under replace-one. It is at most twice the sensitivity of a score, which is the 2 of exp(epsilon u / (2 sensitivity)).
-Equal scores are equally likely to be chosen.
+`score_range` is the largest change of the difference of two scores between neighbouring datasets: the maximum over i, j of
+|(u_i - u'_i) - (u_j - u'_j)|. If the scores are counts and a unit adds at most `max_rows` to each, it is max_rows under add-remove, where
+all scores move in the same direction, and 2 max_rows under replace-one. It is at most twice the sensitivity of a score. The factor of 2
+in exp(epsilon u / (2 sensitivity)) comes from this bound. Candidates with equal scores are equally likely to be chosen.
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ if TYPE_CHECKING:
     from opendp.mod import Measure, Measurement
 
 
-LARGEST_SCORE = 2**62  # half of OpenDP's integers; its own refusal of larger ones quotes the score
+LARGEST_SCORE = 2**62  # half the range of OpenDP's 64-bit integers. OpenDP's own error for larger scores would quote the score
 
 
 def exponential(scores: Sequence[int], score_range: int, epsilon: float) -> int:
-    """Return the index of a candidate, with probability proportional to exp(epsilon score / score_range).
+    """Return the index of a candidate, which is chosen with probability proportional to exp(epsilon score / score_range).
 
-    Priced by: exponential, or report-noisy-max with noise = "gumbel", which is the same law; epsilon is this one.
+    Priced by: exponential with this epsilon, or report-noisy-max with noise = "gumbel" and this epsilon, which has the same law.
 
-    Source: McSherry & Talwar 2007; the sampler is that of McKenna & Sheldon 2020, arXiv:2010.12603, with replacement.
+    Source: McSherry & Talwar 2007. The sampler is that of McKenna & Sheldon 2020, arXiv:2010.12603, with replacement.
     """
     return top_k(scores, 1, score_range, epsilon)[0]
 
 
 def top_k(scores: Sequence[int], k: int, score_range: int, epsilon: float) -> list[int]:
-    """Return the indices of k candidates, each chosen by `exponential` among those that are left, in the order of choice.
+    """Return the indices of k different candidates in the order of choice. Each is chosen by `exponential` among the remaining ones.
 
     Priced by: exponential with this epsilon, k times.
+
+    Raises:
+        InputError: k is not between 1 and the number of candidates.
     """
     if not 1 <= k <= len(scores):
         raise InputError(f"expected a number to choose between 1 and the {len(scores)} candidates, found {k}")
@@ -48,11 +51,13 @@ def top_k(scores: Sequence[int], k: int, score_range: int, epsilon: float) -> li
 
 
 def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) -> int:
-    """Return the index of a candidate: visited in random order, each is taken with probability exp(epsilon (score - best) / score_range).
+    """Return the index of a candidate, chosen by permute-and-flip.
 
-    Priced by: permute-and-flip, or report-noisy-max with noise = "exponential", which is the same law; epsilon is this one.
+    The candidates are visited in random order. Each is accepted with probability exp(epsilon (score - best score) / score_range).
 
-    Source: McKenna & Sheldon 2020, arXiv:2010.12603; the same law as exponential noise: Ding et al. 2021, arXiv:2105.07260.
+    Priced by: permute-and-flip with this epsilon, or report-noisy-max with noise = "exponential" and this epsilon, which has the same law.
+
+    Source: McKenna & Sheldon 2020, arXiv:2010.12603. Ding et al. 2021, arXiv:2105.07260, show that exponential noise has the same law.
     """
     if not scores:
         raise InputError("expected candidates to choose from")
@@ -60,20 +65,24 @@ def permute_and_flip(scores: Sequence[int], score_range: int, epsilon: float) ->
 
 
 def choice_scale(score_range: int, epsilon: float) -> float:
-    """Return the scale of a choice. Raises InputError if no sampler has it: when a query is priced, not when it is answered."""
+    """Return the scale of a choice: score_range / epsilon, rounded up.
+
+    Raises:
+        InputError: No sampler supports the scale. A query calls this when it is priced, so that it does not fail when it is answered.
+    """
     scale = scale_of(score_range, epsilon)
     check_spread("scale", scale)
     return scale
 
 
 def count_range(max_rows: int, adjacency: Adjacency) -> int:
-    """Return the score range of counts to which a unit adds at most max_rows each."""
+    """Return the score range if the scores are counts and a unit adds at most max_rows to each."""
     return 2 * max_rows if adjacency is Adjacency.REPLACE_ONE else max_rows
 
 
 @lru_cache(maxsize=8)
 def exponential_sampler(k: int, scale: float) -> Measurement:
-    """Return OpenDP's choice by Gumbel noise: weights e^(score / scale), k times by peeling."""
+    """Return OpenDP's mechanism that chooses k candidates by Gumbel noise, one after another, with weights e^(score / scale)."""
     require_samplers()
     from opendp.measures import zero_concentrated_divergence
 
@@ -82,7 +91,7 @@ def exponential_sampler(k: int, scale: float) -> Measurement:
 
 @lru_cache(maxsize=8)
 def permute_and_flip_sampler(scale: float) -> Measurement:
-    """Return OpenDP's choice of one by permute-and-flip."""
+    """Return OpenDP's mechanism that chooses one candidate by permute-and-flip."""
     require_samplers()
     from opendp.measures import max_divergence
 
@@ -90,7 +99,7 @@ def permute_and_flip_sampler(scale: float) -> Measurement:
 
 
 def _measurement(measure: Measure, k: int, scale: float) -> Measurement:
-    """Return OpenDP's choice among scores, without assuming that one change moves all of them the same way."""
+    """Return OpenDP's noisy top-k mechanism. It does not assume that a change moves all scores in the same direction."""
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_noisy_top_k
     from opendp.metrics import linf_distance
@@ -106,14 +115,15 @@ def _checked(scores: Sequence[int]) -> list[int]:
 
 
 def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
-    """Return minus the distance between the target rank and the ranks that each candidate holds, times the denominator of `share`.
+    """Return the score of each candidate for a quantile: minus its distance from the target rank, times the denominator of `share`.
 
-    Of n rows, L below candidate t and E at it: with share = a/b, t holds the ranks from bL to b(L + E), the lowest candidate all below too
-    and the highest all above. The target is a n. As each rank is held, the best score is 0, whatever the data are.
+    Let n be the number of rows, L the number of rows below candidate t, E the number of rows at t, and share = a/b. Multiplied by b, the
+    target rank is a n, and t covers the ranks from b L to b (L + E). The lowest candidate also covers all ranks below its own, and the
+    highest candidate all ranks above its own. So every rank is covered, and the best score is 0 whatever the data are.
 
     Args:
-        counts: Rows at each candidate of the declared grid, in its order; every row is at one of them.
-        share: Share of the rows that shall be below, in [0, 1].
+        counts: Number of rows at each candidate of the declared grid, in order. Every row is at one of the candidates.
+        share: Share of the rows that should lie below the quantile, in [0, 1].
     """
     part, parts = share.numerator, share.denominator
     target, last = part * sum(counts), len(counts) - 1
@@ -129,13 +139,14 @@ def rank_scores(counts: Sequence[int], share: Fraction) -> list[int]:
 
 
 def rank_range(share: Fraction, max_rows: int, adjacency: Adjacency) -> int:
-    """Return the score range of `rank_scores`, for units of at most max_rows rows.
+    """Return the score range of `rank_scores` if a unit has at most max_rows rows.
 
-    With share = a/b. A row x that is added moves the target by a. Below x nothing else moves: the distance of a candidate there changes by
-    at most a, either way. Above x, bL and b(L + E) move by b: by at most b - a, either way. So one score moves by at most max(a, b - a),
-    and two by 2 max(a, b - a) apart: one side of the target gains what the other loses, hence the full factor of 2. A row that is replaced
-    moves bL and b(L + E) by b between its old and its new place, on both sides of the target: 2b. Rows of a unit add up.
-    Both are attained: tests/release/noise/test_select.py.
+    Let share = a/b. An added row x moves the target rank by a. The ranks of a candidate below x do not move, so its score changes by at
+    most a in either direction. The ranks b L and b (L + E) of a candidate above x move by b, so its score changes by at most b - a in
+    either direction. So a score changes by at most max(a, b - a), and the difference of two scores by 2 max(a, b - a). The factor of 2 is
+    needed, since scores on one side of the target rise while scores on the other side fall. A replaced row moves the ranks of the
+    candidates between its old and its new value by b, on both sides of the target, so the difference changes by 2 b. The changes of all
+    rows of a unit add up. Both bounds are attained (tests/release/noise/test_select.py).
     """
     part, parts = share.numerator, share.denominator
     one = parts if adjacency is Adjacency.REPLACE_ONE else max(part, parts - part)
@@ -144,12 +155,14 @@ def rank_range(share: Fraction, max_rows: int, adjacency: Adjacency) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SparseVectorLaws:
-    """Noise of the threshold and of each query: Lap(sensitivity / eps1) and Lap(2 answers sensitivity / eps2), on the integers.
+    """The discrete Laplace noise of the threshold and of each query of the sparse vector technique.
 
-    The proof shifts the noise of the threshold by the sensitivity and that of an answer by twice that: whole numbers, so that it holds
-    for the discrete law as it does for the continuous one, with whole counts and a whole threshold.
+    With eps1 = threshold_share x epsilon and eps2 = epsilon - eps1, the scale for the threshold is sensitivity / eps1, and the scale for a
+    query is 2 answers sensitivity / eps2. Both scales are rounded up. The published proof shifts the noise of the threshold by the
+    sensitivity, and the noise of a query by twice the sensitivity. Both shifts are whole numbers, so the proof also holds for discrete
+    noise, whole-number counts and a whole-number threshold.
 
-    Priced by: sparse-vector with this epsilon, answers and threshold_share. Both scales are rounded up.
+    Priced by: sparse-vector with this epsilon, answers and threshold_share.
 
     Source: Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 1 (standard form).
     """
@@ -165,26 +178,26 @@ class SparseVectorLaws:
 
     @property
     def threshold(self) -> DiscreteLaplaceLaw:
-        return DiscreteLaplaceLaw(rounded_up(self.sensitivity / self._part))
+        return DiscreteLaplaceLaw(rounded_up(self.sensitivity / self._eps1))
 
     @property
     def query(self) -> DiscreteLaplaceLaw:
-        return DiscreteLaplaceLaw(rounded_up(2 * self.answers * self.sensitivity / (Fraction(self.epsilon) - self._part)))
+        return DiscreteLaplaceLaw(rounded_up(2 * self.answers * self.sensitivity / (Fraction(self.epsilon) - self._eps1)))
 
     @property
-    def _part(self) -> Fraction:
+    def _eps1(self) -> Fraction:
         return Fraction(self.epsilon) * Fraction(self.threshold_share)
 
 
 def above_threshold(counts: Sequence[int], threshold: int, laws: SparseVectorLaws) -> list[bool]:
-    """Return for each count in order whether it reaches the threshold, both with noise, until `answers` of them do.
+    """Return for each count, in order, whether the noisy count reaches the noisy threshold.
 
-    The list ends with the last of them, or with the counts. The noise on the threshold is drawn once.
+    The list ends when `laws.answers` counts have reached the threshold, or with the last count. The noise of the threshold is drawn once.
     """
-    [bar] = noisy([threshold], laws.threshold)
+    [noisy_threshold] = noisy([threshold], laws.threshold)
     answers: list[bool] = []
     for count, noise in zip(counts, draws(len(counts), laws.query), strict=True):
-        answers.append(count + noise >= bar)
+        answers.append(count + noise >= noisy_threshold)
         if sum(answers) == laws.answers:
             break
     return answers

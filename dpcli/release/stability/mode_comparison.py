@@ -1,6 +1,7 @@
-"""Ways to release the most common value at one epsilon and delta: the probability that each is right, by its lead and the domain's size.
+"""A comparison of mechanisms that release the most common value at the same epsilon and delta.
 
-Nobody holds another value than the most common one, whose count is the gap.
+For each mechanism, the comparison states the probability of the right answer as a function of the lead and of the size of the domain. In
+the data that are compared, all rows have the same value, so the count of this value is the lead.
 """
 
 from __future__ import annotations
@@ -24,19 +25,24 @@ from dpcli.release.stability.propose_test import StabilityTest, mode
 from dpcli.release.stability.stable_statistics import centred_sum
 from dpcli.release.vectors import Contribution, least_threshold, sensitivity
 
-REACH = 45.0  # scales of noise that are summed: what lies beyond weighs e^-45
-ERROR = 1e-9  # of every probability, at most
-FINE = 2 * 10**9  # steps in a bin
-LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # up to which gaps and domains are searched
+REACH = 45.0  # number of scales of noise over which sums extend; the omitted probability is about e^-45
+ERROR = 1e-9  # largest error of every probability
+FINE = 2 * 10**9  # number of steps in a bin
+LARGEST_GAP, LARGEST_SIZE = 2**40, 2**1000  # ends of the searches for a gap and for the size of a domain
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A domain of `size` values, of which one is counted `gap` times and the others never.
+    """Data in which one value occurs `gap` times and no other value occurs. Scales and distances are those of `dpcli release`.
 
     Attributes:
-        groups, rows: How many values one unit counts in at most, and with how many rows in each. Scales and distances are those of what
-            `dpcli release` draws.
+        epsilon: Epsilon of the release, in nats.
+        delta: Delta of the release.
+        adjacency: Adjacency of neighbouring datasets.
+        gap: Count of the leading value.
+        size: Number of values in the domain.
+        groups: Largest number of values in which one unit counts.
+        rows: Largest number of rows of one unit for each value.
     """
 
     epsilon: float
@@ -49,17 +55,17 @@ class Lead:
 
     @property
     def distance(self) -> int:
-        """The distance of the leader in units, as the test counts them, where ties go to another value."""
+        """The distance of the leading value in units for propose-test-release, if ties go to another value."""
         return mode({1: 0, 2: self.gap}, self.adjacency, self.rows).distance
 
     @property
     def choice(self) -> float:
-        """The scale of a choice by noisy scores."""
+        """The scale of the noise on the scores of a choice."""
         return choice_scale(count_range(self.rows, self.adjacency), self.epsilon)
 
     @property
     def noise(self) -> DiscreteLaplaceLaw:
-        """The noise on each count."""
+        """The law of the noise on each count of a histogram."""
         moved = sensitivity(self.adjacency, Contribution(self.groups, self.rows, 1, 1))
         return DiscreteLaplaceLaw(QueryCost(epsilon=self.epsilon).laplace_scale(moved.l1))
 
@@ -71,11 +77,13 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class ModeRelease:
-    """A way to release the most common value.
+    """A mechanism that releases the most common value.
 
     Attributes:
-        sized: Whether it needs a declared domain.
-        right: The probability of the right value.
+        name: Name in machine-readable output.
+        label: Name in tables and pictures.
+        sized: True if the mechanism needs a declared domain.
+        right: Function that returns the probability of the right value.
     """
 
     name: str
@@ -86,10 +94,12 @@ class ModeRelease:
 
 @dataclass(frozen=True, slots=True)
 class RightCurve:
-    """The probabilities of a way at the gaps of a comparison.
+    """The probabilities of one mechanism at all gaps of a comparison.
 
     Attributes:
-        size: Size of the domain, None for a way that needs none.
+        way: The mechanism.
+        size: Size of the domain; None if the mechanism needs no domain.
+        right: Probability of the right value at each gap.
     """
 
     way: ModeRelease
@@ -99,11 +109,14 @@ class RightCurve:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Probabilities of all ways.
+    """The probabilities of all mechanisms.
 
     Attributes:
-        of: The epsilon (nats), delta and bounds of a unit; its gap and size are ignored.
-        confidence: The probability of the right answer at which gaps are compared.
+        of: Epsilon, delta and bounds on a unit. Its gap and size are not used.
+        gaps: The gaps that are compared.
+        sizes: The sizes of the domain that are compared.
+        curves: One curve for each mechanism, and for each size if the mechanism needs a domain.
+        confidence: Probability of the right value for which the mechanisms' smallest gaps are compared.
     """
 
     of: Lead
@@ -113,32 +126,33 @@ class Comparison:
     confidence: float = 0.95
 
     def needed(self, way: ModeRelease, size: int, confidence: float) -> int:
-        """Return the smallest gap at which a way is right with this probability."""
+        """Return the smallest gap at which a mechanism returns the right value with at least this probability."""
         return _least(lambda gap: way.right(self.lead(gap, size)) >= confidence, LARGEST_GAP)
 
     def crossing(self, way: ModeRelease, other: ModeRelease, confidence: float) -> int:
-        """Return the smallest domain in which `way` needs a smaller gap than `other`, up to LARGEST_SIZE."""
+        """Return the smallest size of the domain for which `way` needs a smaller gap than `other`; at most LARGEST_SIZE."""
         return _least(lambda size: self.needed(way, size, confidence) < self.needed(other, size, confidence), LARGEST_SIZE, 2)
 
     def lead(self, gap: int, size: int) -> Lead:
         return replace(self.of, gap=gap, size=size)
 
     def clamped_sensitivity(self, bins: int) -> float:
-        """Return the sensitivity of a centred sum of numbers clamped to this many bins, in bins."""
+        """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to this many bins."""
         half = bins * FINE // 2
         return sensitivity(self.of.adjacency, Contribution(1, self.of.rows, -half, half, one_key=True)).l1 / FINE
 
     def sensitivity_after_test(self) -> float:
-        """Return the sensitivity of the sum clamped around the fullest bin after a test, in bins."""
+        """Return the sensitivity, in bins, of a centred sum of numbers that are clamped to the three bins around the fullest one."""
         return sensitivity(self.of.adjacency, centred_sum(self.of.rows, FINE)).l1 / FINE
 
 
 def compared(of: Lead, gaps: Sequence[int], sizes: Sequence[int]) -> Comparison:
-    """Compare WAYS by their probabilities of the right answer, each within ERROR.
+    """Compare the mechanisms WAYS by their probabilities of the right value. Each probability has an error of at most ERROR.
 
     Args:
-        of: Epsilon in nats, of every way; what is pure uses no delta, which would lower its noise by about 2 sqrt(delta) of epsilon.
-        gaps: Whole numbers >= 1.
+        of: Epsilon, delta and bounds on a unit, for every mechanism. Pure mechanisms do not use delta, which
+            would lower their noise by about 2 sqrt(delta) of epsilon.
+        gaps: Counts of the leading value, >= 1.
         sizes: Sizes of the domain, >= 2.
     """
     comparison = Comparison(of, tuple(gaps), tuple(sizes), ())
@@ -154,17 +168,20 @@ def _curves(comparison: Comparison) -> Iterator[RightCurve]:
 
 @lru_cache(4096)
 def _right_by_test(lead: Lead) -> float:
-    """Return the probability of propose-test-release, where ties go to another value."""
+    """Return the probability that propose-test-release returns the leading value, if ties go to another value."""
     return StabilityTest(lead.epsilon, lead.delta).release_probability(lead.distance)
 
 
 def _right_by_gumbel(lead: Lead) -> float:
-    """Return the probability of the exponential mechanism."""
+    """Return the probability that the exponential mechanism (Gumbel noise) returns the leading value."""
     return max(1.0 - probability_beyond(lead.size, lead.choice, lead.gap - 1), 0.0)
 
 
 def _right_by_permute_and_flip(lead: Lead) -> float:
-    """Return the mean of (1 - q)^place over the leader's place in a random order, q the probability that another value accepts."""
+    """Return the probability that permute-and-flip returns the leading value.
+
+    It is the mean of (1 - q)^place over the place of the leading value in a random order. Another value is accepted with probability q.
+    """
     accepts = math.exp(max(-lead.gap / lead.choice, -740.0))
     return 1.0 / lead.size if accepts == 1.0 else -math.expm1(lead.size * math.log1p(-accepts)) / (lead.size * accepts)
 
@@ -185,10 +202,11 @@ def _threshold(scale: float, delta: float, adjacency: Adjacency, groups: int, ro
 
 @lru_cache(4096)
 def _largest_probability(lead: Lead, least: float, size: int) -> float:
-    """Return the probability that the leader has the largest of `size` noisy counts, above `least`; ties are broken at random.
+    """Return the probability that the leading value has the largest of `size` noisy counts, and that this count is above `least`.
 
-    With F and f the distribution function and probabilities of one other count: (F^n - (F - f)^n) / (n f) for n values, the leader's count
-    given; as F^n (1 - (1 + f / (F - f))^-n) / (n f), which loses no digits, and F^(n-1) where f is no number.
+    Ties are broken at random. Let F be the distribution function of another noisy count, and f its probability at the noisy count of the
+    leading value. With n values, the leading value then wins with probability (F^n - (F - f)^n) / (n f). This is computed as
+    F^n (1 - (1 + f / (F - f))^-n) / (n f), which avoids cancellation. If n f underflows to 0, it is replaced by F^n.
     """
     law = lead.noise
     reach = math.ceil(REACH * law.scale)
@@ -203,12 +221,12 @@ def _largest_probability(lead: Lead, least: float, size: int) -> float:
 
 
 def _log_below(x: Array, law: DiscreteLaplaceLaw) -> Array:
-    """Return log P(X <= x), which is that of X >= -x."""
+    """Return log P(X <= x), which equals log P(X >= -x) by symmetry."""
     return np.where(x >= 0, np.log1p(-law.at_least(np.maximum(x, 0.0) + 1.0)), np.log(law.at_least(-np.minimum(x, 0.0))))
 
 
 def _least(holds: Callable[[int], bool], most: int, first: int = 1) -> int:
-    """Return the smallest whole number from `first` on that holds, as all larger ones do; `most` if none below does."""
+    """Return the smallest integer from `first` on for which `holds` is true, and stays true for larger ones; at most `most`."""
     return smallest_whole(lambda number: number >= most or holds(number), first)
 
 
@@ -220,17 +238,17 @@ HISTOGRAM = ModeRelease("noisy-histogram", "noisy histogram (Laplace)", True, _r
 WAYS = (PTR, STABILITY, GUMBEL, PERMUTED, HISTOGRAM)
 
 
-SIZES = (100, 10_000, 10**6, 10**9)  # values in the domain
-POINTS = 60  # gaps in the picture
+SIZES = (100, 10_000, 10**6, 10**9)  # sizes of the domain
+POINTS = 60  # number of gaps in a picture
 
 
 def comparison_of(queries: Sequence[PricedQuery], path: str) -> Comparison:
-    """Return the comparison for the first mode by propose-test-release in a file. Raises InputError if there is none."""
-    for one in queries:
-        query = one.query
+    """Return the comparison for the first mode by propose-test-release in a file. Raises InputError if the file has none."""
+    for priced in queries:
+        query = priced.query
         if isinstance(query, ModeQuery) and query.tests and query.delta is not None:
-            (release,) = one.releases
-            epsilon, adjacency = release.keys["epsilon"], one.setting.adjacency
+            (release,) = priced.releases
+            epsilon, adjacency = release.keys["epsilon"], priced.setting.adjacency
             lead = Lead(epsilon, query.delta, adjacency, 1, SIZES[0], groups=query.groups, rows=query.rows)
             alone = compared(lead, (1,), SIZES)
             reach = max(2 * alone.needed(PTR, 2, query.confidence), 10)

@@ -1,4 +1,4 @@
-"""The test of propose-test-release: it passes if the data are far from all data that have another answer."""
+"""The test of propose-test-release. It passes if the data are far from all data with another answer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from dpcli.numerics.closed.discrete_tails import log_laplace_beyond
 from dpcli.release.noise.laws import smallest_whole
 
 Value = TypeVar("Value")
-Draw = Callable[[float], int]  # a whole number of discrete Laplace noise of this scale
-UNREACHABLE = 2**62  # the distance if no data have another answer
+Draw = Callable[[float], int]  # draws discrete Laplace noise of this scale
+UNREACHABLE = 2**62  # distance if no data have another answer
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
 class StableAnswer(Generic[Value]):
-    """An answer, None if there are no data, and how many units may change without changing it: 0 if a neighbour's differs."""
+    """An answer with its distance from other answers.
+
+    Attributes:
+        answer: The answer; None if there are no data.
+        distance: Number of units that may change without changing the answer; 0 if a neighbouring dataset has another answer.
+    """
 
     answer: Value | None
     distance: int
@@ -27,14 +32,14 @@ class StableAnswer(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class StabilityTest:
-    """The test that the mechanism type propose-test-release prices at this epsilon (nats) and delta."""
+    """The test of the mechanism type propose-test-release with this epsilon (in nats) and delta."""
 
     epsilon: float
     delta: float
 
     @property
     def scale(self) -> float:
-        """1 / epsilon, rounded up: no less noise is drawn than is priced."""
+        """Scale of the noise on the distance: 1 / epsilon, rounded up so that the noise is no smaller than the priced noise."""
         return math.nextafter(1.0 / self.epsilon, math.inf)
 
     @property
@@ -43,32 +48,38 @@ class StabilityTest:
         return smallest_whole(lambda least: log_laplace_beyond(self.scale, least) <= math.log(self.delta))
 
     def release_probability(self, distance: int) -> float:
-        """Return P(distance + DLap > threshold), too large by a fraction of at most 1e-12."""
+        """Return an upper bound on P(distance + DLap > threshold), with a relative error of at most 1e-12."""
         return math.exp(log_laplace_beyond(self.scale, self.threshold - distance))
 
     def passes(self, distance: int, draw: Draw) -> bool:
-        """Test that the noisy distance exceeds the threshold."""
+        """Draw noise and return whether the noisy distance exceeds the threshold."""
         return distance + draw(self.scale) > self.threshold
 
     def released(self, stable: StableAnswer[Value], draw: Draw) -> Value | None:
-        """Return the answer if it passes, else None."""
+        """Draw noise and return the answer if it passes the test; None otherwise."""
         return stable.answer if self.passes(stable.distance, draw) else None
 
 
 def units_apart(changes: int, per_unit: int) -> int:
-    """Return how many units may change without another answer, where that takes `changes`, at most `per_unit` by each unit."""
+    """Return how many units may change without changing the answer.
+
+    Args:
+        changes: Smallest number of changes that lead to another answer.
+        per_unit: Largest number of changes that one unit makes.
+    """
     return min(-(-changes // per_unit) - 1, UNREACHABLE)
 
 
 def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> StableAnswer[Key]:
-    """Return the value that is counted most often, ties going to the first by its type and then by itself.
+    """Return the most common value and its distance in units.
 
-    A unit moves the gap between two counts by at most `rows`, and by twice as much if it is replaced. Nobody declares which values
-    there are: any value that is not counted may win a tie.
+    Ties go to the first value in the order of type names and then of values. The domain is not declared, so a value that does not occur in
+    the data might win a tie. One unit changes the gap between two counts by at most `rows`, and by twice as much if the unit is replaced.
 
     Args:
-        counts: Rows or units of each value.
-        rows: Most rows that one unit adds to one count; to how many counts does not matter.
+        counts: Number of rows or units with each value.
+        adjacency: Adjacency of neighbouring datasets.
+        rows: Largest number of rows that one unit adds to one count. The number of counts to which it adds does not matter.
     """
     if not any(counts.values()):
         return StableAnswer(None, 0)
@@ -76,13 +87,13 @@ def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> Stab
     ranked = sorted(counts.items(), key=lambda pair: tuple(_sortable(pair[0])))
     first = max(range(len(ranked)), key=lambda place: (ranked[place][1], -place))
     answer, most = ranked[first]
-    needed = [most - count + (place > first) for place, (_, count) in enumerate(ranked) if place != first]
-    needed.append(most)  # for a value that nobody has yet
-    return StableAnswer(answer, units_apart(min(needed), per_unit))
+    changes = [most - count + (place > first) for place, (_, count) in enumerate(ranked) if place != first]
+    changes.append(most)  # another value that does not occur yet may win
+    return StableAnswer(answer, units_apart(min(changes), per_unit))
 
 
 def released_mode(counts: Mapping[Key, int], test: StabilityTest, draw: Draw, adjacency: Adjacency, rows: int = 1) -> Key | None:
-    """Return the most common value where it passes the test, else None. Arguments as for `mode`."""
+    """Return the most common value if it passes the test; None otherwise. The other arguments are those of `mode`."""
     return test.released(mode(counts, adjacency, rows), draw)
 
 

@@ -1,4 +1,7 @@
-"""Quantiles, interquartile ranges and clustered means of whole numbers, released where few units could not move them far."""
+"""Quantiles, interquartile ranges and clustered means of whole numbers, by propose-test-release.
+
+A statistic is released only if a noisy test finds that a few units cannot move it by more than a proposed distance.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,14 @@ from dpcli.release.vectors import Contribution, sensitivity
 
 @dataclass(frozen=True, slots=True)
 class CountedNumbers:
-    """Whole numbers with the count of each, and what one unit may change.
+    """A multiset of whole numbers, and a bound on what one unit may change.
 
     Attributes:
-        rows: Most rows of one unit.
-        always_one: Whether every unit has exactly one row in every dataset, so that a replacement leaves their number as it is.
-        low, high: Declared bounds of the numbers, infinite if there are none.
+        counts: Number of rows with each whole number.
+        adjacency: Adjacency of neighbouring datasets.
+        rows: Largest number of rows of one unit.
+        always_one: True if every unit has exactly one row in every dataset. Replacing a unit then keeps the number of rows.
+        low, high: Declared bounds of the numbers; infinite if none are declared.
     """
 
     counts: Mapping[int, int]
@@ -38,33 +43,35 @@ class CountedNumbers:
 
     @property
     def swapped(self) -> bool:
-        """Tell whether neighbours differ in that one row takes another's place."""
+        """True if two neighbouring datasets differ in one row that replaces another."""
         return self.always_one and self.rows == 1 and self.adjacency is Adjacency.REPLACE_ONE
 
     @property
     def per_unit(self) -> int:
-        """The most rows that come, go or take another's place where one unit changes."""
+        """Largest number of rows that are added, removed or replaced when one unit changes."""
         return self.rows * (2 if self.adjacency is Adjacency.REPLACE_ONE and not self.swapped else 1)
 
 
 def quantile(numbers: CountedNumbers, share: Fraction) -> float:
-    """Return the smallest number that is no less than this share of all; `low` if there are none."""
+    """Return the smallest number for which at least this share of the rows is not larger; `low` if there are no rows or share is 0."""
     rank = math.ceil(share * sum(numbers.counts.values()))
-    passed = 0
+    cumulative = 0
     for value, count in sorted(numbers.counts.items()):
-        passed += count
-        if passed >= rank > 0:
+        cumulative += count
+        if cumulative >= rank > 0:
             return value
     return numbers.low
 
 
 def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> StableAnswer[int]:
-    """Return the quantile, None if there are no data, and a distance that is 0 where one unit may move it by more than `most`.
+    """Return the quantile and its distance in units, for the test of propose-test-release.
 
-    For two places of the line further apart than `most`, a row of one unit brings the quantile from one to the other only where few rows
-    lie between them and few would have to come or go on either side. The least of these numbers over all such places moves by at most 1
-    for each row. For the median where rows are swapped it is the smallest k with max over j of x[m+j] - x[m+j-k-1] > most (Dwork & Lei
-    2009, Differential privacy and robust statistics).
+    The answer is None if there are no data. The distance is 0 if one unit may move the quantile by more than `most`.
+
+    Consider two points of the line that are further apart than `most`. One row can move the quantile from one point to the other only if
+    few rows lie between the points, and few rows would have to be added or removed on either side. The smallest of these numbers over all
+    such pairs of points changes by at most 1 for each row. For the median of datasets that differ in a replaced row, it is the smallest k
+    with max over j of x[m+j] - x[m+j-k-1] > most (Dwork & Lei 2009, Differential privacy and robust statistics).
     """
     value = quantile(numbers, share)
     needed = min((_changes(numbers, share, *window) for window in _windows(numbers, most)), default=None)
@@ -73,34 +80,43 @@ def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stab
 
 
 def released_number(stable: StableAnswer[int], most: int, test: StabilityTest, epsilon: float, draw: Draw) -> int | None:
-    """Return the number with discrete Laplace noise of scale most / epsilon where it passes the test, else None.
+    """Return the number plus discrete Laplace noise of scale most / epsilon; None if it fails the test.
 
-    Priced by: propose-test-release, its `mechanism` a discrete-laplace entry of that scale and sensitivity `most`.
+    Priced by: propose-test-release whose `mechanism` is a discrete-laplace entry with this scale and sensitivity `most`.
     """
     value = test.released(stable, draw)
     return None if value is None else value + draw(scale_of(most, epsilon))
 
 
 def _windows(numbers: CountedNumbers, most: int) -> Iterator[tuple[int, int, int]]:
-    """Yield for each place the rows up to it, those between it and the first place further than `most` away, and those from there on."""
+    """Yield three numbers of rows for each pair of a point and the first later point that is further than `most` away.
+
+    These are the rows up to the first point, the rows strictly between the points, and the rows from the second point on.
+    """
     points: list[float] = sorted({numbers.low, *numbers.counts, numbers.high})
-    passed = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
+    cumulative = list(accumulate(numbers.counts.get(point, 0) for point in points))  # type: ignore[call-overload]
     right = 0
     for left, point in enumerate(points):
         while right < len(points) and not points[right] - point > most:
             right += 1
         if right == len(points):
             return
-        yield passed[left], passed[right - 1] - passed[left], passed[-1] - passed[right - 1]
+        yield cumulative[left], cumulative[right - 1] - cumulative[left], cumulative[-1] - cumulative[right - 1]
 
 
 def _changes(numbers: CountedNumbers, share: Fraction, left: int, between: int, right: int) -> int:
-    """Return how many rows may change before a single one could move the quantile across the window."""
+    """Return how many rows may change before one further row can move the quantile across the window.
+
+    Args:
+        numbers: The numbers and their adjacency.
+        share: Share of the quantile.
+        left, between, right: Rows of the window, as `_windows` yields them.
+    """
     if numbers.swapped:
         rank = math.ceil(share * (left + between + right))
         to_right, to_left = left + between - rank + 1, rank - left
     else:
-        above, below = share.numerator, share.denominator - share.numerator  # one row on a side weighs as many
+        above, below = share.numerator, share.denominator - share.numerator  # weights of a row above, and below, the quantile
         step = max(above, below)
         to_right = -(-(below * (left + between) - above * right + 1) // step)
         to_left = -((below * left - above * (between + right)) // step)
@@ -111,11 +127,13 @@ QUARTILES = (Fraction(1, 4), Fraction(3, 4))
 
 
 def stable_range(numbers: CountedNumbers, most: int) -> StableAnswer[int]:
-    """Return the upper quartile less the lower one, and a distance that is 0 where one unit may move it by more than `most`.
+    """Return the interquartile range and its distance in units, which is 0 if one unit may move the range by more than `most`.
 
-    One row that comes, goes or takes another's place moves both quartiles the same way, if it moves them; several rows may move them
-    towards each other, each by half of it. (One that comes moves the lower one up where the number of rows is a multiple of 4: then the
-    upper one does not move down. It moves the lower one down only from below it: then the upper one does not move up.)
+    A single row that is added, removed or replaced never moves the two quartiles in opposite directions, so each may move by `most`.
+    Several rows may do so, and then each quartile may move by half of `most`.
+
+    Proof for an added row: It moves the lower quartile up only if the number of rows is a multiple of 4, and then the upper quartile does
+    not move down. It moves the lower quartile down only if the row lies below that quartile, and then the upper quartile does not move up.
     """
     each = most if numbers.per_unit == 1 else most // 2
     low, high = (stable_quantile(numbers, share, each) for share in QUARTILES)
@@ -123,12 +141,12 @@ def stable_range(numbers: CountedNumbers, most: int) -> StableAnswer[int]:
     return StableAnswer(answer, min(low.distance, high.distance))
 
 
-Gaussian = Callable[[float], int]  # a whole number of discrete Gaussian noise of this sigma
+Gaussian = Callable[[float], int]  # draws discrete Gaussian noise of this sigma
 
 
 @dataclass(frozen=True, slots=True)
 class ThreeBins:
-    """A bin of `width` whole numbers and its two neighbours, to which every number is clamped."""
+    """A bin of `width` whole numbers and its two neighbours. Every number is clamped to these three bins."""
 
     bin: int
     width: int
@@ -147,24 +165,25 @@ class ThreeBins:
         return (self.low + self.high) // 2
 
     def centred(self, counts: Mapping[int, int]) -> int:
-        """Return the sum of all numbers, each clamped, less the centre."""
+        """Return the sum over all rows of the clamped number minus the centre."""
         return sum(count * (min(max(value, self.low), self.high) - self.centre) for value, count in counts.items())
 
 
 def farthest(width: int) -> int:
-    """Return how far a clamped number may be from the centre: half of three bins, rounded up."""
+    """Return the largest distance of a clamped number from the centre: half the width of three bins, rounded up."""
     return -(-(3 * width - 1) // 2)
 
 
 def centred_sum(rows: int, width: int) -> Contribution:
-    """Return what the rows of one unit add to the centred sum of numbers that are clamped to three bins."""
+    """Return a bound on what the rows of one unit add to `ThreeBins.centred`."""
     return Contribution(1, rows, 1 - 3 * width + farthest(width), farthest(width), one_key=True)
 
 
 def squared_sensitivity(adjacency: Adjacency, rows: int, width: int) -> int:
-    """Return the squared L2 sensitivity of the pair of the centred sum and the number of rows times `farthest`: both need the same noise.
+    """Return the squared L2 sensitivity of a pair of numbers: the centred sum, and the number of rows times `farthest`.
 
-    A replaced row moves only the sum. A row that comes or goes moves both, by less than that together.
+    With this factor both numbers get noise of the same sigma. A replaced row moves only the sum. A row that is added or removed moves both
+    numbers. Under replace-one its L2 distance is smaller than that of a replaced row.
     """
     moved = sensitivity(adjacency, centred_sum(rows, width)).squared_l2
     return moved if adjacency is Adjacency.REPLACE_ONE else 2 * moved
@@ -172,14 +191,14 @@ def squared_sensitivity(adjacency: Adjacency, rows: int, width: int) -> int:
 
 def bins(counts: Mapping[int, int], width: int) -> dict[int, int]:
     """Return the number of rows in each bin of `width` whole numbers."""
-    counted: dict[int, int] = {}
+    rows_in_bin: dict[int, int] = {}
     for value, count in counts.items():
-        counted[value // width] = counted.get(value // width, 0) + count
-    return counted
+        rows_in_bin[value // width] = rows_in_bin.get(value // width, 0) + count
+    return rows_in_bin
 
 
 def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: Draw) -> ThreeBins | None:
-    """Return the fullest bin where it passes the test, else None. Priced by: propose-test-release."""
+    """Return the fullest bin with its neighbours; None if it fails the test. Priced by: propose-test-release."""
     fullest = released_mode(bins(numbers.counts, width), test, draw, numbers.adjacency, numbers.rows)
     return None if fullest is None else ThreeBins(fullest, width)
 
@@ -187,15 +206,18 @@ def fullest_bin(numbers: CountedNumbers, width: int, test: StabilityTest, draw: 
 def released_mean(
     numbers: CountedNumbers, width: int, test: StabilityTest, sigma: float, draw: Draw, gaussian: Gaussian, count: int | None = None
 ) -> float | None:
-    """Return the mean of the numbers, each clamped to three bins around the fullest one; None if that does not pass the test.
+    """Return the noisy mean of the numbers, clamped to the three bins around the fullest bin; None if that bin fails the test.
 
-    Priced by: propose-test-release, and beside it discrete-gaussian of this sigma with the sensitivity of `centred_sum` for one number, or
-    with `squared_sensitivity` for two if the count is not public.
+    Priced by: propose-test-release and a discrete-gaussian of this sigma. If the count is public, the sensitivity of the Gaussian is that
+    of `centred_sum`, for one number. Otherwise it is the square root of `squared_sensitivity`, for two numbers.
 
     Args:
+        numbers: The numbers.
         width: Width of a bin, in whole numbers.
-        sigma: Sigma of the noise on the sum, in the same.
-        count: The number of rows where it is public; otherwise it gets noise, too, and is at least 1.
+        test: Test of the fullest bin.
+        sigma: Sigma of the noise on the sum, in whole numbers.
+        draw, gaussian: Samplers of discrete Laplace and discrete Gaussian noise.
+        count: Number of rows if it is public. If None, the number gets noise too, and is taken to be at least 1.
     """
     around = fullest_bin(numbers, width, test, draw)
     if around is None:
