@@ -20,9 +20,8 @@ from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
 # A release of two numbers has cells^2 joint outcomes, so that each number has fewer cells than a release of one.
 TWO_OUTCOMES_CELLS = 64
 TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 36
-REACH = (
-    12.0  # The cells reach this many noise scales from 0. It is a whole number, so that edges lie at the kinks of Laplace noise.
-)
+# The cells reach this many noise scales from 0. It is a whole number, so that edges of cells lie at the kinks of Laplace noise.
+REACH = 12.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
