@@ -2,7 +2,7 @@
 
 An aggregator reads the keys of its [[mechanism]] entry. The noise is stated there, and nowhere else.
 
-Noise is in double precision. No noisy count is released: only the label of the largest, or whether the largest reaches a threshold. Rounding
+Noise is in double precision. No noisy count is released, but only the label of the largest, or whether it reaches a threshold. Rounding
 changes this outcome only if two noisy counts are closer together than the rounding error. With 53 bits in each uniform number and noise of
 a vote or more, the probability is below 10^-12 for each query and label. Attacks on floating-point noise read the last bits of a noisy
 number (Mironov 2012), which is never released.

@@ -277,10 +277,10 @@ class AnswerSensitivity:
         return np.maximum(self.cost(self.more_likely(at)) - cost, cost - self.cost(self.less_likely(at)))
 
     def by_distance(self, counts: Counts, teachers: int) -> Array:
-        """Return the largest local sensitivity of each query's cost over all votes within distance d = 0, 1, ..., (n, teachers).
+        """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
 
-        The distance is at most d, and not exactly d. The sensitivities of queries are added up, and d teachers may change their votes on one
-        query but not on another. Votes move step by step towards the largest sensitivity, from the second label to the winner or back.
+        The distance is at most d, and not exactly d. The sensitivities of queries are added up, and d teachers may change their votes on
+        one query but not on another. Votes move step by step towards the largest sensitivity, from the second label to the winner or back.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)
