@@ -13,9 +13,9 @@ from dpcli.base.registry import MECHANISMS
 from dpcli.exam.known import Known, answers, known
 from dpcli.mechanisms.mechanism import Dominated
 
-EPSILON_DIVISOR = 10.0
+EPSILON_DIVISOR = 10.0  # divisor by which a planted bug reduces epsilon
 LARGE_DELTA = 0.4  # a delta at which every mechanism is cheap
-LOWER_BOUND_FACTOR = 1.25
+LOWER_BOUND_FACTOR = 1.25  # factor by which a planted bug raises lower bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class DeltaIgnored(Planted):
 
 @dataclass(frozen=True, slots=True)
 class Deltaless(Dominated):
-    """A mechanism that reports no delta of its own, although it has one."""
+    """A mechanism that reports a delta floor of 0, although its own is positive."""
 
     def approx_dp(self, delta: float) -> float:
         return self.by.approx_dp(max(delta, self.by.delta_floor()))
@@ -120,6 +120,7 @@ class Plant:
 
 
 def floorless(steps: Steps) -> Steps:
+    """Return the steps with each mechanism's delta floor hidden."""
     return tuple((Deltaless(mechanism) if _floor(mechanism) > 0.0 else mechanism, count) for mechanism, count in steps)
 
 
@@ -140,20 +141,21 @@ ACCOUNTANT_PLANTS: dict[str, Plant] = {
 }
 
 
-SLOW_LAST = tuple(reversed([*MECHANISMS]))
+SLOW_LAST = tuple(reversed([*MECHANISMS]))  # mechanism types; those registered first take longest to enumerate
 
 
 @functools.cache
 def questions() -> tuple[Known, ...]:
-    """Return all questions; those with lower bounds that an enumeration can contradict come first, so that faults show sooner."""
+    """Return all questions. Those whose lower bounds an enumeration can contradict come first, so that faults show sooner."""
     return tuple(sorted(chain.from_iterable(map(known, SLOW_LAST)), key=lambda question: not question.tells_most(0)))
 
 
-def seen(plant: Plant, accountant: Accountant) -> bool:
-    """Return whether the exam detects the bug: an answer is false, or no answer promises more than without the bug.
+def detected(plant: Plant, accountant: Accountant) -> bool:
+    """Return whether the exam detects the bug, or the bug is harmless.
 
-    Only questions that the bug touches are asked. If no data attain a mechanism's bound, an answer may promise more than the bound
-    allows and still be true, so it does not count.
+    The bug is detected if an answer is false. It is harmless if no answer promises more than it does without the bug. Only questions that
+    the bug touches are asked. If no data attain a mechanism's bound, an answer may promise more than the bound and still be true, so such
+    an answer does not count as harm.
     """
     is_harmless = True
     for question in questions():

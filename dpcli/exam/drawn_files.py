@@ -1,7 +1,7 @@
-"""Entries drawn at random from what the registries declare: every type, sampling scheme and adjacency.
+"""Random entries of every registered mechanism type, sampling scheme and adjacency.
 
 Keys, kinds and rules are read from the annotations, so that a new mechanism type is drawn as soon as it is registered. Numbers are
-log-uniform, often moderate and sometimes extreme.
+log-uniform. Most are moderate, and some are extreme.
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ from dpcli.file.keys.kinds import Flag, Kind, Listed, Number, WholeNumber
 from dpcli.file.keys.tables import KeyTable, Members
 from dpcli.file.keys.words import OneOf
 
-TRIES = 60
-SCALES = ((-1.0, 1.0), (-3.0, 3.0), (-3.0, 3.0), (-12.0, 12.0), (-300.0, 300.0))  # exponents of the numbers of one file
-COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponents of whole numbers
+TRIES = 60  # attempts at drawing a value that satisfies its rule, or keys that agree with each other
+SCALES = (
+    (-1.0, 1.0),
+    (-3.0, 3.0),
+    (-3.0, 3.0),
+    (-12.0, 12.0),
+    (-300.0, 300.0),
+)  # (least, largest) exponent of ten of the numbers in one file
+COUNTS = (0.0, 2.0, 5.0, 9.0, 18.0)  # largest exponent of ten of the whole numbers in one file
 
 Document = dict[str, Any]
 
 
 @dataclass
 class Drawing:
-    """A source of random keys, and how large its numbers are."""
+    """A source of random keys, whose numbers have a random scale."""
 
     random: Random
 
@@ -39,7 +45,7 @@ class Drawing:
         self.count = self.random.choice(COUNTS)
 
     def keys(self, kind: str, adjacency: str, names: list[str]) -> Document | None:
-        """Return the type's own keys; None if no draw makes keys that agree with each other."""
+        """Return keys of the mechanism type; None if no attempt gives keys that agree with each other."""
         cls = load(MECHANISMS[kind])
         for _ in range(TRIES):
             keys = self.table(members_of(cls), {"adjacency": adjacency}, names)
@@ -61,7 +67,7 @@ class Drawing:
         return {"scheme": scheme, **keys}
 
     def table(self, members: Members, fixed: Mapping[str, Any], names: list[str]) -> Document | None:
-        """Return values for the required keys and for some of the others; None if they must name entries and there are none."""
+        """Return values for the required keys and for some of the others; None if a key must name an entry and there is none."""
         length = self.random.choice([1, 2, 3, 8])
         result: Document = {}
         for name, member in members.items():
@@ -112,7 +118,7 @@ class Drawing:
 
 
 def built(cls: type, keys: Document) -> Any:
-    """Return an instance from plain values, as the reader builds it."""
+    """Return an instance of the class with these plain values, as the file reader builds it."""
     members = members_of(cls)
 
     def value(kind: Kind, plain: Any) -> Any:

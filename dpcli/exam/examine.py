@@ -11,25 +11,25 @@ from dpcli.base.errors import InputError
 from dpcli.base.lazy import load
 from dpcli.base.registry import ACCOUNTANTS, FORMATS, MECHANISMS
 from dpcli.document.formats.facts import shows
-from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, seen
+from dpcli.exam.accountant_plants import ACCOUNTANT_PLANTS, detected
 from dpcli.exam.enumeration.bracket import references_of, row, situations
 from dpcli.exam.examined import sound, unexamined
 from dpcli.exam.filter_laws import OPENINGS, broken, drawn_runs, runs
 from dpcli.exam.filter_plants import FILTER_PLANTS, opened
-from dpcli.exam.filter_plants import unseen as unseen_in_filter
+from dpcli.exam.filter_plants import undetected as undetected_in_filter
 from dpcli.exam.known import answers, one_of_each
 from dpcli.exam.mechanism_laws import LAWS
-from dpcli.exam.plants import PLANTS, unseen
+from dpcli.exam.plants import PLANTS, undetected
 from dpcli.exam.subjects import drawn
 from dpcli.exam.views import VIEWS, Tenth, contradictions
 from dpcli.exam.views import answers as has_view
 from dpcli.exam.written import WITHOUT, documents, left_out, render_of
-from dpcli.exam.written import unseen as unseen_in_format
+from dpcli.exam.written import undetected as undetected_in_format
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.ledger.plugin import FILTERS
 from dpcli.mechanisms.mechanism import Mechanism
 
-MOST_FAULTS = 8  # faults reported for one question
+MOST_FAULTS = 8  # At most this many faults are reported for one question.
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class ExamLine:
 
 
 def examine(name: str, seed: int) -> Iterator[ExamLine]:
-    """Put every question to the mechanism type, accountant, filter or format of this name.
+    """Yield the answer to every question about the mechanism type, accountant, filter or format of this name.
 
-    Raises InputError if nothing has the name.
+    Raises InputError if none has this name.
     """
     for names, examiner in EXAMINERS:
         if name in names():
@@ -54,7 +54,7 @@ def examine(name: str, seed: int) -> Iterator[ExamLine]:
 
 
 def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
-    """Examine a mechanism type by enumeration, accountants, coverage, its views, laws and planted bugs."""
+    """Examine a mechanism type by enumeration, accountants, coverage, views, laws and planted bugs."""
     if not references_of(kind):
         yield ExamLine("it has references", 1, (f"none: its plugin states references = {{{kind!r}: 'module:REFERENCES'}}",))
     brackets = (row(*situated) for situated in situations(kind))
@@ -77,9 +77,9 @@ def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
         "no view contradicts another", ((subject.text, list(contradictions(mechanism))) for subject, mechanism in mechanisms)
     )
     yield exam_line("laws of any mechanism hold", ((subject.text, list(lawless(subject.pipeline))) for subject in subjects))
-    yield exam_line("planted bugs are seen", ((plant, [plant] if unseen(kind, plant) else []) for plant in PLANTS))
+    yield exam_line("planted bugs are seen", ((plant, [plant] if undetected(kind, plant) else []) for plant in PLANTS))
     claiming = [mechanism for _, mechanism in mechanisms if mechanism.attained() and not mechanism.summed]
-    yield exam_line("a view that is a tenth is seen", ((view, contradicted(claiming, view)) for view in VIEWS))
+    yield exam_line("a view that is a tenth is seen", ((view, undetected_view(claiming, view)) for view in VIEWS))
 
 
 def lawless(pipeline: Pipeline) -> Iterator[str]:
@@ -89,8 +89,8 @@ def lawless(pipeline: Pipeline) -> Iterator[str]:
             yield from (f"{law.__name__}: {fault}" for fault in law(pipeline))
 
 
-def contradicted(claiming: Sequence[Mechanism], view: str) -> list[str]:
-    """Return [view] if a tenth of that view, planted in mechanisms that attain their pairs, contradicts no other view; else []."""
+def undetected_view(claiming: Sequence[Mechanism], view: str) -> list[str]:
+    """Return [view] if the exam misses a tenth of that view, planted in mechanisms that attain their pairs; [] otherwise."""
     answering = [mechanism for mechanism in claiming if has_view(mechanism, view)]
     tenths = (Tenth(mechanism, view) for mechanism in answering)
     return [view] if answering and not any(next(contradictions(tenth), None) is not None for tenth in tenths) else []
@@ -106,7 +106,7 @@ def accountant(name: str, seed: str) -> Iterator[ExamLine]:
         is_silent = next(answers(examined, questions), None) is None
         yield exam_line("it has an answer", [(name, ["none to any question"] if is_silent else [])])
     bugs = {plant: bug for plant, bug in ACCOUNTANT_PLANTS.items() if examined.sound or bug.claims}
-    yield exam_line("planted bugs are seen", ((plant, [] if seen(bug, examined) else [plant]) for plant, bug in bugs.items()))
+    yield exam_line("planted bugs are seen", ((plant, [] if detected(bug, examined) else [plant]) for plant, bug in bugs.items()))
 
 
 def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
@@ -116,7 +116,9 @@ def privacy_filter(name: str, seed: str) -> Iterator[ExamLine]:
     yield exam_line(
         "laws of any filter hold", ((f"{ledger.epsilon}, {ledger.delta}", list(broken(ledger, sample_runs))) for ledger in ledgers)
     )
-    yield exam_line("planted bugs are seen", ((plant, [plant] if unseen_in_filter(name, plant) else []) for plant in FILTER_PLANTS))
+    yield exam_line(
+        "planted bugs are seen", ((plant, [plant] if undetected_in_filter(name, plant) else []) for plant in FILTER_PLANTS)
+    )
 
 
 def output_format(name: str, seed: str) -> Iterator[ExamLine]:
@@ -126,11 +128,13 @@ def output_format(name: str, seed: str) -> Iterator[ExamLine]:
     yield exam_line(
         "nothing is left out", ((document.title, list(left_out(name, render_of(name), document))) for document in drawings)
     )
-    yield exam_line("what is dropped is missed", ((what, [what] if unseen_in_format(name, what, seed) else []) for what in WITHOUT))
+    yield exam_line(
+        "what is dropped is missed", ((what, [what] if undetected_in_format(name, what, seed) else []) for what in WITHOUT)
+    )
 
 
 def exam_line(question: str, cases: Iterable[tuple[str, Iterable[str]]]) -> ExamLine:
-    """Return the line of a question: the number of its cases, given as (label, faults), and the first faults with their labels."""
+    """Return the line of a question. cases: (label, faults) of each case; the line has the first MOST_FAULTS faults."""
     count = 0
     faults: list[str] = []
     for label, wrong in cases:

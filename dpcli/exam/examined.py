@@ -1,4 +1,4 @@
-"""Table of the combinations mechanism type x adjacency x sampling scheme x accountant: by what each is examined."""
+"""The table that says what examines each combination of mechanism type, adjacency, sampling scheme and accountant."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dpcli.exam.known import answers, known
 from dpcli.exam.mechanism_laws import ACCOUNTANTS as UNDER_LAWS
 from dpcli.exam.subjects import SEED, drawn
 
-SEEDS = 3  # drawings that say what makes sense
+SEEDS = 3  # A combination is meaningful if a file drawn with one of this many seeds has it.
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Combination:
-    """A mechanism type under an adjacency, sampled by a scheme, put to an accountant."""
+    """A mechanism type with an adjacency, a sampling scheme and the accountant that is asked."""
 
     kind: str
     adjacency: str
@@ -26,7 +26,7 @@ class Combination:
 
 
 def sound() -> tuple[str, ...]:
-    """Return the accountants whose numbers are bounds."""
+    """Return the names of the accountants whose numbers are bounds."""
     return tuple(name for name, target in ACCOUNTANTS.items() if load(target).sound)
 
 
@@ -45,7 +45,7 @@ def enumerated(kind: str) -> set[Combination]:
 
 
 def under_laws(kind: str) -> set[Combination]:
-    """Return the combinations that test_laws puts to the laws of any mechanism."""
+    """Return the combinations for which test_laws tests the laws of any mechanism."""
     return _with(kind, {(subject.adjacency, subject.scheme) for subject in drawn(kind, str(SEED))}, UNDER_LAWS)
 
 
@@ -53,11 +53,11 @@ def _with(kind: str, places: Iterable[tuple[str, str]], accountants: Iterable[st
     return {Combination(kind, *place, name) for place in places for name in accountants}
 
 
-EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L": under_laws}  # the weightier ones first
+EXAMINERS: dict[str, Callable[[str], set[Combination]]] = {"E": enumerated, "L": under_laws}  # the stronger examination first
 
 
 def unexamined(kind: str) -> frozenset[Combination]:
-    """Return the combinations that a file can state and no enumeration covers."""
+    """Return the combinations that a file can state but no enumeration covers."""
     return meaningful(kind) - enumerated(kind)
 
 

@@ -23,14 +23,14 @@ from dpcli.ledger.filters.filter import Filter
 from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import Unsampled
 
-OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # epsilon and delta of a ledger
-DESCRIBED = (0.0, 1e-7, 0.03, 0.3)  # delta of a run: none, small, and more than any ledger has
-MOST_CHARGES = 10**5  # charges of one run
-ROUNDING = 1e-9
+OPENINGS = ((2.0, 1e-6), (0.3, 1e-4))  # (epsilon, delta) of each ledger that is opened
+DESCRIBED = (0.0, 1e-7, 0.03, 0.3)  # deltas at which a run is priced: none, a small one, and two above that of any ledger
+MOST_CHARGES = 10**5  # A run is charged at most this many times in a row.
+ROUNDING = 1e-9  # relative error allowed in a comparison of two epsilons
 CERTIFYING = ("exact", "pld", "basic")  # accountants that certify lower bounds
-STEP_GROWTH = 256  # factor by which the number of steps is raised
-LARGE = 300.0  # above the epsilon of any ledger
-DRAWN_TYPES = 3  # number of mechanism types of which runs are drawn
+STEP_GROWTH = 256  # factor by which a law raises the number of steps
+LARGE = 300.0  # an epsilon above that of any ledger
+DRAWN_TYPES = 3  # number of mechanism types from which random runs are drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ExaminedLedger:
     delta: float
 
     def cost(self, run: Pipeline, delta: float) -> Amounts | None:
-        """Return the run's cost; None if the filter has no number for it, and refuses it."""
+        """Return the run's cost; None if the filter cannot price the run, and therefore refuses it."""
         try:
             return amounts.read(self.the_filter.cost(run, delta).amounts)
         except (CannotCertify, NotRepresentable, InputError):
@@ -70,10 +70,10 @@ def times(cost: Amounts, count: int) -> dict[str, Decimal]:
 
 @functools.cache
 def certified(run: Pipeline, count: int, delta: float) -> float:
-    """Return a certified lower bound on epsilon of `count` runs fixed in advance, which no filter can undercut; 0 if there is none.
+    """Return a certified lower bound on epsilon of `count` runs that are fixed in advance; 0 if there is none.
 
-    Runs with a delta of their own may have no finite epsilon at `delta`. If they need a larger delta even at LARGE, the bound is
-    LARGE.
+    No filter may report less. Runs with a delta of their own may have no finite epsilon at `delta`. If they need a larger delta even
+    at epsilon = LARGE, the bound is LARGE.
     """
     epsilon_bound = account(run, CERTIFYING, delta=delta, runs=count).lower
     if epsilon_bound is None:
@@ -83,7 +83,7 @@ def certified(run: Pipeline, count: int, delta: float) -> float:
 
 
 def runs() -> tuple[Pipeline, ...]:
-    """Return a run for each kind of charge that a ledger may see, with several entries and several steps among them."""
+    """Return a run for each kind of charge that a ledger may receive. Some have several entries, and some have several steps."""
     return (
         pipeline(entry("gaussian", steps=8, noise_multiplier=20.0), delta=None),
         pipeline(entry("gaussian", steps=300, rate=0.01, noise_multiplier=2.0), delta=None),
@@ -96,7 +96,7 @@ def runs() -> tuple[Pipeline, ...]:
 
 
 def drawn_runs(seed: str) -> Iterator[Pipeline]:
-    """Draw unsampled runs of some of the registered types."""
+    """Yield random runs without sampling, of some of the registered mechanism types."""
     for kind in Random(seed).sample(list(MECHANISMS), DRAWN_TYPES):
         for subject in drawn(kind, seed):
             unsampled = all(
@@ -194,21 +194,21 @@ def room(ledger: ExaminedLedger) -> Iterator[str]:
     name, cap = next((name, ledger.caps[name]) for name in ledger.the_filter.currency)
     for share in (Decimal("0.01"), Decimal("0.3"), Decimal(1)):
         remaining = cap * share
-        # A float may exceed the decimal that it stands for by 1.1e-16, relative: 1e-15 keeps it below.
+        # A float may exceed the decimal that it stands for by a relative 1.1e-16. The factor 1 - 1e-15 keeps it below.
         epsilon = ledger.the_filter.pure_room(float(remaining) * (1.0 - 1e-15))
         cost = ledger.cost(pipeline(entry("pure-dp", epsilon=epsilon), delta=None), 0.0) if epsilon > 0.0 else None
         if cost is not None and cost[name] > remaining:
             yield f"room for a pure {epsilon} in {remaining} of {name}, which costs {cost[name]}"
 
 
-OF_RUNS = (never_cheaper, counts, no_free_delta, a_currency, two_runs)
-OF_LEDGERS = (spending, free, room)
+LAWS_OF_RUNS = (never_cheaper, counts, no_free_delta, a_currency, two_runs)
+LAWS_OF_LEDGERS = (spending, free, room)
 
 
 def broken(ledger: ExaminedLedger, some: tuple[Pipeline, ...]) -> Iterator[str]:
-    """Yield each violation of a law, by the ledger alone or by one of the runs."""
-    for law in OF_LEDGERS:
+    """Yield each violation of a law, by the ledger alone or by the ledger with one of the runs."""
+    for law in LAWS_OF_LEDGERS:
         yield from (f"{law.__name__}: {fault}" for fault in law(ledger))
     for run in some:
-        for of_run in OF_RUNS:
-            yield from (f"{of_run.__name__}: {fault}" for fault in of_run(ledger, run))
+        for law_of_runs in LAWS_OF_RUNS:
+            yield from (f"{law_of_runs.__name__}: {fault}" for fault in law_of_runs(ledger, run))

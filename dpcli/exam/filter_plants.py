@@ -14,7 +14,7 @@ from dpcli.ledger.amounts import EXACT, Amounts
 from dpcli.ledger.filters.filter import Cost, Filter, opened_filter
 
 TENTH, TEN = Decimal("0.1"), Decimal(10)
-LARGE = 0.3
+LARGE = 0.3  # a delta larger than that of any ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class PlantedFilter:
 
 
 def scaled(cost: Mapping[str, str], by: Decimal) -> dict[str, str]:
+    """Return the amounts multiplied by a factor, exactly."""
     return {name: str(EXACT.multiply(Decimal(amount), by)) for name, amount in cost.items()}
 
 
@@ -80,7 +81,7 @@ class DeltaForgotten(PlantedFilter):
 
 
 class DeltaOfTheLedgerIgnored(PlantedFilter):
-    """A bug that opens caps, and reports epsilon, at a large delta."""
+    """A bug that computes caps and the reported epsilon at a large delta, whatever the delta of the ledger is."""
 
     def caps(self, epsilon: float, delta: float) -> Mapping[str, str]:
         return self.inner.caps(epsilon, max(delta, LARGE))
@@ -97,7 +98,7 @@ class Generous(PlantedFilter):
 
 
 class ToldLess(PlantedFilter):
-    """The stated epsilon is a tenth of what was spent."""
+    """A bug that reports a tenth of the epsilon that was spent."""
 
     def epsilon(self, amounts: Amounts, delta: float) -> float:
         return self.inner.epsilon(amounts, delta) / 10.0
@@ -116,10 +117,10 @@ FILTER_PLANTS: dict[str, Callable[[Filter], Any]] = {
 
 
 class PricedOnce(PlantedFilter):
-    """The filter itself, which prices each run once."""
+    """A filter without a bug, which caches the price of each run."""
 
     def cost(self, pipeline: Pipeline, delta: float) -> Cost:
-        return priced(self.inner, pipeline, delta)  # type: ignore[arg-type]  # a filter is frozen, and so hashable
+        return priced(self.inner, pipeline, delta)  # type: ignore[arg-type]  # A filter is frozen, and therefore hashable.
 
 
 @functools.cache
@@ -128,19 +129,20 @@ def priced(the_filter: Filter, run: Pipeline, delta: float) -> Cost:
 
 
 def opened(name: str, epsilon: float, delta: float) -> ExaminedLedger:
+    """Return a ledger whose filter has this name, with the cap (epsilon, delta)."""
     once: Any = PricedOnce(opened_filter(name, epsilon, delta, {}))
     return ExaminedLedger(once, epsilon, delta)
 
 
 def changes(planted: ExaminedLedger, honest: ExaminedLedger) -> bool:
-    """Return whether the bug changes a cost, a cap or the stated epsilon."""
+    """Return whether the bug changes a cost, a cap or the reported epsilon."""
     caps = honest.caps
     costs = any(planted.cost(run, delta) != honest.cost(run, delta) for run in runs() for delta in DESCRIBED)
     return costs or planted.caps != caps or planted.epsilon_of(caps) != honest.epsilon_of(caps)
 
 
-def unseen(name: str, plant: str) -> bool:
-    """Return whether a planted bug changes what a filter says, and breaks no law."""
+def undetected(name: str, plant: str) -> bool:
+    """Return whether a planted bug changes an answer of the filter and breaks no law."""
     for opening in OPENINGS:
         honest = opened(name, *opening)
         planted = ExaminedLedger(FILTER_PLANTS[plant](honest.the_filter), *opening)

@@ -20,13 +20,16 @@ from dpcli.file.pipeline.resolve import resolve, steps_of
 from dpcli.numerics.work import LEAST
 
 POINTS = (*EPSILONS, BEYOND)
-SECONDS = 0.1  # time of the grid accountant for one answer
-SURELY_BELOW = 1.0 - 1e-6  # factor that makes a delta smaller than the enumerated one whatever the rounding
+SECONDS = 0.1  # time that the grid accountant may take for one answer
+SURELY_BELOW = 1.0 - 1e-6  # A delta times this factor is smaller than the true one, whatever the rounding error.
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Steps for which an enumeration finds the worst release. points: the positions in POINTS to ask at."""
+    """A question about steps for which an enumeration finds the worst release.
+
+    points: the positions in POINTS at which accountants are asked.
+    """
 
     reference: Reference
     scheme: str
@@ -45,14 +48,13 @@ class Known:
 
     @property
     def deltas(self) -> tuple[float, ...]:
-        """The enumerated delta at each of POINTS; it is too small by at most the share `loss` of the reference."""
+        """Return the enumerated delta at each of POINTS. It is too small by at most the share `loss` of the reference."""
         return worst(self.reference, self.situation)
 
     def tells_most(self, i: int) -> bool:
-        """Return whether no data do worse than the enumeration at POINTS[i].
+        """Return whether the enumeration at POINTS[i] is the worst case over all data, so that it limits lower bounds too.
 
-        This holds if lower bounds on the pairs are lower bounds on the steps, except at the last point, at which discretisation may
-        lose too much.
+        This holds if the steps attain their dominating pairs. The last point is excepted, since discretisation may lose too much there.
         """
         attained = all(mechanism.attained() for mechanism, _ in self.steps)
         return attained and self.reference.loss < 1.0 and i < len(EPSILONS)
@@ -60,10 +62,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An accountant's bound with the limits that the enumeration sets to it.
+    """An accountant's bound, with the limits that the enumeration sets.
 
-    bound: None if the answer is not a valid bound.
-    least_upper, most_lower: the upper bound must be at least the first, and the lower bound at most the second.
+    bound: the bound; None if the answer is not a valid bound.
+    least_upper: a true upper bound is at least this.
+    most_lower: a true lower bound is at most this.
     """
 
     label: str
@@ -79,7 +82,10 @@ class Reply:
         return not self.bound.upper >= self.least_upper or (self.bound.lower or 0.0) > self.most_lower
 
     def promises_more(self, honest: Reply) -> bool:
-        """Return whether the upper bound is smaller than the honest one, or the lower bound larger where the enumeration limits it."""
+        """Return whether this reply promises more than the honest one.
+
+        Its upper bound is then smaller, or its lower bound is larger although the enumeration limits it.
+        """
         if self.bound is None or honest.bound is None:
             return self.bound is None
         is_lifted = (self.bound.lower or 0.0) > (honest.bound.lower or 0.0) * (1.0 + ROUNDING) and self.most_lower < math.inf
@@ -98,7 +104,7 @@ def known(kind: str) -> tuple[Known, ...]:
 
 
 def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
-    """Draw a question for each adjacency and scheme."""
+    """Return a random question for each adjacency and scheme."""
     random, questions = Random(f"{seed}/{kind}"), list(known(kind))
     random.shuffle(questions)
     chosen = {(question.adjacency, question.scheme): question for question in questions}
@@ -106,8 +112,9 @@ def one_of_each(kind: str, seed: str) -> tuple[Known, ...]:
 
 
 def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Reply]:
-    """Yield the accountant's replies, if it has any."""
-    searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta  # for delta, over and over
+    """Yield the accountant's replies. A question for which it has no number yields nothing."""
+    # The inherited delta() evaluates epsilon() many times, which takes long and tests nothing new.
+    searches = type(load(ACCOUNTANTS[accountant.name]).compose(())).delta is PrivacyProfile.delta
     for question in questions:
         profile = accountant.profile(question.steps).tuned(None, SECONDS)
         for i in question.points:
@@ -121,7 +128,11 @@ def answers(accountant: Accountant, questions: Iterable[Known]) -> Iterator[Repl
 
 
 def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
-    """Yield the replies at a delta that is surely smaller than the enumerated one at POINTS[i], and at one that is surely larger."""
+    """Yield replies about epsilon near the enumerated delta at POINTS[i].
+
+    The first is at a delta that is surely smaller, and limits the upper bound. The second is at one that is surely larger, and limits the
+    lower bound.
+    """
     epsilon, smaller = POINTS[i], question.deltas[i] * SURELY_BELOW - ROUNDING
     if smaller <= 0.0:
         return
@@ -134,6 +145,7 @@ def _epsilons(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Repl
 
 
 def _delta(profile: PrivacyProfile, question: Known, i: int) -> Iterator[Reply]:
+    """Yield the reply about delta at POINTS[i]."""
     exact = question.deltas[i]
     least_upper = exact * (1.0 - ROUNDING) - ROUNDING * 1e-3
     most_lower = (exact + ROUNDING) / (1.0 - question.reference.loss) if question.tells_most(i) else math.inf

@@ -12,19 +12,22 @@ from dpcli.analysis.account import account
 from dpcli.file.pipeline.model import Pipeline
 from dpcli.mechanisms.sampling.schemes import BallsInBins, OncePerEpoch
 
-ACCOUNTANTS = ("basic", "rdp", "zcdp")  # fast accountants that add up in different currencies
-ROUNDING = 1e-9  # relative error of epsilon, and absolute error
-DELTA = 1e-6
+ACCOUNTANTS = ("basic", "rdp", "zcdp")  # fast accountants, each of which composes in another privacy measure
+ROUNDING = 1e-9  # relative and absolute error of epsilon
+DELTA = 1e-6  # the delta at which epsilons are compared
 
 
 def upper(pipeline: Pipeline, group: int = 1, delta: float = DELTA) -> dict[str, float]:
-    """Return each accountant's epsilon, inf if it has none."""
+    """Return the epsilon of each accountant; inf if it has none."""
     return _upper(pipeline, group, delta, vars(accounting)["resolve"])
 
 
 @functools.lru_cache(256)
 def _upper(pipeline: Pipeline, group: int, delta: float, resolve: object) -> dict[str, float]:
-    """Cached, since several laws ask for the same bounds; `resolve` is part of the key, so a planted bug gets its own answers."""
+    """Return the bounds, cached, since several laws ask for the same ones.
+
+    The cache key includes `resolve`, so that a planted bug gets answers of its own.
+    """
     return {row.accountant.name: row.upper for row in account(pipeline, ACCOUNTANTS, delta=delta, group_size=group).rows}
 
 
@@ -36,7 +39,7 @@ def below(low: dict[str, float], high: dict[str, float]) -> list[str]:
 def copies(pipeline: Pipeline) -> Iterator[str]:
     """An entry of n steps costs as much as n entries of one step, if it counts steps and not passes."""
     *parts, entry = pipeline.mechanisms
-    if entry.epochs is not None or isinstance(entry.sampling, OncePerEpoch | BallsInBins):  # which count passes
+    if entry.epochs is not None or isinstance(entry.sampling, OncePerEpoch | BallsInBins):  # These schemes count passes.
         return
     several = tuple(replace(entry, name=f"it {i}", steps=1) for i in range(entry.steps))
     joint, separate = upper(pipeline), upper(replace(pipeline, mechanisms=(*parts, *several)))
@@ -64,7 +67,7 @@ def deltas(pipeline: Pipeline) -> Iterator[str]:
 
 
 def numbers(pipeline: Pipeline) -> Iterator[str]:
-    """Epsilon is a number >= 0, or nothing is certified."""
+    """Epsilon is a number >= 0, or inf if nothing is certified."""
     yield from (f"{name}: epsilon = {value}" for name, value in upper(pipeline).items() if math.isnan(value) or value < 0.0)
 
 

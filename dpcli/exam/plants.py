@@ -28,7 +28,7 @@ Resolve = Callable[..., tuple[BillLine, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A privacy loss multiplied by `share`."""
+    """A privacy loss, multiplied by `share`."""
 
     inner: PrivacyLoss
     share: float
@@ -123,7 +123,7 @@ honest = functools.cache(row)
 
 
 def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situation) -> bool:
-    """Return whether the bug changes the charges of a statement. If not, no accountant needs to be asked."""
+    """Return whether the bug changes what a reference is charged. If it does not, no accountant needs to be asked."""
     with suppress(InputError):
         pipeline = parsed(reference, scheme, situation)
         with suppress(InputError):
@@ -133,19 +133,19 @@ def affects(bug: Resolve, reference: Reference, scheme: str, situation: Situatio
 
 
 def promises_more(planted: Bracket, honest: Bracket) -> bool:
-    """Return whether the planted upper bound is smaller. A larger lower bound is no fault by itself: it may be true."""
+    """Return whether the planted upper bound is smaller. A larger lower bound is no fault by itself, as it may be true."""
     return planted.upper < honest.upper - 1e-12
 
 
 def breaks_step_count(subject: Subject) -> bool:
-    """Return whether n steps cost other than n entries of one step each."""
-    with suppress(InputError):  # the planted adjacency may make the file invalid
+    """Return whether n steps cost more or less than n entries of one step each."""
+    with suppress(InputError):  # The planted adjacency may make the file invalid.
         return any(True for _ in copies(subject.pipeline))
     return False
 
 
-def unseen(kind: str, plant: str) -> bool:
-    """Return whether the exam misses a planted bug that promises too much: no bracket is false and no steps go uncounted."""
+def undetected(kind: str, plant: str) -> bool:
+    """Return whether a planted bug promises too much, and the exam finds neither a false bracket nor uncounted steps."""
     bug = PLANTS[plant](resolve)
     promises_too_much = False
     for situated in situations(kind):

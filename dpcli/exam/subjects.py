@@ -1,4 +1,4 @@
-"""Pipelines to examine: built from stated numbers, or drawn for every registered type from what its keys may be."""
+"""Pipelines to examine: built from given numbers, or drawn at random for every registered type from the values that its keys allow."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from dpcli.mechanisms.neighbours import Adjacency
 from dpcli.mechanisms.sampling.schemes import FixedSize, Poisson
 from dpcli.mechanisms.spec import Spec
 
-SEED = int(
-    os.environ.get("DPCLI_EXAM_SEED") or int.from_bytes(os.urandom(4), "big")
-)  # of an exam that is to be repeated, or a fresh one
-TRIES = 12
+# The seed of all random choices. The environment variable repeats an earlier exam; by default, every exam has a fresh seed.
+SEED = int(os.environ.get("DPCLI_EXAM_SEED") or int.from_bytes(os.urandom(4), "big"))
+TRIES = 12  # attempts at drawing a valid pipeline for one scheme and adjacency
 
 
 def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None, scheme: str = "poisson", **keys: Any) -> Entry:
-    """Return an entry; `keys` are the type's own. rate: of Poisson or fixed-size sampling."""
+    """Return an entry. rate: the rate of Poisson or fixed-size sampling. keys: the keys of the mechanism type."""
     spec: Spec = load(MECHANISMS[kind])(**keys)
     sampled: dict[str, type[Poisson | FixedSize]] = {"poisson": Poisson, "fixed-size": FixedSize}
     sampling = None if rate is None else sampled[scheme](scheme, rate)
@@ -36,14 +35,14 @@ def entry(kind: str, name: str = "it", steps: int = 1, rate: float | None = None
 
 
 def pipeline(*entries: Entry, adjacency: str = "add-remove", delta: float | None = 1e-5, **privacy: Any) -> Pipeline:
-    """Return a pipeline of these entries, renamed so that names are unique."""
+    """Return a pipeline of these entries, which are renamed so that their names are unique."""
     named = tuple(replace(e, name=f"{i}") for i, e in enumerate(entries))
     return Pipeline(Privacy(Adjacency(adjacency), delta=delta, **privacy), named)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A pipeline that somebody could write. source: how to draw it again."""
+    """A valid pipeline for one mechanism type, adjacency and scheme. source: its seed and its text."""
 
     kind: str
     adjacency: str
@@ -59,7 +58,7 @@ class Subject:
 
 @functools.cache
 def drawn(kind: str, seed: str) -> tuple[Subject, ...]:
-    """Draw a pipeline of the type for each scheme and adjacency, if one is not refused."""
+    """Return a random pipeline of the type for each scheme and adjacency. A combination is left out if all attempts are refused."""
     return tuple(_drawn(kind, seed))
 
 

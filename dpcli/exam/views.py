@@ -1,4 +1,4 @@
-"""Laws between the views of a mechanism that attains its dominating pair, so that its views are exact."""
+"""Laws between the views of a mechanism that attains its dominating pair. The views of such a mechanism are exact."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import allowance
 
 Z = np.array([0.05, 0.5, 1.0, 4.0])  # arguments of the CGF, Renyi order minus 1
-DELTAS = (1e-6, 1e-2)
-CELLS = 2000  # cells of the losses in an integral of the tails
-ROUNDING = 1e-8
-LARGEST_LOSS = 600.0  # e^loss is finite up to this
-WORK = 3e6  # work allowed for one law
+DELTAS = (1e-6, 1e-2)  # deltas at which epsilon is compared
+CELLS = 2000  # cells into which an integral of the tails cuts the privacy losses
+ROUNDING = 1e-8  # relative error allowed in a comparison of two views
+LARGEST_LOSS = 600.0  # e^loss is a finite float up to this loss
+WORK = 3e6  # units of work allowed for one law
 
 
 def scale_of(loss: PrivacyLoss) -> float:
-    """Return a range of the losses: the a with P(L > a) at most e^-40 by the Chernoff bound of the CGF."""
+    """Return an a with P(L > a) <= e^-40 by the Chernoff bound from the CGF, clipped to [1e-6, LARGEST_LOSS]."""
     with np.errstate(all="ignore"):
         reach = np.min((loss.cgf(Z) + 40.0) / Z)
     return float(min(max(reach, 1e-6), LARGEST_LOSS))
@@ -34,7 +34,7 @@ def scale_of(loss: PrivacyLoss) -> float:
 def from_tails(loss: PrivacyLoss, z: float) -> float:
     """Return a lower bound on log E[e^{z L}] under P.
 
-    Every loss is moved down to the edge of its cell, and losses beyond all cells are left out.
+    Every loss is rounded down to the edge of its cell. Losses beyond all cells are left out.
     """
     reach = scale_of(loss)
     edges = np.linspace(-reach, reach, CELLS + 1)
@@ -93,11 +93,14 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
 
 
 BETWEEN = (rho_covers_cgf, mu_is_epsilon)
-WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)  # of a pair that is not held on a grid from above
+WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_cgf)  # not for a pair that a grid bounds from above
 
 
 def contradictions(mechanism: Mechanism) -> Iterator[str]:
-    """Yield each contradiction between two views; nothing if there is one view only, or if the pair is not claimed to be attained."""
+    """Yield each contradiction between two views of the mechanism.
+
+    A mechanism that has one view only, or that does not claim to attain its dominating pair, yields nothing.
+    """
     if not mechanism.attained():
         return
     for law in (*BETWEEN, *(() if mechanism.summed else WITH_TAILS)):
@@ -120,7 +123,10 @@ class ScaledCgf:
 
 @dataclass(frozen=True, slots=True)
 class Tenth(Dominated):
-    """A mechanism with a planted bug: one view is a tenth of its true value. view: the name of the view; "losses" for the CGF."""
+    """A mechanism with a planted bug: one view is a tenth of its true value.
+
+    view: the name of that view; "losses" stands for the CGF.
+    """
 
     view: str
 
@@ -160,7 +166,7 @@ VIEWS: dict[str, Callable[[Mechanism], float]] = {
 
 
 def answers(mechanism: Mechanism, view: str) -> bool:
-    """Return whether a view has a number that differs from its tenth."""
+    """Return whether a view has a finite value, large enough to be told from a tenth of it."""
     with suppress(NotRepresentable), allowance(WORK), np.errstate(all="ignore"):
         return 1e-3 < VIEWS[view](mechanism) < math.inf
     return False

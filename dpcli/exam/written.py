@@ -15,16 +15,19 @@ from dpcli.document.document import Check, Document, Finding, Passage, Sheet, Su
 from dpcli.document.formats.facts import for_screen, judges, shows
 
 AWKWARD = ("", " ", "<b>", "&", "|", "`", "%", ": ", ", ", "=", "\n", "\x1b[31m", "@", "]]>", '"', "'", "é", "​")
-WIDTH = 200
-DOCUMENTS = 16
-EXACT = {"data", "records", "sheet"}  # parts whose numbers are for programs
+WIDTH = 200  # columns of the screen: wide enough that no marked word is broken
+DOCUMENTS = 16  # documents that are drawn for one format
+EXACT = {"data", "records", "sheet"}  # parts that programs read, so that their numbers must not be rounded
 NUMBER = re.compile(r"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
-JUDGED = {"checks", "failures", "findings"}  # of which a format that is judged shows some
+JUDGED = {"checks", "failures", "findings"}  # a format that reports verdicts must show at least one of these parts
 
 
 @dataclass
 class DrawnDocument:
-    """A generator of documents: every word is unique, and next to characters with a meaning in some format."""
+    """A generator of random documents.
+
+    Every word is unique. It stands next to characters that have a meaning in some format.
+    """
 
     random: Random
     words: int = field(default=0)
@@ -103,7 +106,7 @@ def numbers(value: Any) -> set[float]:
 
 
 def must_show(document: Document, part: str) -> set[str]:
-    """Return the words that a format must show if it shows a part; of checks that passed, only the names."""
+    """Return the words that a format must show if it shows a part. Of a check that passed, only the name is required."""
     if part == "checks":
         return words(
             [check.name if check.passed and not check.waived else (check.name, check.message) for check in document.checks]
@@ -115,12 +118,12 @@ def must_show(document: Document, part: str) -> set[str]:
     return words(getattr(document, part))
 
 
-def _tenth(value: Any) -> Any:
+def _divided_by_ten(value: Any) -> Any:
     """Return the value with every number divided by ten."""
     if isinstance(value, Mapping):
-        return {key: _tenth(item) for key, item in value.items()}
+        return {key: _divided_by_ten(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_tenth(item) for item in value]
+        return [_divided_by_ten(item) for item in value]
     return 0.1 * value if isinstance(value, float | int) else value
 
 
@@ -159,9 +162,9 @@ WITHOUT: dict[str, Callable[[Document], Document]] = {
     "a row of the sheet": lambda d: replace(d, sheet=d.sheet and replace(d.sheet, rows=_shorter(d.sheet.rows))),
     "numbers as they are": lambda d: replace(
         d,
-        data=_tenth(d.data),
-        records=_tenth(d.records),
-        sheet=d.sheet and replace(d.sheet, rows=tuple(tuple(_tenth(row)) for row in d.sheet.rows)),
+        data=_divided_by_ten(d.data),
+        records=_divided_by_ten(d.records),
+        sheet=d.sheet and replace(d.sheet, rows=tuple(tuple(_divided_by_ten(row)) for row in d.sheet.rows)),
     ),
     "the headline": lambda d: replace(d, headline=""),
     "the title": lambda d: replace(d, title="-"),
@@ -170,7 +173,7 @@ WITHOUT: dict[str, Callable[[Document], Document]] = {
     "the total": lambda d: replace(d, total="0"),
 }
 
-# By part: the same item without its fault. A format must render it differently from the faulty item.
+# For each part, a function that removes the fault of an item. A format must render the result differently from the faulty item.
 MILDER: dict[str, Callable[[Any], Any]] = {
     "checks": lambda check: replace(check, passed=True, waived=False, error=False),
     "findings": lambda finding: finding if finding.suppression else replace(finding, level="note"),
@@ -180,12 +183,12 @@ Render = Callable[[Document], str]
 
 
 def rendering(name: str, render: Callable[..., str]) -> Render:
-    """Return the format's rendering, on a wide screen if it is for a screen."""
+    """Return the format's rendering function. A format for a screen gets a wide one."""
     return (lambda document: render(document, width=WIDTH)) if for_screen(name) else render
 
 
 def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
-    """Yield each fault of a format: words or numbers that it omits, faults that it understates, and control characters."""
+    """Yield each fault of a rendering: omitted words or numbers, faults that it understates, and control characters."""
     text = render(document)
     for part in shows(name):
         missing_words = {word for word in must_show(document, part) if word not in text}
@@ -208,7 +211,7 @@ def left_out(name: str, render: Render, document: Document) -> Iterator[str]:
 
 @functools.cache
 def documents(name: str, seed: str) -> tuple[tuple[Document, str], ...]:
-    """Draw documents, each with its rendering."""
+    """Return random documents, each with its rendering by the format."""
     drawn = [DrawnDocument(Random(f"{seed}/{name}/{k}")).document() for k in range(DOCUMENTS)]
     return tuple((document, render_of(name)(document)) for document in drawn)
 
@@ -217,8 +220,8 @@ def render_of(name: str) -> Render:
     return rendering(name, load(FORMATS[name]))
 
 
-def unseen(name: str, what: str, seed: str) -> bool:
-    """Return whether the exam misses that something is dropped before rendering, although it changes the format's output."""
+def undetected(name: str, what: str, seed: str) -> bool:
+    """Return whether dropping something before rendering changes the format's output, and the exam does not detect it."""
     render, dropped = render_of(name), WITHOUT[what]
     affected = [document for document, text in documents(name, seed) if render(dropped(document)) != text]
     return bool(affected) and not any(

@@ -1,8 +1,8 @@
-"""Mechanisms, as the rest of the package sees them: a handful of views of a privacy loss.
+"""The interface of mechanisms to the rest of the package: several representations of a privacy loss.
 
-A *spec* holds the keys of the pipeline file. `Spec.resolve(neighbours)` settles, once, what "neighbouring" means and returns a
-*mechanism*, which no accountant ever asks about adjacency again. A mechanism answers with as many representations as it has and
-raises `NotRepresentable` for the others: never inf, 0 or a guess.
+A *spec* holds the keys of an entry of the pipeline file. `Spec.resolve(neighbours)` fixes the neighbouring relation and returns a
+*mechanism*, so that no accountant has to know the adjacency. A mechanism gives as many representations as it has. For the others it raises
+`NotRepresentable`, and never returns inf, 0 or a guess.
 """
 
 from __future__ import annotations
@@ -20,30 +20,39 @@ if TYPE_CHECKING:
 
 
 class PrivacyLoss(Protocol):
-    """A direction of a dominating pair (P, Q), by the CGF of its privacy loss L = log dP/dQ under P."""
+    """The privacy loss L = log dP/dQ of one direction of a dominating pair (P, Q)."""
 
     def cgf(self, z: Array) -> Array:
-        """K(z) = log E_P[exp(z L)] in nats at real z > 0; an upper bound, inf if it diverges."""
+        """Return an upper bound on the CGF K(z) = log E_P[exp(z L)] at real z > 0; inf if it diverges."""
         ...
 
     def tilted(self, t: float) -> Tilted:
-        """The loss under e^{t L - K(t)} dP, t > 0, with its characteristic function. Raises NotRepresentable if it has none."""
+        """Return the loss under the tilted measure e^{t L - K(t)} dP, t > 0, which has a characteristic function.
+
+        Raises NotRepresentable if there is none.
+        """
         ...
 
     def tails(self, at: Array) -> Tails:
-        """Logarithms of P(L > at), P(L <= at), Q(L > at), Q(L <= at) at increasing `at`. Raises NotRepresentable if unknown."""
+        """Return logarithms of P(L > at), P(L <= at), Q(L > at) and Q(L <= at) at increasing `at`.
+
+        Raises NotRepresentable if they are not known.
+        """
         ...
 
 
 class TailsOnly:
-    """A privacy loss known by its tails alone, for the stated reason; subclasses are frozen dataclasses with `tails`."""
+    """Base class of a privacy loss of which only the tails are known. Subclasses are frozen dataclasses with `tails`.
+
+    reason: why it has no CGF, for messages.
+    """
 
     __slots__ = ()
 
     reason: ClassVar[str]
 
     def cgf(self, z: Array) -> Array:
-        """Refuse, with the reason."""
+        """Raise NotRepresentable with the reason."""
         raise NotRepresentable(self.reason)
 
     def tilted(self, t: float) -> Tilted:
@@ -51,32 +60,32 @@ class TailsOnly:
 
 
 class Mechanism:
-    """A randomised release, resolved to its neighbouring relation; subclasses override what they can represent."""
+    """A randomised release under a fixed neighbouring relation. Subclasses override the representations that they have."""
 
     __slots__ = ()
 
-    summed: ClassVar[bool] = False  # whether the pair of the whole is a sum of its parts' losses, held on a grid from above
+    summed: ClassVar[bool] = False  # whether the pair is a composition of parts, which a grid bounds from above
 
     def approx_dp(self, delta: float) -> float:
-        """An upper bound on epsilon (nats) at `delta` in [0, 1); inf below `delta_floor`."""
+        """Return an upper bound on epsilon, in nats, at `delta` in [0, 1); inf below `delta_floor`."""
         raise NotRepresentable("it has no (epsilon, delta) form")
 
     def delta_floor(self) -> float:
-        """The delta at and below which epsilon may be infinite because delta is too small; 0 for pure and smooth mechanisms."""
+        """Return the delta at and below which epsilon may be infinite. It is 0 for pure and smooth mechanisms."""
         return 0.0
 
     def zcdp(self) -> float:
-        """An upper bound on the rho for which the mechanism is rho-zCDP."""
+        """Return an upper bound on the smallest rho for which the mechanism is rho-zCDP."""
         raise NotRepresentable("it has no rho-zCDP form")
 
     def gdp(self) -> float:
-        """mu such that the mechanism is exactly a Gaussian of sensitivity / noise = mu."""
+        """Return mu, if the mechanism is exactly a Gaussian mechanism with sensitivity / noise = mu."""
         raise NotRepresentable("it is not a Gaussian mechanism")
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
-        """The privacy losses of the dominating pairs, one per direction, "remove" first; two equal losses are given once.
+        """Return the privacy losses of the dominating pairs, one per direction, with "remove" first. Equal losses are given once.
 
-        If nothing but a pure epsilon is known, this is the loss of randomised response, which dominates every mechanism with that
+        If only a pure epsilon is known, this is the loss of randomised response, which dominates every mechanism with that
         epsilon (Kairouz, Oh, Viswanath 2015, arXiv:1311.0776).
         """
         from dpcli.mechanisms.stated.atoms import TwoPointLoss
@@ -87,7 +96,7 @@ class Mechanism:
         return (TwoPointLoss(pure),)
 
     def together(self, count: int) -> tuple[tuple[tuple[PrivacyLoss, ...], int], ...]:
-        """Losses, with a count each, that dominate `count` adaptive runs of the mechanism.
+        """Return losses, each with a count, whose composition dominates `count` adaptive runs of the mechanism.
 
         A pair that dominates every choice dominates their adaptive composition (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
         A class whose family has no single worst member may have a tighter bound for several runs than for one.
@@ -95,27 +104,30 @@ class Mechanism:
         return ((self.losses(), count),)
 
     def ways(self) -> tuple[Mechanism, ...]:
-        """Mechanisms that each dominate this one, if no single pair gives the best bound everywhere; otherwise only itself."""
+        """Return mechanisms that each dominate this one. There are several if no single pair gives the best bound everywhere."""
         return (self,)
 
     def cases(self) -> tuple[tuple[tuple[Mechanism, int], ...], ...]:
-        """Return the compositions of which a change touches exactly one, such as one for each disjoint part; otherwise only itself."""
+        """Return compositions of which one change affects exactly one, such as one for each disjoint part of the data.
+
+        By default, it is one composition, of this mechanism alone.
+        """
         return (((self, 1),),)
 
     def attained(self) -> bool:
-        """Return whether lower bounds on the dominating pairs are lower bounds on the mechanism. The default is not to claim it.
+        """Return whether lower bounds on the dominating pairs are lower bounds on the mechanism. By default, this is not claimed.
 
-        The claim: let D and D' differ as much as neighbours may, so that every record of the unit or group comes or goes, or all change
-        from one version to one other. Some mechanism that the keys allow has exactly losses()[0] between D and D', and exactly
-        losses()[-1] between D' and D. The docstring of a class that makes the claim says which mechanism that is.
+        The claim is the following. Let D and D' differ as much as neighbours may, so that every record of the unit or group is added or
+        removed, or all change from one version to one other. Some mechanism that the keys allow has exactly losses()[0] between D and D',
+        and exactly losses()[-1] between D' and D. The docstring of a class that makes the claim names this mechanism.
 
-        Claims compose. Every entry may ask a query of its own, so all entries that make the claim can attain their pairs on the same D
-        and D', in each direction at once. Their noise is independent, so the losses add up, as in the composition that accountants bound.
+        Claims compose. Every entry may ask a query of its own, so that all entries that make the claim can attain their pairs on the same
+        D and D', in both directions. Their noise is independent, so that the losses add up, as in the composition that accountants bound.
         """
         return False
 
     def witness(self, order: float) -> Mechanism | None:
-        """A costly mechanism at this Renyi order that the keys allow and that attains its pair; None if no such mechanism is known.
+        """Return a mechanism that the keys allow, that attains its pair, and that is costly at this Renyi order; None if none is known.
 
         If the keys allow several mechanisms of which none is the worst, `losses` only bounds them from above. The cost of each of them
         is still a lower bound on any epsilon that can be proven from the keys.
@@ -123,17 +135,17 @@ class Mechanism:
         return self if self.attained() else None
 
     def unclaimed(self) -> Mechanism:
-        """Return a mechanism with the same upper bounds but without the claim, for uses in which the pair bounds more than can happen."""
+        """Return a mechanism with the same upper bounds, which does not claim to attain them. It is for uses that cannot attain them."""
         return Dominated(self) if self.witness(2.0) is not None else self
 
     def renyi_loss(self) -> PrivacyLoss | None:
-        """The loss with K(a - 1) / (a - 1) equal to `rdp` at every order a; None if there is no single such loss."""
+        """Return the loss with K(a - 1) / (a - 1) equal to `rdp` at every order a; None if no single loss has this property."""
         return None
 
     def rdp(self, orders: Array) -> Array:
-        """Renyi divergence (nats) at real orders > 1, the larger of the two directions: an upper bound, inf if it diverges.
+        """Return an upper bound on the Renyi divergence, in nats, of the larger direction at real orders > 1; inf if it diverges.
 
-        D_a = K(a - 1) / (a - 1): Mironov 2017, arXiv:1702.07476, with K the CGF of the privacy loss.
+        D_a = K(a - 1) / (a - 1), where K is the CGF of the privacy loss (Mironov 2017, arXiv:1702.07476).
         """
         z = orders - 1.0
         bound = self.losses()[0].cgf(z)
@@ -144,7 +156,7 @@ class Mechanism:
 
 @dataclass(frozen=True, slots=True)
 class Dominated(Mechanism):
-    """A mechanism that `by` dominates without being attained, such as one with a sensitivity that is only bounded."""
+    """A mechanism that `by` dominates, but that may not attain its pair, such as one whose sensitivity is only bounded."""
 
     by: Mechanism
 

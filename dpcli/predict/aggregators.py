@@ -1,14 +1,15 @@
-"""Aggregators: what each type of mechanism does with the votes of a query, its noise, and what that costs given the votes.
+"""Aggregators: how each type of mechanism answers a query from noisy votes, and what the answer costs given the votes.
 
-An aggregator reads the keys of its [[mechanism]] entry: whatever the noise is, it stands there and nowhere else.
+An aggregator reads the keys of its [[mechanism]] entry. The noise is stated there, and nowhere else.
 
-Noise is in double precision. Of the noisy counts only which is the largest leaves, or whether the largest reaches a threshold. Rounding
-changes that where two of them lie closer together than it moves one: with 53 bits of each uniform number and noise of a vote or more, with
-a probability below 10^-12 for each query and label. Attacks on floating-point noise read the last bits of a noisy number (Mironov 2012),
-and none is released.
+Noise is in double precision. No noisy count is released, but only the label of the largest, or whether it reaches a threshold. Rounding
+changes this outcome only if two noisy counts are closer together than the rounding error. With 53 bits in each uniform number and noise of
+a vote or more, the probability is below 10^-12 for each query and label. Attacks on floating-point noise read the last bits of a noisy
+number (Mironov 2012), which is never released.
 
-Every query is charged its threshold, abstentions included, and every answered one its answer. With the probabilities of an answer in place
-of what happened, the sum is an expectation: good for planning, and no guarantee (Papernot et al. 2018, arXiv:1802.08908, section 3.3).
+Every query is charged for its threshold, even if it abstains. Every answered query is also charged for its answer. If the probability of an
+answer replaces whether there was one, the sum is the expected cost: it serves for planning, and is no guarantee (Papernot et al. 2018,
+arXiv:1802.08908, section 3.3).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Total = Callable[[Array, Array, Array], Array]  # log q (n,), weights (n,), orde
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Releases of one kind: log q of each, different ones only, and how often each is counted."""
+    """Releases of one kind: the distinct values of log q, the weight of each, and the function that sums their divergences."""
 
     log_q: Array
     weights: Array
@@ -59,22 +60,24 @@ class Releases:
 
 
 def merged_releases(log_q: Array, counted: Array, total: Total) -> Releases:
-    """Return releases, those with the same q put together.
+    """Return releases in which those with the same q are merged.
 
     Args:
-        counted: (n,) how often each is counted, or with which probability.
+        counted: (n,) weight of each release: how often it was made, or its probability.
     """
-    different, place = np.unique(log_q, return_inverse=True)
-    weights = np.asarray(np.bincount(np.ravel(place), weights=counted, minlength=len(different)), dtype=float)
-    return Releases(different[weights > 0.0], weights[weights > 0.0], total)
+    distinct, place = np.unique(log_q, return_inverse=True)
+    weights = np.asarray(np.bincount(np.ravel(place), weights=counted, minlength=len(distinct)), dtype=float)
+    return Releases(distinct[weights > 0.0], weights[weights > 0.0], total)
 
 
 @dataclass(frozen=True, slots=True)
 class VoteCosts:
-    """The cost of a session.
+    """The cost of a session, given its votes.
 
     Attributes:
-        answered: How many queries were, or are expected to be, answered.
+        parts: Releases of the session, by kind.
+        queries: Number of queries that were asked.
+        answered: Number of queries that were answered, or the expected number.
     """
 
     parts: tuple[Releases, ...]
@@ -86,7 +89,7 @@ class VoteCosts:
         return np.asarray(sum((part.rdp(orders) for part in self.parts), np.zeros(len(orders))))
 
     def epsilon(self, delta: float, conversion: Conversion) -> tuple[float, float]:
-        """Return (epsilon, order), the smallest over the real line. Raises CannotCertify at delta = 0."""
+        """Return the smallest epsilon over all real orders, and its order. Raises CannotCertify at delta = 0."""
         if delta <= 0.0:
             raise CannotCertify("expected delta > 0 for an epsilon that depends on the votes, found 0")
         log_delta = math.log(delta)
@@ -98,59 +101,61 @@ class Aggregator(ABC):
     """A way of answering queries by votes.
 
     Attributes:
-        abstains: Whether a query may stay without an answer.
+        abstains: Whether a query may get no answer.
+        key: Key of an entry that says how many queries it pays for.
     """
 
     __slots__ = ()
 
     abstains: ClassVar[bool] = False
-    key: ClassVar[str] = "steps"  # of an entry, that says how many queries it pays for
+    key: ClassVar[str] = "steps"
 
     @classmethod
     @abstractmethod
     def of(cls, spec: Any) -> Aggregator:
-        """Return the aggregator of an entry, by its keys."""
+        """Return the aggregator with the parameters of an entry's spec."""
 
     @classmethod
     def most_queries(cls, entry: Entry) -> int:
-        """Return how many queries the entry pays for at most: each of its steps is one."""
+        """Return the largest number of queries that the entry pays for. By default, each of its steps is a query."""
         return entry.steps
 
     @classmethod
     def most_answers(cls, entry: Entry) -> int:
-        """Return how many answers the entry pays for at most."""
+        """Return the largest number of answers that the entry pays for."""
         return entry.steps
 
     @classmethod
     def limited(cls, entry: Entry, answers: int, queries: int | None = None) -> Entry:
-        """Return the entry with at most so many answers, and so many queries where these are given."""
+        """Return the entry limited to this number of answers, and to this number of queries if it is given."""
         return replace(entry, steps=answers)
 
     @abstractmethod
     def answers(self, counts: Counts, counted: Array) -> Releases:
-        """Return what answers to these queries cost: counts (n, m), and how often each is counted (n,)."""
+        """Return the releases of answers to queries with these counts, (n, m), each with the weight `counted`, (n,)."""
 
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
-        """Return what deciding whether to answer costs, for each query: largest (n,) is compared with the threshold."""
+        """Return the releases of the decision whether to answer each query. `largest`, (n,), is compared with the threshold."""
         return ()
 
     @abstractmethod
     def winners(self, counts: Counts, stream: Stream) -> list[int]:
-        """Return the label of each of these queries, counts (n, m): the one with the most votes after noise."""
+        """Return the label with the largest noisy count, for each query with these counts, (n, m)."""
 
     def reached(self, largest: Array, stream: Stream) -> list[bool]:
-        """Decide for each query whether it is answered: `largest` (n,) as in `thresholds`."""
+        """Return, for each query, whether its noisy `largest` reaches the threshold, so that it is answered."""
         return [True] * len(largest)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
-        """Return by how much one vote on each query changes the cost of a session at most, at each distance from the votes, (teachers,).
+        """Return the largest change of a session's cost by one teacher's votes, at each distance from the votes, (teachers,).
 
         Args:
             counts: Counts of the queries that were answered.
-            largest: Largest of all that were asked.
+            largest: Largest counts of all queries that were asked.
+            order: Renyi order of the cost.
 
         Raises:
-            CannotCertify: If it is not known.
+            CannotCertify: If the sensitivity is not known.
         """
         raise CannotCertify(
             f"expected gnmax or confident-gnmax, whose smooth sensitivity is known, found {type(self).__name__.lower()}"
@@ -161,11 +166,11 @@ class Aggregator(ABC):
         return np.ones(len(largest))
 
     def realised(self, counts: Counts, largest: Array, answered: Array) -> VoteCosts:
-        """Return the cost of a session in which the queries with `answered` (n,) were answered."""
+        """Return the cost of a session. `answered`, (n,), is 1 for each query that was answered, and 0 for the others."""
         return VoteCosts((*self.thresholds(largest), self.answers(counts, answered)), len(counts), float(answered.sum()))
 
     def expected(self, counts: Counts, largest: Array) -> VoteCosts:
-        """Return the mean cost of a session over its noise: for planning."""
+        """Return the expected cost of a session over its noise, for planning."""
         return self.realised(counts, largest, self.chance(largest))
 
 
@@ -193,7 +198,7 @@ class GnMax(Aggregator):
                 "proved of the sensitivity needs them"
             )
         rows, often = np.unique(np.sort(counts, axis=1), axis=0, return_counts=True)
-        # One teacher votes on every query: the sensitivities of all of them add up.
+        # A teacher votes on every query, so that the sensitivities of all queries add up.
         return np.asarray(often @ of.by_distance(rows, teachers) if len(rows) else np.zeros(teachers), dtype=float)
 
     def answers(self, counts: Counts, counted: Array) -> Releases:
@@ -202,7 +207,7 @@ class GnMax(Aggregator):
 
 @dataclass(frozen=True, slots=True)
 class ConfidentGnMax(GnMax):
-    """Gaussian noise on each count, for queries whose largest count with noise reaches a threshold."""
+    """Gaussian noise on each count. Only queries whose noisy largest count reaches a threshold are answered."""
 
     abstains: ClassVar[bool] = True
     key: ClassVar[str] = "queries"
@@ -229,7 +234,7 @@ class ConfidentGnMax(GnMax):
 
     def thresholds(self, largest: Array) -> tuple[Releases, ...]:
         log_q = np.minimum(*log_answered(largest, self.threshold, self.threshold_sigma))
-        # The largest count moves by 1 if the counts move by sqrt 2, for which the bound is stated.
+        # The bound is stated for sensitivity sqrt 2. The largest count has sensitivity 1, which is the same as noise larger by sqrt 2.
         return (merged_releases(log_q, np.ones(len(log_q)), _gaussian(math.sqrt(2.0) * self.threshold_sigma)),)
 
     def sensitivity(self, counts: Counts, largest: Array, teachers: int, order: float) -> Array:
@@ -271,20 +276,20 @@ def _gaussian(sigma: float) -> Total:
 
 
 def aggregator_class(entry: Entry) -> type[Aggregator]:
-    """Return the aggregator of an entry of votes, by its type."""
+    """Return the aggregator class for the entry's type."""
     aggregator: type[Aggregator] = load(AGGREGATORS[entry.type])
     return aggregator
 
 
 def require_one_session(entry: Entry, path: str) -> None:
-    """Raise InputError for several steps where each is a whole session."""
+    """Raise InputError if the entry has several steps although each step is a whole session."""
     if aggregator_class(entry).abstains and entry.steps != 1:
         place = f'{path}: mechanism["{entry.name}"]: steps'
         raise InputError(f"{place}: expected 1, as a step is a session of `queries` queries, found {entry.steps}")
 
 
 def uniforms(stream: Stream, count: int) -> Array:
-    """Return `count` independent draws from (0, 1], multiples of 2^-53."""
+    """Return `count` independent uniform draws from (0, 1], in multiples of 2^-53."""
     return np.asarray(((stream.words(count) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53)
 
 
@@ -296,5 +301,5 @@ def normal_noise(stream: Stream, count: int) -> Array:
 
 
 def laplace_noise(stream: Stream, count: int) -> Array:
-    """Return `count` independent draws from the Laplace distribution of scale 1: the difference of two exponential ones."""
+    """Return `count` independent draws from the Laplace distribution of scale 1, as differences of two exponential draws."""
     return np.asarray(np.log(uniforms(stream, count)) - np.log(uniforms(stream, count)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpcli.base.errors import InputError, LedgerError
 from dpcli.ledger.stores.postgres import connector
-from dpcli.ledger.stores.postgres_connection import MEANINGS as OF_LEDGERS
+from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Kept, Limits, bounded, driver, place_of, settings_of
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, UNSURE, WRITTEN, Count, Granted, require_count
 
@@ -26,7 +26,7 @@ DENIED = (
     "count in a database needs CREATE on that"
 )
 MEANINGS = {
-    **OF_LEDGERS,
+    **LEDGER_MEANINGS,
     "42501": DENIED,
     "42P01": "its tables are no longer those of a count of queries: {text}",
     "42883": "its functions are no longer those of a count of queries: {text}",

@@ -1,11 +1,12 @@
-"""Processes of private shards, one for each: nothing of one shard can reach what is made of another.
+"""Processes for private shards, one for each, so that nothing of one shard can affect the result of another.
 
-One warmed process (warmed_process.py) imports the user's module and builds what is public, before any private value is read; no such value
-ever comes into it. For each shard it forks a process, which is given that shard by content, begins with fresh randomness for torch, numpy
-and `random`, and ends with its result. So whatever a user's code keeps, draws or seeds, one change of the data changes what is made of one
-shard: what is made of the others is a function of their own shards, of fresh entropy, and of what is public.
+One warmed process (warmed_process.py) imports the user's module and builds everything that is public, before any private value is read. No
+private value is ever sent to it. For each shard it forks a process. The fork receives the content of that shard, begins with fresh
+randomness for torch, numpy and `random`, and ends with its result. Whatever a user's code stores, draws or seeds, one change of the data
+therefore changes the result of one shard. The results of the others are functions of their own shards, of fresh entropy, and of public
+values.
 
-Where forking is impossible (a graphics card in use, threads), each shard has a process that is started and warmed anew.
+If forking is impossible (because of threads, or a graphics card in use), each shard has a warmed process of its own.
 """
 
 from __future__ import annotations
@@ -27,33 +28,33 @@ from dpcli.base.extras import require_posix
 from dpcli.predict.models.model_answers import require_same_content
 from dpcli.predict.warmed_process import ONE_THREAD, ShardWork, Task
 
-ENTROPY = 32  # bytes
+ENTROPY = 32  # bytes of the seed of one shard
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
 
 
 def fresh_entropy(number: int) -> bytes:
-    """Return the seed of one shard's randomness, whatever its number: no two shards have the same."""
+    """Return the random seed of one shard. Its number is not used, as each call returns another seed."""
     return secrets.token_bytes(ENTROPY)
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class StartedWork(NamedTuple):
-    """A process that has begun with a work.
+    """A process that has begun to work on a shard.
 
     Attributes:
-        line: Line to it.
-        own: The warmed process that was started for it alone, if any.
+        line: Connection to the process.
+        own: Warmed process that was started for this shard alone; None if the process is a fork.
     """
 
     line: Connection
     own: _WarmedProcess | None
 
     def close(self) -> None:
-        """End the process, whether or not its work is done."""
+        """End the process, even if its work is not done."""
         self.line.close()
         if self.own is not None:
             self.own.end()
@@ -63,12 +64,13 @@ class ShardProcesses:
     """The processes that do the same work on private shards, one for each shard.
 
     Attributes:
-        gone: The message where one of them is killed.
-        jobs: Processes at once, with a thread each. None: one for each core, or as many as there are shards, sharing the cores as
-            threads; one alone where each would have to load the public model again.
+        gone: Message of the error if a process is killed.
+        jobs: Number of processes at a time, each with one thread. If None, there is a process for each core or shard, whichever are
+            fewer, and the processes share the cores as threads. If forking is impossible, there is then one process at a time, as each
+            has to load the public model again.
 
     Raises:
-        InputError: If what is public cannot be built, in the words of `work`.
+        InputError: If the public part cannot be built. The message is that of `work`.
     """
 
     def __init__(self, work: ShardWork, gone: str, jobs: int | None = None) -> None:
@@ -78,11 +80,11 @@ class ShardProcesses:
 
     @property
     def content(self) -> str:
-        """Return the content of what is public."""
+        """Return the content of the public part."""
         return self._warmed.content
 
     def results(self, shards: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each shard, and the result of the work on it, as they become ready. Raises InputError if one fails."""
+        """Yield the number of each shard with its result, in the order in which they end. Raises InputError if one fails."""
         tasks = list(shards)
         waiting, busy = iter(tasks), dict[Connection, tuple[int, StartedWork]]()
         jobs = self._jobs or (min(cores(), len(tasks)) if self._warmed.forks else 1)
@@ -108,7 +110,7 @@ class ShardProcesses:
                 started.close()
 
     def residents(self, shards: Iterable[Any]) -> list[ResidentProcess]:
-        """Start a process for each shard, which keeps its result and answers questions. Raises InputError if one fails."""
+        """Return a process for each shard, which keeps its result and answers questions. Raises InputError if one fails."""
         residents = [
             ResidentProcess(self, self._start_work(number, shard, threads=1, stays=True)) for number, shard in enumerate(shards)
         ]
@@ -131,7 +133,7 @@ class ShardProcesses:
         return StartedWork(line, own)
 
     def receive(self, line: Connection) -> Any:
-        """Return the next result of a process. Raises the error that it sent, and InputError if it is gone."""
+        """Return the next result of a process. Raises the error that it sent, or InputError if it has ended."""
         try:
             succeeded, result = line.recv()
         except (EOFError, OSError):
@@ -148,7 +150,7 @@ class ShardProcesses:
             process = subprocess.Popen(
                 [sys.executable, "-c", command],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # standard output is for what the command says; what is printed of a shard goes nowhere
+                stdout=2,  # Standard output is for the answer of the command.
                 pass_fds=(theirs.fileno(),),
                 env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
             )
@@ -170,32 +172,34 @@ class ShardProcesses:
 
 @dataclass(frozen=True, slots=True)
 class ResidentProcess:
-    """A process that keeps its result, as long as this object lives."""
+    """A process that keeps its result as long as this object exists."""
 
     processes: ShardProcesses
     started: StartedWork
 
     def ask(self, question: Callable[[Any], Any]) -> None:
-        """Send the question that `answer` returns the answer to: a function of the result. Raises InputError if the process is gone."""
+        """Send a question, which is a function of the result. `answer` returns its value. Raises InputError if the process has ended."""
         try:
             self.started.line.send(question)
         except OSError:
             raise InputError(self.processes.gone) from None
 
     def answer(self) -> Any:
-        """Return the answer. Raises InputError if the question raises, without its words, and where the process is gone."""
+        """Return the answer to the last question.
+
+        Raises InputError if the question raised, without its message, or if the process has ended.
+        """
         return self.processes.receive(self.started.line)
 
 
 class _WarmedProcess:
-    """A process that is ready.
-
-    end: ends it, as does the end of this object.
+    """A process that has built the public part.
 
     Attributes:
-        line: Line to it.
-        content: Content of what is public.
-        forks: Whether it can; else it does the work on one shard itself.
+        line: Connection to the process.
+        content: Content of the public part.
+        forks: Whether it can fork. If not, it does the work on one shard itself.
+        end: Function that ends the process. It is also called when this object is deleted.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], line: Connection, content: str, forks: bool) -> None:
@@ -203,7 +207,7 @@ class _WarmedProcess:
         self.end = weakref.finalize(self, _end_process, process, line)
 
     def fork(self) -> Connection:
-        """Return the end of a line to a new process."""
+        """Fork a new process, and return the connection to it."""
         ours, theirs = socket.socketpair()
         with theirs, socket.socket(fileno=os.dup(self.line.fileno())) as control:
             socket.send_fds(control, [b"."], [theirs.fileno()])
@@ -211,6 +215,6 @@ class _WarmedProcess:
 
 
 def _end_process(process: subprocess.Popen[bytes], line: Connection) -> None:
-    """End a warmed process: its keeper ends what it has started. No work is lost: what was forked ends with its own line."""
+    """End a warmed process. Its keeper ends what it has started. Its forks go on, as each ends with its own line."""
     line.close()
     process.wait()

@@ -1,11 +1,11 @@
-"""The count in one SQLite file, on a local disk.
+"""The count of queries in one SQLite file, on a local disk.
 
-Durable as the ledger is: a rollback journal with synchronous = EXTRA, BEGIN IMMEDIATE before the first look. Every request opens the file
-anew, so that processes that were forked share nothing, and a file that was put in the place of another is not written beside it.
+The count is as durable as the ledger: it uses a rollback journal with synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every
+request opens the file again. Forked processes therefore share no connection, and a request never writes to a file that has been replaced.
 
-A copy of the file would be a second budget. It is told from the file by what a copy changes: the inode, or the machine. What cannot be
-seen: a virtual machine or disk that is copied or restored entirely, containers that share a machine id, and a file whose content is put
-back to an earlier one. A count in a ledger or a database has none of these gaps.
+A copy of the file would be a second budget. A copy has another inode, or is on another machine, and is refused. Some copies cannot be
+detected: a virtual machine or disk that is copied or restored entirely, containers that share a machine id, and a file whose content is
+restored to an earlier state. A count in a ledger or a database has none of these gaps.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from typing import Any
 
 from dpcli.base.errors import LedgerError
 from dpcli.base.extras import require_posix
-from dpcli.ledger.stores.sqlite import MEANINGS as OF_LEDGERS
+from dpcli.ledger.stores.sqlite import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.sqlite import SETTINGS, connect, sync_folder
 from dpcli.ledger.stores.sqlite_file import FileWords, network_file_system, refuse_kind
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, WRITTEN, Count, Granted, require_count
 
-APPLICATION = 0x64706371  # "dpcq"
-VERSION = 1
+APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
+VERSION = 1  # version of SCHEMA, which is also in the header
 WORDS = FileWords("the count of queries", f"an empty file counts nothing: {LOST}")
 DAMAGED = f"damaged: {LOST}"
 MEANINGS = {
-    **OF_LEDGERS,
+    **LEDGER_MEANINGS,
     "SQLITE_CORRUPT": DAMAGED,
     "SQLITE_NOTADB": DAMAGED,
     "SQLITE_ERROR": DAMAGED,
@@ -58,7 +58,7 @@ MACHINE_ID = "/etc/machine-id"
 
 
 def hashed_machine_id() -> str:
-    """Return a hash of this machine's id, or of its name where it has none: the id itself is not to be published."""
+    """Return a hash of this machine's id, or of its name if it has no id. The id itself should not be published."""
     try:
         name = Path(MACHINE_ID).read_text(errors="replace").strip()
     except OSError:
@@ -68,7 +68,7 @@ def hashed_machine_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """The machine (hashed), the inode and the path of a file, absolute and without links."""
+    """The hashed machine id, the inode, and the absolute path without links of a file."""
 
     machine: str
     inode: int
@@ -80,7 +80,7 @@ class FileIdentity:
         return cls(hashed_machine_id(), os.stat(path).st_ino, os.path.realpath(path))
 
     def refuse_copy(self, known: FileIdentity) -> None:
-        """Raise LedgerError unless this is the file of the `known` identity, in its place or renamed."""
+        """Raise LedgerError unless this is the file with the `known` identity, at its path or renamed."""
         if self.machine != known.machine:
             difference = "on another machine"
         elif self.inode != known.inode:
@@ -103,20 +103,25 @@ class Row:
     identity: FileIdentity
 
     def values(self) -> tuple[str | int, ...]:
-        """Return the values of the columns, with a hash of all of them: a flipped bit in a number would be no damage to SQLite."""
+        """Return the values of the columns, with a hash of all of them. SQLite itself would not notice a flipped bit in a number."""
         count, file = self.count, self.identity
         content = (count.identity, count.total, count.taken, file.machine, str(file.inode), file.path)
         return (*content, hashlib.sha256(json.dumps(content).encode()).hexdigest())
 
 
 class SqliteQueries:
-    """The count in the file at `path`, which must be there: only `create` makes one.
+    """The count in the file at `path`, which must exist. Only `create` makes one.
 
-    Attributes:
-        moved: The file was moved here from where it was, which is gone.
+    Args:
+        path: Path of the file.
+        identity: Identity of the session whose queries are counted.
+        total: Number of queries that may be granted in all.
+        moved: Whether the file was moved to this path, so that no other copy is left.
+        seconds: How long to wait for the lock of another process.
+        things: Name of what is counted, for messages.
 
     Raises:
-        LedgerError: If it cannot be relied on.
+        LedgerError: If the count cannot be relied on.
     """
 
     def __init__(
@@ -140,7 +145,7 @@ class SqliteQueries:
 
     @contextmanager
     def _writing(self, moved: bool = False) -> Iterator[tuple[Any, Row]]:
-        """Lend the row, at the place where the file is, to one process at a time. Leaving commits durably; an error rolls back."""
+        """Yield the connection and the row under an exclusive lock. The end of the block commits durably; an error rolls back."""
         refuse_path(self._path)
         with sqlite_errors(self._path), closing(connect(self._path, self._seconds)) as connection:
             _prepare(connection, self._path)
@@ -160,12 +165,12 @@ class SqliteQueries:
 
 
 def refuse_path(path: str) -> None:
-    """Raise LedgerError unless the path is that of a private, regular file on a local disk, without a log of another file beside it."""
+    """Raise LedgerError unless the path is a private, regular file on a local disk, without a write-ahead log next to it."""
     try:
         info = os.lstat(path)
     except FileNotFoundError:
         raise LedgerError(f"{path}: no count of queries here, which is made when a system is fitted; {LOST}") from None
-    except (OSError, ValueError) as error:  # a null character in it
+    except (OSError, ValueError) as error:  # ValueError is raised for a null character in the path.
         raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, WORDS)
     if os.path.lexists(f"{path}-wal"):
@@ -183,6 +188,7 @@ def _refuse_network(path: str) -> None:
 
 
 def _prepare(connection: Any, path: str) -> None:
+    """Set up the connection. Raises LedgerError if the database is not a count, or a later version of dpcli wrote it."""
     for setting in SETTINGS:
         answer = connection.execute(setting).fetchall()
         if "journal_mode" in setting and answer != [("delete",)]:
@@ -195,6 +201,7 @@ def _prepare(connection: Any, path: str) -> None:
 
 
 def _read(connection: Any, path: str) -> Row:
+    """Return the row. Raises LedgerError if the file or the row is damaged."""
     if connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
         raise LedgerError(f"{path}: {DAMAGED}")
     rows = connection.execute(READ).fetchall()
@@ -220,7 +227,7 @@ def sqlite_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        name = getattr(error, "sqlite_errorname", None) or "SQLITE_CORRUPT"  # a text that is none
+        name = getattr(error, "sqlite_errorname", None) or "SQLITE_CORRUPT"  # A text that is not UTF-8 has no error name.
         meaning = next((text for start, text in MEANINGS.items() if name.startswith(start)), f"{name}: {error}")
         raise LedgerError(f"{path}: {meaning}") from None
     except OSError as error:
@@ -228,7 +235,7 @@ def sqlite_errors(path: str) -> Iterator[None]:
 
 
 def create(path: str, identity: str, total: int, seconds: float = BUSY_SECONDS) -> None:
-    """Make a count that begins at 0, whole or not at all; do nothing if a file exists. Mode 0600."""
+    """Make a file with a count of 0 and mode 0600, atomically; do nothing if a file exists."""
     folder, name = os.path.split(os.path.abspath(path))
     try:
         with _locked_folder(folder, path, seconds):
@@ -261,7 +268,7 @@ def _create(path: str, draft: str, count: Count) -> None:
 
 @contextmanager
 def _locked_folder(folder: str, path: str, seconds: float) -> Iterator[None]:
-    """Keep others from making a count in this folder: several processes may begin to answer at the same moment."""
+    """Lock the folder within the block, as several processes may make a count in it at the same time."""
     require_posix(f"{path}: a count in a file")
     import fcntl
 

@@ -1,18 +1,18 @@
-"""Bounds on one noisy choice, given the votes: how likely another outcome than the likeliest is, and the Renyi divergence that follows.
+"""Bounds on a noisy choice that depend on the votes: on the probability of another outcome than the likeliest, and on its Renyi divergence.
 
 With q the probability of all other outcomes, for neighbouring votes D_a of a choice by Gaussian noise is at most
 
     log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
     mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2,
 
-where mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]; it never exceeds a / s^2.
-Source: Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; of Laplace noise, Papernot et al. 2017,
-arXiv:1610.05755, Lemma 4 and Theorem 3.
+where mu1 >= a, mu2 > 1, -log q > e2 and log q <= (mu2 - 1) e2 - mu2 [log(mu1/(mu1-1)) + log(mu2/(mu2-1))]. D_a never exceeds a / s^2.
+Sources: for Gaussian noise, Papernot et al. 2018, arXiv:1802.08908, Proposition 7 and Theorem 6 with Proposition 10; for Laplace noise,
+Papernot et al. 2017, arXiv:1610.05755, Lemma 4 and Theorem 3.
 
-The votes enter the cost of an answer by GNMax through q alone, which one vote takes to B_U(q) at most and to B_L(q) at least. The cost
-rises with q up to q0, where it meets the one that holds for all votes; nowhere does it change faster than at q1 = B_L(q0). By how much it
-changes with one vote, at each distance from the votes, is what smooth sensitivity is made of (2018, Appendix B.3 and B.4: Algorithms 3 to
-5, Proposition 13).
+The cost of an answer by GNMax depends on the votes through q alone. One vote changes q to at most B_U(q) and to at least B_L(q). The cost
+rises with q up to q0, where it reaches the cost that holds for all votes. It changes fastest at q1 = B_L(q0). The smooth sensitivity of the
+cost is computed from its largest change by one vote, at each distance from the votes (2018, Appendix B.3 and B.4: Algorithms 3 to 5,
+Proposition 13).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 else:
     Counts = Any
 
-FARTHEST = 1e300  # scales of noise between two counts, beyond which nothing changes
-OF_LOGARITHM = 4e-15  # relative: more than the sum of a few hundred tails loses
-ROUNDING = 1e-13  # relative: more than a sum of divergences loses
-FAR = 600.0  # e^FAR is still a number
-FAR_Q0 = 1e6  # -log q beyond which nobody looks for q0
-EQUAL = 1e-12  # relative: a cost that is less by this is not less
-GRID_POINTS = 32  # of the grid in q on which conditions are examined, in the distance by which one vote moves q
-MOST_GRID_POINTS = 200_000
-NO_FALL = 1e-9  # relative: a fall of this size is none
+FARTHEST_GAP = 1e300  # Gaps between two counts are capped at this many noise scales, so that log_tail stays finite.
+LOG_ROUNDING = 4e-15  # relative error allowed to the log of a probability: more than a sum of a few hundred tails loses
+ROUNDING = 1e-13  # relative error allowed to a divergence: more than a sum of divergences loses
+LARGEST_EXPONENT = 600.0  # exp of this is still a finite float
+FARTHEST_Q0 = 1e6  # The search for q0 ends at this value of -log q.
+EQUAL = 1e-12  # A cost that is smaller by less than this relative difference counts as equal.
+GRID_POINTS = 32  # grid points for each distance by which one vote moves q, in the test of conditions C5 and C6
+MOST_GRID_POINTS = 200_000  # The grid of that test has at most this many points.
+NO_FALL = 1e-9  # A decrease by less than this relative size counts as rounding, and not as a decrease.
 
 
 def log_q_gaussian(counts: Counts, sigma: float) -> Array:
-    """Return log of an upper bound on the probability that GNMax answers with another label than the winner, (n,).
+    """Return log of an upper bound on the probability that GNMax answers with a label other than the winner, (n,).
 
     Args:
         counts: (n, m) votes for each of m >= 2 labels.
@@ -57,21 +57,24 @@ def log_q_gaussian(counts: Counts, sigma: float) -> Array:
 
 
 def log_q_laplace(counts: Counts, scale: float) -> Array:
-    """Return the same bound for LNMax: a label that lies g scales behind wins with probability (2 + g) e^-g / 4."""
+    """Return log of an upper bound on the probability that LNMax answers with a label other than the winner, (n,).
+
+    A label that lies g noise scales behind the winner overtakes it with probability (2 + g) e^-g / 4.
+    """
 
     def log_tail(gaps: Array) -> Array:
         with np.errstate(over="ignore"):
-            distance = np.minimum(gaps / scale, FARTHEST)
+            distance = np.minimum(gaps / scale, FARTHEST_GAP)
         return np.asarray(np.log(0.5 + 0.25 * distance) - distance)
 
     return _union(counts, log_tail)
 
 
 def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array, Array]:
-    """Return log of upper bounds on the probabilities that the largest count, with noise, reaches the threshold, and does not; (n,) each.
+    """Return log of upper bounds on the probabilities that the noisy largest count reaches the threshold, and that it does not; (n,) each.
 
     Args:
-        largest: (n,) whole votes, as the analysis of its sensitivity needs.
+        largest: (n,) whole numbers of votes. The analysis of sensitivity needs whole numbers.
     """
     with np.errstate(over="ignore"):
         above = (largest - threshold) / sigma
@@ -79,47 +82,48 @@ def log_answered(largest: Array, threshold: float, sigma: float) -> tuple[Array,
 
 
 def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
-    """Return log of the sum of the tails at the gaps behind the winner, at most log(1 - 1/m)."""
-    ordered = np.sort(counts, axis=1)  # rows that differ in the order of labels alone have the same bits
+    """Return log of the union bound: the sum of the tails at all gaps behind the winner, capped at log(1 - 1/m)."""
+    ordered = np.sort(counts, axis=1)  # so that rows that differ only in the order of labels give the same bits
     gaps = ordered[:, -1:] - ordered[:, :-1]
-    most = int(gaps.max(initial=0))  # at most the number of teachers: a table of that length has every tail
+    most = int(gaps.max(initial=0))  # A gap is at most the number of teachers. A table of tails of this length has all of them.
     tails = log_tail(np.arange(most + 1.0))[gaps] if most < gaps.size else log_tail(gaps.astype(float))
     return _raised(log_sum(tails), math.log1p(-1.0 / counts.shape[1]))
 
 
 def _raised(log_p: Array, most: float) -> Array:
-    """Raise by more than rounding has taken, to `most` at most."""
-    return np.asarray(np.minimum(log_p * (1.0 - OF_LOGARITHM) + OF_LOGARITHM, most))
+    """Return log_p raised by more than its rounding error, and capped at `most`."""
+    return np.asarray(np.minimum(log_p * (1.0 - LOG_ROUNDING) + LOG_ROUNDING, most))
 
 
 def rdp_gaussian(log_q: Array, sigma: float, orders: Array) -> Array:
-    """Return upper bounds on D_a of one release each, (n, k).
+    """Return upper bounds on D_a of each of n releases, (n, k).
 
     Args:
-        log_q: (n,) at most 0; -inf if the outcome is certain, which costs nothing.
-        sigma: Standard deviation of the noise, for a release of sensitivity sqrt 2; `sqrt 2 sigma` for one of sensitivity 1.
+        log_q: (n,) values of at most 0; -inf if the outcome is certain, so that the release costs nothing.
+        sigma: Standard deviation of the noise on a release of L2 sensitivity sqrt 2. For sensitivity 1, pass sqrt 2 times the deviation.
         orders: (k,) real numbers > 1.
     """
     return np.stack([*_by_order(log_q, sigma, orders)], axis=1)
 
 
 def total_rdp_gaussian(log_q: Array, weights: Array, sigma: float, orders: Array) -> Array:
-    """Return upper bounds on the sum of D_a over n releases, each counted `weights` > 0 times, (k,)."""
+    """Return upper bounds on the sum of D_a over n releases, (k,). Release i counts weights[i] > 0 times."""
     sums = np.array([float(weights @ each) for each in _by_order(log_q, sigma, orders)])
     return sums * (1.0 + 1e-16 * math.sqrt(len(log_q)))
 
 
 def independent_gaussian(sigma: float, order: float) -> float:
-    """Return D_a whatever the votes are: order / sigma^2, and never 0."""
+    """Return the bound on D_a that holds for all votes: order / sigma^2, raised to a positive float if it underflows."""
     return max(order / sigma / sigma, math.ulp(0.0))
 
 
 def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
+    """Yield upper bounds on D_a of each release, (n,), at each order."""
     if not (np.all(log_q <= 0.0) and sigma > 0.0 and np.all(orders > 1.0)):
         raise InternalError("a probability above 1, noise of none, or an order of at most 1: this is a bug in dpcli, and no number")
     place = np.argsort(log_q)
     terms, log_1q, back = _terms(log_q[place], sigma), log1mexp_array(log_q[place]), np.argsort(place)
-    least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # what underflows is still not nothing
+    least = np.where(log_q > -np.inf, math.ulp(0.0), 0.0)  # A positive cost that underflows must not become 0.
     for order in orders.tolist():
         dependent = divergence(log_q[place], log_1q, terms.log_a, terms.log_b, order - 1.0)
         independent = independent_gaussian(sigma, order)
@@ -128,7 +132,7 @@ def _by_order(log_q: Array, sigma: float, orders: Array) -> Iterator[Array]:
 
 
 class _Terms(NamedTuple):
-    """log A and log B, (n,) each, and the largest order up to which they are a bound: 1 if they are none."""
+    """log A and log B, (n,) each, and the largest order at which the bound from them holds: 1 if it holds at none."""
 
     log_a: Array
     log_b: Array
@@ -137,14 +141,14 @@ class _Terms(NamedTuple):
 
 def _terms(log_q: Array, sigma: float) -> _Terms:
     """Return the terms of the bound for ascending log_q."""
-    with np.errstate(all="ignore"):  # where a condition fails, whatever comes out is not used
+    with np.errstate(all="ignore"):  # Results are not used where a condition fails.
         sigma = np.float64(sigma)
         root = np.sqrt(-log_q)
         mu2 = sigma * root
         mu1 = mu2 + 1.0
-        inverse = 1.0 / sigma  # squares of sigma itself may be no number
+        inverse = 1.0 / sigma  # The square of a large sigma might overflow.
         e2 = root * inverse
-        # q e^e2 to the power 1 - 1/mu2 is q e^d: taken so, nothing cancels if it is close to q.
+        # q e^e2 to the power 1 - 1/mu2 is q e^d. In this form nothing cancels if it is close to q.
         d = 2.0 * root * inverse - inverse * inverse
         log_ratio = log_q + log_expm1_array(d) - log1mexp_array(log_q)
         log_a = -np.log1p(-np.exp(log_ratio))
@@ -153,16 +157,16 @@ def _terms(log_q: Array, sigma: float) -> _Terms:
         valid = (mu2 > 1.0) & (-log_q > e2) & (log_ratio < 0.0) & rising
         highest = np.where(valid, mu1, 1.0)
     certain = log_q == -np.inf
-    # The conditions hold below some q and fail above it; should rounding make a hole, all above it fail.
+    # The conditions hold below some q and fail above it. If rounding makes one fail earlier, the bound is not used above that q.
     highest = np.where(np.logical_and.accumulate(valid | certain), np.where(certain, np.inf, highest), 1.0)
     return _Terms(np.where(certain, 0.0, log_a), np.where(certain, 0.0, log_b), highest)
 
 
 def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Array) -> Array:
-    """Return upper bounds on the sum of D_a over n releases of LNMax, each counted `weights` times, (k,).
+    """Return upper bounds on the sum of D_a over n releases of LNMax, (k,). Release i counts weights[i] times.
 
     Args:
-        epsilon: Epsilon of one release, 2 / scale. Whatever the votes are, D_a is at most epsilon, and a epsilon^2 / 2 (Bun & Steinke 2016,
+        epsilon: Epsilon of one release, 2 / scale. For all votes, D_a is at most epsilon, and at most a epsilon^2 / 2 (Bun & Steinke 2016,
             arXiv:1605.02065).
     """
     log_1q = log1mexp_array(log_q)
@@ -171,7 +175,7 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
     allowed = log_q <= -np.logaddexp(epsilon, 0.0)
     total = np.full(len(orders), float(weights[~allowed].sum())) * independent
     with np.errstate(all="ignore"):
-        # log of (1 - q) / (1 - e^eps q), taken by what it differs from 1.
+        # log A = log[(1 - q) / (1 - e^eps q)], computed from 1 - 1/A, so that nothing cancels.
         log_a = -np.log1p(-np.exp(log_q[allowed] + log_expm1_array(np.array([epsilon])) - log_1q[allowed]))
     log_b = np.full_like(log_a, epsilon)
     for k, order in enumerate(orders.tolist()):
@@ -181,14 +185,17 @@ def total_rdp_laplace(log_q: Array, weights: Array, epsilon: float, orders: Arra
 
 
 def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_one: float) -> Array:
-    """Return log[(1 - q) A^z + q B^z] / z for A, B >= 1 at z = order - 1, elementwise; 0 where q is.
+    """Return log[(1 - q) A^z + q B^z] / z for A, B >= 1 at z = order - 1, elementwise; 0 where q = 0.
 
-    As log1p of (1 - q)(A^z - 1) + q (B^z - 1): both are positive, and nothing cancels if the order is close to 1 or q to 0.
+    It is computed as log1p of (1 - q)(A^z - 1) + q (B^z - 1). Both terms are positive, so that nothing cancels if the order is close to 1
+    or q is close to 0.
     """
     with np.errstate(all="ignore"):
         likely, unlikely = above_one * log_a, log_q + log_expm1_array(above_one * log_b)
-        near = np.log1p(np.exp(log_1q) * np.expm1(np.minimum(likely, FAR)) + np.exp(np.minimum(unlikely, FAR)))
-        far = (likely > FAR) | (unlikely > FAR)
+        near = np.log1p(
+            np.exp(log_1q) * np.expm1(np.minimum(likely, LARGEST_EXPONENT)) + np.exp(np.minimum(unlikely, LARGEST_EXPONENT))
+        )
+        far = (likely > LARGEST_EXPONENT) | (unlikely > LARGEST_EXPONENT)
         if far.any():
             near[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])
     return np.asarray(np.where(log_q == -np.inf, 0.0, np.where(near >= 0.0, near / above_one, np.inf)))
@@ -212,10 +219,12 @@ def inverse_log_ndtr(log_p: Array) -> Array:
 
 @dataclass(frozen=True)
 class AnswerSensitivity:
-    """The sensitivity of answers by GNMax at one order.
+    """The sensitivity of the cost of answers by GNMax, at one Renyi order.
 
     Attributes:
-        classes: m labels.
+        sigma: Standard deviation of the noise on each count, in votes.
+        classes: Number m of labels.
+        order: Renyi order.
     """
 
     sigma: float
@@ -223,37 +232,38 @@ class AnswerSensitivity:
     order: float
 
     def cost(self, log_q: Array) -> Array:
-        """Return D at each q, (n,): below q0 the bound that depends on the votes, from there on the other."""
+        """Return the cost D at each q, (n,): the bound that depends on the votes below q0, and the bound for all votes from q0 on."""
         dependent = rdp_gaussian(np.minimum(log_q, 0.0), self.sigma, np.array([self.order]))[:, 0]
         return np.where(log_q >= self.log_q0, independent_gaussian(self.sigma, self.order), dependent)
 
     @cached_property
     def log_q0(self) -> float:
-        """Return log of the q up to which the votes make an answer cheaper. Raises CannotCertify if they never do."""
+        """Return log of q0, below which the votes make an answer cheaper. Raises CannotCertify if they never do."""
         independent = independent_gaussian(self.sigma, self.order)
 
         def dearer(certainty: float) -> float:
-            """Return a number > 0 if an answer with log q = -certainty costs as much as any."""
+            """Return a number > 0 if an answer with log q = -certainty costs as much as the bound for all votes."""
             cost = rdp_gaussian(np.array([-certainty]), self.sigma, np.array([self.order]))[0, 0]
             return float(cost) - independent * (1.0 - EQUAL)
 
         far = 1.0
         while dearer(far) > 0.0:
             far *= 2.0
-            if far > FAR_Q0:
+            if far > FARTHEST_Q0:
                 raise CannotCertify(f"at order {self.order:g} no votes make an answer cheaper: there is nothing to sanitise")
         return -bracket_root(dearer, 0.0, far)[1]
 
     @cached_property
     def log_q1(self) -> float:
+        """Return log of q1 = B_L(q0), at which the cost changes fastest."""
         return float(self.less_likely(np.array([self.log_q0]))[0])
 
     def more_likely(self, log_q: Array) -> Array:
-        """Return log B_U(q): the largest q one vote away."""
+        """Return log of B_U(q), the largest value that one changed vote can give q."""
         return self._moved(log_q, math.sqrt(2.0) / self.sigma)
 
     def less_likely(self, log_q: Array) -> Array:
-        """Return log B_L(q): the smallest q one vote away."""
+        """Return log of B_L(q), the smallest value that one changed vote can give q."""
         return self._moved(log_q, -math.sqrt(2.0) / self.sigma)
 
     def _moved(self, log_q: Array, by: float) -> Array:
@@ -261,29 +271,31 @@ class AnswerSensitivity:
         return np.asarray(np.minimum(others + log_ndtr_array(inverse_log_ndtr(log_q - others) + by), 0.0))
 
     def local(self, log_q: Array) -> Array:
-        """Return an upper bound on how much one vote changes D at each q, (n,)."""
+        """Return an upper bound on the change of the cost D by one vote, at each q, (n,)."""
         at = np.where((self.log_q1 <= log_q) & (log_q <= self.log_q0), self.log_q1, log_q)
         cost = self.cost(at)
         return np.maximum(self.cost(self.more_likely(at)) - cost, cost - self.cost(self.less_likely(at)))
 
     def by_distance(self, counts: Counts, teachers: int) -> Array:
-        """Return the largest local sensitivity of each query's cost where at most d votes are others, (n, teachers); d = 0, 1, ...
+        """Return the largest local sensitivity of each query's cost within distance d = 0, 1, ... (n, teachers).
 
-        At most, and not exactly: where the sensitivities of queries are added up, d teachers may move one query and leave another. Votes
-        are walked towards if the sensitivity is largest: to the winner from the second, or from it.
+        The distance is at most d, and not exactly d. The sensitivities of queries are added up, and d teachers may change their votes on
+        one query but not on another. Votes move step by step towards the largest sensitivity, from the second label to the winner or back.
         """
         votes = np.sort(counts, axis=1)[:, ::-1].copy()
         log_q = log_q_gaussian(votes, self.sigma)
         largest = np.full((len(votes), teachers), float(self.local(np.array([self.log_q1]))[0]))
         walking = np.flatnonzero((log_q < self.log_q1) | (log_q > self.log_q0))
-        left = log_q > self.log_q0
+        is_costly = log_q > self.log_q0
         for d in range(teachers):
             largest[walking, d] = self.local(log_q[walking])
-            more = np.where(left[walking], (log_q[walking] > self.log_q0) & (votes[walking, 1] > 0), log_q[walking] < self.log_q1)
+            more = np.where(
+                is_costly[walking], (log_q[walking] > self.log_q0) & (votes[walking, 1] > 0), log_q[walking] < self.log_q1
+            )
             walking = walking[more]
             if not len(walking):
                 break
-            step = np.where(left[walking], 1, -1)
+            step = np.where(is_costly[walking], 1, -1)
             votes[walking, 0] += step
             votes[walking, 1] -= step
             votes[walking, 1:] = np.sort(votes[walking, 1:], axis=1)[:, ::-1]
@@ -292,10 +304,10 @@ class AnswerSensitivity:
 
 
 def threshold_by_distance(largest: Array, threshold: float, sigma: float, order: float, teachers: int) -> Array:
-    """Return the largest local sensitivity, by distance, of the decision whether to answer, (n, teachers).
+    """Return the largest local sensitivity of the cost of deciding whether to answer, at each distance from the votes, (n, teachers).
 
     Args:
-        largest: Whole votes, (n,).
+        largest: (n,) largest counts, in whole votes.
     """
     counts = np.arange(teachers + 1.0)
     log_q = np.minimum(*log_answered(counts, threshold, sigma))
@@ -312,7 +324,7 @@ def threshold_by_distance(largest: Array, threshold: float, sigma: float, order:
 
 
 def smooth_bound(by_distance: Array, beta: float) -> float:
-    """Return the smooth upper bound on a sensitivity by distance, (teachers,): the largest of e^(-beta d) times that at distance d.
+    """Return the smooth sensitivity: the largest value of e^(-beta d) times the local sensitivity at distance d.
 
     Source: Nissim, Raskhodnikova, Smith 2007, Definition 2.2.
     """
@@ -320,16 +332,19 @@ def smooth_bound(by_distance: Array, beta: float) -> float:
 
 
 class MonotoneConditions(NamedTuple):
-    """Conditions C5 and C6 of the smooth sensitivity: D(q) does not fall in q up to q0, nor D(B_U(q)) - D(q) up to q1."""
+    """Whether conditions C5 and C6 of the smooth sensitivity hold.
+
+    C5 says that D(q) does not decrease in q up to q0. C6 says that D(B_U(q)) - D(q) does not decrease in q up to q1.
+    """
 
     c5: bool
     c6: bool
 
 
 def monotone_conditions(of: AnswerSensitivity, teachers: int) -> MonotoneConditions:
-    """Return whether the conditions hold, for q of the votes of so many teachers.
+    """Return whether the conditions hold, for every q that the votes of this number of teachers can have.
 
-    They are looked at on a grid, as in the published analysis: that they hold between its points is not proved.
+    The conditions are tested on a grid, as in the published analysis. That they hold between the grid points is not proved.
     Source: Papernot et al. 2018, arXiv:1802.08908, Appendix B.4.
     """
     costs = of.cost(_grid(of, teachers, of.log_q0))
@@ -340,7 +355,7 @@ def monotone_conditions(of: AnswerSensitivity, teachers: int) -> MonotoneConditi
 
 
 def _grid(of: AnswerSensitivity, teachers: int, log_high: float) -> Array:
-    """Return log q from that of all votes for one label, and one vote beyond, to `log_high`, exclusively."""
+    """Return a grid of log q. It begins one vote below the q of unanimous votes, and ends just below `log_high`."""
     others, step = math.log(of.classes - 1.0), math.sqrt(2.0) / of.sigma
     high = float(inverse_log_ndtr(np.array([log_high - others]))[0])
     low = min(-(teachers + 2.0) / (math.sqrt(2.0) * of.sigma), high) - step
@@ -349,5 +364,6 @@ def _grid(of: AnswerSensitivity, teachers: int, log_high: float) -> Array:
 
 
 def _never_falls(values: Array, scale: Array | None = None) -> bool:
+    """Return whether the values never decrease by more than rounding, relative to `scale` (by default, the values)."""
     size = np.abs(values if scale is None else scale)
     return bool(np.all(np.diff(values) >= -NO_FALL * np.maximum(size[1:], size[:-1]) - 1e-300))

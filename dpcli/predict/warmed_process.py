@@ -1,7 +1,7 @@
-"""The warmed process, from which the process of each shard is forked. No private value comes into it: these go to its forks alone.
+"""The warmed process, from which the process of each shard is forked. Private values are sent to its forks alone.
 
-Each process has a session and a temporary folder of its own, and a keeper, which ends whatever was started in that session and removes the
-folder: when the process has ended, however, and when whoever waits for it is gone.
+Each process has a session and a temporary folder of its own. It also has a keeper process. When the process has ended, or its client is
+gone, the keeper ends everything that was started in the session, and removes the folder.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from dpcli.base.errors import DpcliError, InputError, Unavailable
 from dpcli.numerics.arrays import np
 from dpcli.predict.models.model_answers import on_private
 
-# A fork has none of its parent's threads, and numeric libraries wait for theirs for ever: the parent has one.
+# A fork has none of its parent's other threads, and numeric libraries would wait for theirs for ever. The parent therefore has one thread.
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-TEMPORARY = ("TMPDIR", "JOBLIB_TEMP_FOLDER")  # the latter is in /dev/shm else
-GRACE_LOOKS, LOOK_SECONDS = 100, 0.01  # trackers of shared memory, which ignore SIGTERM, remove in that time what others have left
+TEMPORARY = ("TMPDIR", "JOBLIB_TEMP_FOLDER")  # Without the latter, joblib would write to /dev/shm.
+# Before SIGKILL, processes have 100 times 0.01 s. Trackers of shared memory ignore SIGTERM, and clean up in that time.
+GRACE_LOOKS, LOOK_SECONDS = 100, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Preparation:
     """The public part of the work, built once.
 
     Attributes:
-        content: The same wherever it is built.
-        work: Work on one shard, in a process of its own.
+        content: Digest or description of what was built, which is the same in every process.
+        work: Function that does the work on one shard, in a process of its own.
     """
 
     content: str
@@ -50,15 +51,15 @@ class Preparation:
 
 
 class ShardWork(Protocol):
-    """The work on each shard; it is sent to the warmed process, and holds nothing private."""
+    """The work on each shard. It is sent to the warmed process, and must hold nothing private."""
 
     @property
     def place(self) -> str:
-        """Return the beginning of a message, where the user's code fails on a shard."""
+        """Return the beginning of the message if the user's code fails on a shard."""
         ...
 
     def prepared(self) -> Preparation:
-        """Import, load and build what is public, once."""
+        """Import, load and build everything that is public, once."""
         ...
 
 
@@ -67,8 +68,10 @@ class Task:
     """The work of one process.
 
     Attributes:
-        threads: Threads of torch.
-        stays: The result stays in the process, and answers questions.
+        entropy: Seed of the random generators.
+        threads: Number of threads of torch.
+        work: Private argument of the work.
+        stays: Whether the process keeps the result, and answers questions about it.
     """
 
     entropy: bytes
@@ -78,9 +81,10 @@ class Task:
 
 
 def seed_generators(entropy: bytes) -> None:
-    """Seed every generator that processes share: after the user's module was imported and the public model built, where these seed.
+    """Seed the random generators of the standard library, numpy and torch.
 
-    What is imported later begins as in every process.
+    It is called after the user's module was imported and the public model was built, as these may seed the generators themselves. A module
+    that is imported later has the same initial state in every process.
     """
 
     def drawn(name: str) -> bytes:
@@ -94,18 +98,19 @@ def seed_generators(entropy: bytes) -> None:
 
 
 def main(descriptor: int) -> None:
-    """Run the process that shard_processes.py starts: keep one that prepares, says so, and forks whenever a line to a fork arrives."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for whoever started it, at whose end all end
+    """Run the process that shard_processes.py starts. It becomes the keeper of a warmed process, which forks for every line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # An interrupt is for the client. All processes end when the client ends.
     place = tempfile.gettempdir()
     _keep(descriptor, place, lambda: _prepare(Connection(descriptor), place))
 
 
 def _prepare(line: Connection, temporary: str) -> None:
+    """Build the public part, report on it, and fork for every line that arrives; without forks, do the work on one shard."""
     shard_work: ShardWork = line.recv()
     with contextlib.suppress(ImportError):
         import tqdm  # type: ignore[import-untyped]
 
-        tqdm.tqdm.monitor_interval = 0  # its bars start no thread, as no process with threads is forked from
+        tqdm.tqdm.monitor_interval = 0  # Its progress bars must start no thread, as a process with threads cannot be forked.
     try:
         prepared = shard_work.prepared()
     except DpcliError as error:
@@ -118,7 +123,7 @@ def _prepare(line: Connection, temporary: str) -> None:
     if not forks:
         _work(line, shard_work.place, prepared.work)
         return
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whose end is seen at their lines
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The client notices the end of a fork at its line.
     with socket.socket(fileno=os.dup(line.fileno())) as control:
         line.close()
         while True:
@@ -133,8 +138,8 @@ def _prepare(line: Connection, temporary: str) -> None:
 
 
 def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
-    """Do the work in a process with a session and a folder of its own, and leave nothing of either when it ends, or when the line does."""
-    os.setsid()  # no signal of the terminal, nor for those who have forked it
+    """Do the work in a process with a session and a folder of its own. Both are removed when the process ends or the line is closed."""
+    os.setsid()  # Signals of the terminal and of the parent's group do not reach this process.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     folder = tempfile.mkdtemp(prefix="dpcli-", dir=temporary)
     worker = os.fork()
@@ -146,9 +151,9 @@ def _keep(line: int, temporary: str, work: Callable[[], None]) -> NoReturn:
             _end_group(worker, folder)
 
     signal.signal(signal.SIGCHLD, look)
-    look()  # if it has ended by now
+    look()  # The worker may have ended before the handler was set.
     gone = select.poll()
-    gone.register(line, 0)  # which says that the other end is closed, and no more
+    gone.register(line, 0)  # poll() returns only when the other end is closed.
     gone.poll()
     _end_group(worker, folder)
 
@@ -160,14 +165,15 @@ def _run_worker(folder: str, work: Callable[[], None]) -> NoReturn:
         os.environ.update(dict.fromkeys(TEMPORARY, folder))
         work()
     except BaseException:
-        traceback.print_exc()  # of a warmed process, which has nothing private: a fork says nothing
+        traceback.print_exc()  # Only a warmed process, which has nothing private, prints. The output of a fork is discarded.
     finally:
         os._exit(0)
 
 
 def _end_group(group: int, folder: str) -> NoReturn:
+    """End all processes of a group, with SIGTERM first, remove the folder, and exit."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter on macOS, if all have ended
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS raises the latter if all have ended.
         os.killpg(group, signal.SIGTERM)
         for _ in range(GRACE_LOOKS):
             with contextlib.suppress(ChildProcessError):
@@ -180,7 +186,10 @@ def _end_group(group: int, folder: str) -> NoReturn:
 
 
 def _can_fork() -> bool:
-    """Return whether a fork works: a graphics card in use does not come along, nor do threads, which numeric libraries then wait for."""
+    """Return whether this process can be forked.
+
+    It cannot if it uses a graphics card or has several threads: a fork has neither, and numeric libraries would wait for the threads.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return False
@@ -189,7 +198,7 @@ def _can_fork() -> bool:
 
 
 def _work(line: Connection, place: str, work: Callable[[Any], Any]) -> None:
-    """Do what arrives and send the result; or keep it, and answer questions about it as long as the line is open."""
+    """Receive a task and send its result. If the task stays, keep the result and answer questions about it until the line is closed."""
     _discard_output()
     _reopen_files()
     task: Task = line.recv()
@@ -214,7 +223,7 @@ def _result_of(place: str, work: Callable[[Any], Any], given: Any) -> tuple[bool
 
 
 def _discard_output() -> None:
-    """Discard what is printed, as it may be a private value."""
+    """Discard the standard output and error of this process, as they may contain private values."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
@@ -222,14 +231,15 @@ def _discard_output() -> None:
 
 
 def _reopen_files() -> None:
-    """Give each regular file that is open a place of its own to read at: forks would move each other's. Linux alone has a way to.
+    """Open each open regular file again, so that this process has a file position of its own. It works on Linux alone.
 
-    What can be written only is written at its end, as it was where all forks wrote at one place.
+    Forks share a file position, and would move each other's. A file that is open for writing only is opened for appending, as before all
+    forks wrote at one shared position.
     """
     kept = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC
     with contextlib.suppress(FileNotFoundError):
         for descriptor in map(int, os.listdir("/proc/self/fd")):
-            with contextlib.suppress(OSError):  # the folder that is listed; a file that may not be opened again
+            with contextlib.suppress(OSError):  # The listing's own descriptor is closed by now. Some files may not be opened again.
                 flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
                 if flags & getattr(os, "O_PATH", 0) or not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     continue
@@ -241,6 +251,6 @@ def _reopen_files() -> None:
 
 
 def _sendable_error(error: DpcliError) -> DpcliError:
-    """Return an error with the words alone."""
+    """Return an error that has the message alone, so that it can be pickled and holds nothing else."""
     kind = Unavailable if isinstance(error, Unavailable) else InputError
     return kind(str(error))

@@ -10,7 +10,7 @@ from dpcli.base.registry import FORMATS
 from dpcli.document.document import Document
 from dpcli.document.formats.facts import shows
 from dpcli.exam.subjects import SEED
-from dpcli.exam.written import WITHOUT, documents, left_out, render_of, unseen
+from dpcli.exam.written import WITHOUT, documents, left_out, render_of, undetected
 from tests.cases import of_each
 
 
@@ -26,7 +26,7 @@ def test_nothing_is_left_out(name: str) -> None:
 @of_each("what", WITHOUT)
 def test_a_format_that_drops_something_is_seen(name: str, what: str) -> None:
     """Whatever changes when it is left out of the document is missed when the format leaves it out."""
-    assert not unseen(name, what, str(SEED)), f"seed {SEED}"
+    assert not undetected(name, what, str(SEED)), f"seed {SEED}"
 
 
 def test_every_part_of_a_document_is_shown_by_some_format() -> None:

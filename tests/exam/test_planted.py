@@ -8,7 +8,7 @@ import pytest
 
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.enumeration.bracket import Bracket
-from dpcli.exam.plants import PLANTS, promises_more, unseen
+from dpcli.exam.plants import PLANTS, promises_more, undetected
 from tests.cases import in_turn, tiered
 
 EACH_ONCE = in_turn(MECHANISMS, PLANTS)
@@ -19,7 +19,7 @@ CHEAP = [pair for pair in EACH_ONCE if pair not in DEAR]
 
 @pytest.mark.parametrize(("kind", "plant"), [*tiered(CHEAP, 6, 6), *tiered(DEAR, 0, 2), *tiered(OTHERS, 0)])
 def test_a_bug_in_any_mechanism_is_seen(kind: str, plant: str) -> None:
-    assert not unseen(kind, plant), f"{plant} in {kind} is not seen"
+    assert not undetected(kind, plant), f"{plant} in {kind} is not seen"
 
 
 def test_only_a_smaller_upper_bound_promises_more() -> None:

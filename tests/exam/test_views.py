@@ -14,7 +14,7 @@ import pytest
 from dpcli.base.errors import DpcliError, NotRepresentable
 from dpcli.base.registry import MECHANISMS
 from dpcli.exam.drawn_files import text_of
-from dpcli.exam.examine import contradicted
+from dpcli.exam.examine import undetected_view
 from dpcli.exam.subjects import SEED, Subject, drawn
 from dpcli.exam.views import VIEWS, contradictions
 from dpcli.file.pipeline.read import parse
@@ -83,4 +83,4 @@ def test_no_view_contradicts_another(kind: str) -> None:
 def test_a_view_that_is_a_tenth_is_seen(kind: str, view: str) -> None:
     """For mechanisms that attain their pair; the others are compared with an enumeration, and may be too large by any amount."""
     claiming = [m for m, _ in mechanisms(kind, "0") if m.attained() and not m.summed]
-    assert contradicted(claiming, view) == []
+    assert undetected_view(claiming, view) == []

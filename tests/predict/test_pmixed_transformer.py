@@ -135,8 +135,8 @@ def test_adapters_answer_together_as_they_do_alone(models: Ensemble, monkeypatch
     context = models.vocabulary.ids("w3 w8")
     alone = np.concatenate([member.next_token([context]) for member in models.members])
     assert np.abs(alone - alone[0]).max() > 0.01
-    for room in (transformer.ROOM, 3 * 10**6, 1):
-        monkeypatch.setattr(transformer, "ROOM", room)
+    for room in (transformer.PASS_BYTES, 3 * 10**6, 1):
+        monkeypatch.setattr(transformer, "PASS_BYTES", room)
         for order in (list(range(8)), [5, 2, 7]):
             result = models.public.joint_next_token([models.members[place] for place in order], context)  # type: ignore[attr-defined]
             assert result == pytest.approx(alone[order], abs=1e-5)

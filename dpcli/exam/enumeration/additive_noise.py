@@ -1,4 +1,4 @@
-"""Releases that add noise to a sum, and those that answer for each record."""
+"""Releases that add noise to a sum, and releases that randomise each record."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ Sum = Callable[[Records], float]
 
 
 def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator[Sum]:
-    """Yield sums to which one record contributes at most `size`, or ("bare") that one change of the file's kind moves by at most `size`.
+    """Yield sums of records.
 
-    unit: the change is of all of a unit's records, and the sum says only whether any is there.
+    form: "contribution" if one record contributes at most `size`; "bare" if one change under the adjacency moves the sum by at most `size`.
+    unit: whether the change is of all records of a unit. The sum then depends only on whether any of them is present.
     """
     replaces = adjacency == "replace-one"
     low = -size if replaces and form == "contribution" else 0.0
@@ -36,16 +37,16 @@ def sums(adjacency: str, form: str, size: float, unit: bool = False) -> Iterator
 
 
 def cells(cdf: Callable[[Array], Array], centre: float, low: float, high: float, count: int) -> Array:
-    """Return the masses of equal cells and of the two ends, for noise about `centre`."""
+    """Return the probability of each of `count` equal cells, and of the two tails, for noise around `centre`."""
     edges = np.linspace(low, high, count + 1)
     below = cdf(edges - centre)
-    above = cdf(centre - edges)  # the noise is symmetric: no mass is lost to 1 - cdf
+    above = cdf(centre - edges)  # The noise is symmetric, so that this is 1 - cdf without its cancellation.
     inner = np.where(edges[:-1] > centre, above[:-1] - above[1:], below[1:] - below[:-1])
     return np.concatenate((below[:1], inner, above[-1:]))
 
 
 def additive(cdf: Callable[[Array], Array], total: Sum, reach: float, count: int) -> Release:
-    """Return the release of a sum with noise of this distribution."""
+    """Return the release of a sum plus noise with this distribution function."""
     return lambda records: cells(cdf, total(records), -reach, reach, count)
 
 
@@ -58,7 +59,7 @@ def laplace(scale: float) -> Callable[[Array], Array]:
 
 
 def lattice(log_weight: Callable[[Array], Array], total: Sum, reach: int) -> Release:
-    """Return the release of a sum with noise on the integers, by the log of their weights."""
+    """Return the release of a sum plus noise on the integers, whose probabilities are proportional to exp(log_weight)."""
     support = np.arange(-reach, reach + 1.0)
     norm = np.logaddexp.reduce(log_weight(np.arange(-4.0 * reach, 4.0 * reach + 1.0)))
     return lambda records: np.exp(log_weight(support - total(records)) - norm)

@@ -1,4 +1,4 @@
-"""lower <= brute force <= upper, for one statement in one situation."""
+"""Test that lower bound <= enumeration <= upper bound, for one reference in one situation."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from dpcli.file.pipeline.read import parse
 from dpcli.mechanisms.neighbours import Adjacency
 
 EPSILONS = (0.1, 0.9)
-BEYOND = 2.0  # what is asked of accountants besides: where delta is that of the steps, whatever epsilon
-SIZES = ((1, 1), (2, 1), (1, 2))  # records of a unit, units of a group
-ROUNDING = 1e-9  # of sums of many floating-point numbers, relative; and, as delta, what tails beyond all cells weigh
+BEYOND = 2.0  # a further epsilon at which accountants are asked: delta is then mostly the steps' own, whatever epsilon is
+SIZES = ((1, 1), (2, 1), (1, 2))  # (records of a unit, units of a group)
+ROUNDING = (
+    1e-9  # relative error of sums of many floating-point numbers; also the mass of the tails beyond all cells, which adds to delta
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,17 @@ class Bracket:
     upper: float
 
     def holds(self, loss: float) -> bool:
-        """Return whether the exact delta lies between the bounds. loss: the share of it that cells may hide."""
+        """Return whether the exact delta lies between the bounds. loss: the share of delta that the cells may hide."""
         below = self.lower is None or self.lower * (1.0 - loss) <= self.exact + ROUNDING
         return below and self.exact <= self.upper * (1.0 + ROUNDING) + ROUNDING * 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class BracketRow:
-    """A line of the table. refused: dpcli's reason for refusing the file."""
+    """The brackets of one reference in one situation.
+
+    refused: the reason for which dpcli refuses the file; None if it accepts the file.
+    """
 
     reference: Reference
     scheme: str
@@ -65,7 +70,7 @@ class BracketRow:
 def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str, Situation]]:
     """Yield every adjacency and scheme for the references of one mechanism type.
 
-    Units of two records and groups of two units are left out if other records are in the data, as they take long; `every`: they are not.
+    Units of two records and groups of two units take long if there are other records in the data. They are then left out unless `every`.
     """
     for reference in references_of(name):
         for adjacency, (scheme, draws) in itertools.product(Adjacency, SCHEMES.items()):
@@ -75,13 +80,13 @@ def situations(name: str, every: bool = False) -> Iterator[tuple[Reference, str,
 
 
 def references_of(name: str) -> tuple[Reference, ...]:
-    """Return the references of a mechanism type: those of the package, or those that its plugin states."""
+    """Return the references of a mechanism type, from this package and from the plugin that registers the type."""
     stated: tuple[Reference, ...] = load(registry.REFERENCES[name]) if name in registry.REFERENCES else ()
     return tuple(reference for reference in (*REFERENCES, *stated) if reference.type == name)
 
 
 def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
-    """Return the line of a statement: its claimed bounds, and the enumeration."""
+    """Return the brackets of a reference: the claimed bounds with the enumerated delta."""
     try:
         bounds = claimed(reference, scheme, situation)
     except InputError as error:
@@ -94,20 +99,23 @@ def row(reference: Reference, scheme: str, situation: Situation) -> BracketRow:
 
 
 def claimed(reference: Reference, scheme: str, situation: Situation) -> tuple[Bound, ...]:
-    """Return the bounds on delta at each of EPSILONS. Raises InputError if the statement makes no sense in this situation."""
+    """Return the claimed bounds on delta at each of EPSILONS. Raises InputError if dpcli refuses the file."""
     pipeline = parsed(reference, scheme, situation)
     return tuple(_delta(pipeline, epsilon, situation.group) for epsilon in EPSILONS)
 
 
 def parsed(reference: Reference, scheme: str, situation: Situation) -> Pipeline:
-    """Return the pipeline of a statement. Raises InputError if it makes no sense in this situation."""
+    """Return the pipeline of a reference in a situation. Raises InputError if dpcli refuses the file."""
     size = max(map(len, _datasets(situation)))
     return parse(_file(reference, scheme, situation, size).encode(), "it.toml")
 
 
 @functools.cache
 def worst(reference: Reference, situation: Situation) -> tuple[float, ...]:
-    """Return delta at each of EPSILONS and BEYOND, of the worst release that is allowed; no bug in the package can change it."""
+    """Return the enumerated delta of the worst allowed release, at each of EPSILONS and BEYOND.
+
+    The enumeration uses no code of mechanisms and accountants, so that no bug in them can change it.
+    """
     draws, records = situation.draws, _datasets(situation)
     pairs = [pair(draws, release, records) for release in reference.releases(situation)]
     return tuple(max(hockey_stick(p, q, epsilon, draws.passes) for p, q in pairs) for epsilon in (*EPSILONS, BEYOND))
@@ -118,7 +126,10 @@ def _datasets(situation: Situation) -> tuple[Records, Records]:
 
 
 def _delta(pipeline: Pipeline, epsilon: float, group: int) -> Bound:
-    """Bound delta as `account` does, without its cross-checks: by the two-sided accountants, or else by the others."""
+    """Return bounds on delta as `account` does, without its cross-checks.
+
+    The two-sided accountants are used if one of them has a number, and the others if not.
+    """
     for names in (("exact", "pld"), ("rdp", "basic")):
         bounds = []
         for _, profile in sound_profiles(pipeline, names, group):

@@ -15,11 +15,11 @@ from dpcli.exam.enumeration.drawing_records import Array, Records, Release
 
 Scores = Callable[[Records], Array]
 BASES = ((0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 1.0), (3.0, 3.0, 0.0))
-POINTS = 1 << 11  # cells of an integral over noise
+POINTS = 1 << 11  # cells of equal probability in an integral over noise
 
 
 def scores(adjacency: str) -> Iterator[Scores]:
-    """Yield three scores that one change of the file's kind moves by at most 1 each, up or down."""
+    """Yield functions that return three scores. One change under the adjacency moves each score by at most 1, up or down."""
     for base, move in itertools.product(BASES, itertools.product((-1.0, 1.0), repeat=3)):
         share = 0.5 if adjacency == "replace-one" else 1.0
         value = {"x": share, "y": -share, "z": 0.0, "o": -share}
@@ -39,7 +39,7 @@ def exponential(epsilon: float, score: Scores) -> Release:
 
 
 def permute_and_flip(epsilon: float, score: Scores) -> Release:
-    """Return the release of a candidate by permute-and-flip, over every order of visiting."""
+    """Return the release of a candidate by permute-and-flip, averaged over every order of the candidates."""
 
     def release(records: Records) -> Array:
         scores = score(records)
@@ -64,9 +64,9 @@ def noisy_max(epsilon: float, noise: str, score: Scores) -> Release:
 
 
 def winners(noise: str, scale: float, scores: Array) -> Array:
-    """Return the probability of each candidate to have the largest noisy score.
+    """Return the probability that each candidate has the largest noisy score.
 
-    P(i) is the integral over the winning noise of its density times the others' distribution functions, by cells of the winner's noise.
+    For candidate i, the probability is an integral over its noise: the density times the product of the others' distribution functions.
     """
     wins = np.array([_winning(noise, scale, tuple(sorted(scores[i] - np.delete(scores, i)))) for i in range(len(scores))])
     return np.asarray(wins / wins.sum())
@@ -74,7 +74,7 @@ def winners(noise: str, scale: float, scores: Array) -> Array:
 
 @functools.lru_cache(1 << 12)
 def _winning(noise: str, scale: float, ahead: tuple[float, ...]) -> float:
-    """Return the probability that a candidate wins whose score is ahead of the others' by these amounts."""
+    """Return the probability that a candidate wins, if its score exceeds those of the others by `ahead`."""
     law, grid = _cells(noise, scale)
     return float(np.mean(np.prod(law.cdf(grid[None, :] + np.array(ahead)[:, None]), axis=0)))
 
@@ -86,7 +86,10 @@ def _cells(noise: str, scale: float) -> tuple[stats.rv_continuous, Array]:
 
 
 def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -> Release:
-    """Release which of three queries exceed 0 (Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7): integral over the threshold's noise."""
+    """Return the release that says which of three queries exceed 0, by an integral over the noise of the threshold.
+
+    Source: Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7.
+    """
     threshold = stats.laplace(scale=1.0 / (share * epsilon))
     query = stats.laplace(scale=2.0 * answers / ((1.0 - share) * epsilon))
     grid = threshold.ppf((np.arange(POINTS) + 0.5) / POINTS)
@@ -97,7 +100,7 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
         for shown in itertools.product((False, True), repeat=len(over)):
             ends = [i for i in range(len(shown)) if sum(shown[: i + 1]) == answers]
             length = ends[0] + 1 if ends else len(shown)
-            if any(shown[length:]):  # after the run ended nothing is said
+            if any(shown[length:]):  # Nothing is released after the last answer.
                 continue
             law.append(np.prod([over[i] if shown[i] else 1.0 - over[i] for i in range(length)], axis=0).mean())
         return np.array(law)
@@ -106,7 +109,10 @@ def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -
 
 
 def selected(inner: Release, generating: Callable[[Array], Array], order: Callable[[int], NDArray[np.signedinteger]]) -> Release:
-    """Return the release of the best of K outputs, K with this probability generating function; the first outcome is none at all."""
+    """Return the release of the best of K outputs, where K has this probability generating function.
+
+    The first outcome is that K = 0, so that nothing is released.
+    """
 
     def release(records: Records) -> Array:
         law = inner(records)

@@ -1,4 +1,4 @@
-"""Laws of all steps' releases, by enumeration of the samples that a scheme can draw."""
+"""Joint probability laws of the releases of all steps, by enumeration of the samples that a sampling scheme can draw."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Records = tuple[str, ...]  # "x" the record; "y" its other version; "z" its zeroed version, or the place that it left; "o" any other
+# "x" is a changing record, "y" the record that replaces it, "z" its zeroed version or the place that it left, and "o" any other record.
+Records = tuple[str, ...]
 Release = Callable[[Records], Array]  # records of one sample -> probability of each outcome
-Drawn = Callable[[Release, Records], Array]  # of one pass
-ONE_STEP_CELLS, SEVERAL_STEPS_CELLS = 4800, 480  # cells into which the noise of an outcome is cut: of one step, of one of several
+Drawn = Callable[[Release, Records], Array]  # a release and the records -> probability of each outcome of one pass
+# The noise of an outcome is cut into this many cells. The joint law of several steps has cells^steps outcomes, so each step has fewer.
+ONE_STEP_CELLS, SEVERAL_STEPS_CELLS = 4800, 480
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WayOfSampling:
     """A sampling scheme, small enough to enumerate.
 
-    keys: of the sampling table, None for no table. drawn: the samples of one pass over these records. steps: of one pass. others: records
-    that do not change. slots: whether an absent record leaves its place empty; then there are `others` for each that changes.
+    keys: the keys of the sampling table; None if there is no table.
+    drawn: the law of the releases of one pass over the records.
+    steps: steps of one pass.
+    others: records that do not change.
+    slots: whether an absent record leaves its place empty. There are then `others` unchanged records for each that changes.
     """
 
     label: str
@@ -41,8 +46,8 @@ class Situation:
 
     adjacency: the neighbouring relation.
     draws: how records are sampled.
-    contributions: records of one unit.
-    group: units that change together.
+    contributions: how many records a unit has.
+    group: how many units change together.
     """
 
     adjacency: str
@@ -55,21 +60,22 @@ class Situation:
         return ONE_STEP_CELLS if self.draws.steps == 1 else SEVERAL_STEPS_CELLS
 
     def changed_units(self, records: Records, letter: str = "x") -> list[bool]:
-        """Return for each unit that may change whether its records in the data are `letter`s."""
+        """Return, for each unit that may change, whether one of its records in the data is a `letter`."""
         return [letter in records[k * self.contributions : (k + 1) * self.contributions] for k in range(self.group)]
 
 
 def product(laws: Iterable[Array]) -> Array:
-    """Return the law of independent releases."""
+    """Return the joint law of independent releases."""
     return reduce(lambda a, b: np.multiply.outer(a, b).ravel(), laws)
 
 
 def everybody(release: Release, records: Records) -> Array:
+    """Release all records in one step."""
     return release(records)
 
 
 def poisson(rate: float, most: int | None = None) -> Drawn:
-    """Draw each record on its own; a larger sample is cut to `most` at random."""
+    """Return a pass that draws each record independently. A sample of more than `most` records is cut to `most` at random."""
 
     def drawn(release: Release, records: Records) -> Array:
         laws = []
@@ -84,7 +90,7 @@ def poisson(rate: float, most: int | None = None) -> Drawn:
 
 
 def fixed(size: int) -> Drawn:
-    """Draw a sample of one size, without replacement."""
+    """Return a pass that draws `size` records without replacement."""
 
     def drawn(release: Release, records: Records) -> Array:
         samples = list(itertools.combinations(records, size))
@@ -94,19 +100,19 @@ def fixed(size: int) -> Drawn:
 
 
 def in_order(release: Release, records: Records) -> Array:
-    """Release two batches, in the order given."""
+    """Release the records in two batches, in their order."""
     half = (len(records) + 1) // 2
     return product([release(records[:half]), release(records[half:])])
 
 
 def shuffled(release: Release, records: Records) -> Array:
-    """Release two batches, after a shuffle."""
+    """Release the records in two batches, after a uniformly random shuffle."""
     orders = list(itertools.permutations(records))
     return np.asarray(sum(in_order(release, order) for order in orders) / len(orders))
 
 
 def bins(release: Release, records: Records) -> Array:
-    """Put each record into one of two steps."""
+    """Release the records in two steps, each record in one of them at random."""
     laws = []
     for second in itertools.product((False, True), repeat=len(records)):
         first = [not place for place in second]
@@ -135,14 +141,14 @@ def datasets(adjacency: str, records: int, draws: WayOfSampling) -> tuple[Record
 
 
 def pair(draws: WayOfSampling, release: Release, records: tuple[Records, Records]) -> tuple[Array, Array]:
-    """Return the laws of one pass's releases on two datasets; a sample that is drawn twice is released once."""
-    known = functools.cache(release)
+    """Return the law of one pass's releases on each of two datasets."""
+    known = functools.cache(release)  # Many draws give the same sample.
     present, other = records
     return draws.drawn(known, present), draws.drawn(known, other)
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float, passes: int = 1) -> float:
-    """Return the larger direction of sum (p - e^eps q)+ over the outcomes of one pass, or of two independent ones."""
+    """Return the hockey-stick divergence sum (p - e^eps q)+ in the larger direction, over one pass or two independent passes."""
     return max(_direction(p, q, epsilon, passes), _direction(q, p, epsilon, passes))
 
 
@@ -153,6 +159,7 @@ def _direction(p: Array, q: Array, epsilon: float, passes: int) -> float:
     with np.errstate(divide="ignore"):
         losses = np.log(p) - np.log(q)
     order = np.argsort(losses)
-    first = np.searchsorted(losses[order], epsilon - losses, side="right")  # of the other pass, for each outcome of one
+    # For each outcome of one pass: the first outcome of the other at which both losses together exceed epsilon.
+    first = np.searchsorted(losses[order], epsilon - losses, side="right")
     above_p, above_q = (np.concatenate((np.cumsum(law[order][::-1])[::-1], [0.0]))[first] for law in (p, q))
     return max(float(p @ above_p - np.exp(epsilon) * (q @ above_q)), 0.0)

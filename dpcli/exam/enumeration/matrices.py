@@ -1,4 +1,4 @@
-"""Encoders of matrix mechanisms as matrices, and how far a record can move the encoded stream, over all patterns."""
+"""Encoder matrices of matrix mechanisms, and how far a unit can move the encoded stream over all participation patterns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def toeplitz(column: tuple[float, ...], steps: int) -> Array:
 
 
 def banded(bands: int, steps: int) -> Array:
-    """Return a matrix with columns of length 1, each with entries in `bands` rows from the diagonal on."""
+    """Return a matrix whose columns have norm 1. Each column has entries in `bands` rows, from the diagonal downwards."""
     rows, columns = np.indices((steps, steps))
     matrix = np.where((rows >= columns) & (rows < columns + bands), 1.0 / (1.0 + 2.0 * rows + columns), 0.0)
     return np.asarray(matrix / np.linalg.norm(matrix, axis=0))
@@ -38,7 +38,10 @@ def blt(decays: tuple[float, ...], scales: tuple[float, ...], steps: int) -> Arr
 
 
 def longest(encoder: Array, separation: int, most: int) -> float:
-    """Return the largest norm over contributions of full size, at most `most` of them, `separation` steps apart."""
+    """Return the largest norm of the encoded stream over all participation patterns.
+
+    A pattern has at most `most` contributions of size 1, which are at least `separation` steps apart.
+    """
     largest = 0.0
     for pattern in itertools.product((0.0, 1.0), repeat=encoder.shape[1]):
         at = np.flatnonzero(pattern)

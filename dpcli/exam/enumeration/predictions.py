@@ -1,4 +1,4 @@
-"""Private prediction: noisy votes of teachers, one token of an ensemble of models, one token of clipped logits."""
+"""Releases of private prediction: noisy votes of teachers, a token from an ensemble of models, and a token from clipped logits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from scipy import stats
 from dpcli.exam.enumeration.choice_releases import POINTS, winners
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
 
-OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes of the teachers that no change meets
-MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # of a logit, by one record
+OTHERS = ((0, 0, 0), (2, 0, 0), (1, 2, 0), (0, 1, 1), (3, 3, 0))  # votes for each label by the teachers whose data do not change
+MOVES = {"x": 1.0, "y": -1.0, "z": 0.0, "o": 1.0}  # how far a record moves a logit, in units of its sensitivity
 
 
 def counts(records: Records, situation: Situation, others: tuple[int, ...], after: int) -> Array:
-    """Return the votes: a unit's one teacher votes for label 0 if it has seen any of its records, else for label `after`."""
+    """Return the votes for each label. The teacher of a unit votes for label 0 if the unit's records are present, else for `after`."""
     votes = np.array(others, dtype=float)
     for record_present in situation.changed_units(records):
         votes[0 if record_present else after] += 1.0
@@ -26,7 +26,7 @@ def counts(records: Records, situation: Situation, others: tuple[int, ...], afte
 
 
 def voting(noise: str, scale: float, situation: Situation) -> Iterator[Release]:
-    """Yield a query's release for several votes of the other teachers."""
+    """Yield the release of one query's winner, for several votes of the other teachers."""
     for others, after in itertools.product(OTHERS, (1, 2)):
         yield lambda records, others=others, after=after: winners(noise, scale, counts(records, situation, others, after))  # type: ignore[misc]
 
@@ -34,29 +34,36 @@ def voting(noise: str, scale: float, situation: Situation) -> Iterator[Release]:
 def sessions(
     queries: int, answers: int, threshold: float, query_noise: float, answer_noise: float, situation: Situation
 ) -> Iterator[Release]:
-    """Yield a session's release for several votes of the other teachers: a label or none for each query, until `answers` are given."""
+    """Yield the release of a session, for several votes of the other teachers.
+
+    Each query has a label or no answer. The session ends when `answers` labels are given.
+    """
     for others, after in itertools.product(OTHERS, (1, 2)):
 
         def release(records: Records, others: tuple[int, ...] = others, after: int = after) -> Array:
             votes = counts(records, situation, others, after)
             agrees = stats.norm.sf(threshold - votes.max(), scale=query_noise)
             labels = (1.0 - agrees, *(agrees * winners("normal", answer_noise, votes)))
-            return np.array(list(_sessions(labels, queries, answers)))
+            return np.array(list(_session_law(labels, queries, answers)))
 
         yield release
 
 
-def _sessions(outcomes: tuple[float, ...], queries: int, answers: int) -> Iterator[float]:
+def _session_law(outcomes: tuple[float, ...], queries: int, answers: int) -> Iterator[float]:
+    """Yield the probability of each sequence of outcomes."""
     if queries == 0 or answers == 0:
         yield 1.0
         return
     for label, probability in enumerate(outcomes):
-        for rest in _sessions(outcomes, queries - 1, answers - (label > 0)):
+        for rest in _session_law(outcomes, queries - 1, answers - (label > 0)):
             yield probability * rest
 
 
 def ensembles(shards: int, rate: float, radius: float, removed: bool, situation: Situation) -> Iterator[Release]:
-    """Yield a token's release from the average of a random subset of models: at the corners of what the radius allows, and inside."""
+    """Yield the release of a token from the average of a random subset of models.
+
+    The models are at the corners of the set that the radius allows, and inside it.
+    """
     rare = 1.0 / (math.exp(radius) + 1.0)
     public = np.array([rare, rare, 1.0 - 2.0 * rare])
     up, other = (public * np.exp(radius * np.array(sign)) for sign in ((1, -1, -1), (-1, 1, -1)))
@@ -66,7 +73,7 @@ def ensembles(shards: int, rate: float, radius: float, removed: bool, situation:
             continue
 
         def release(records: Records, before: Array = before, after: Array = after, rest: Array = rest) -> Array:
-            changing = [before if seen else None if removed else after for seen in situation.changed_units(records)]
+            changing = [before if present else None if removed else after for present in situation.changed_units(records)]
             ensemble = [model for model in changing if model is not None] + [rest] * (shards - situation.group)
             return _token(ensemble, public, rate)
 
@@ -74,6 +81,7 @@ def ensembles(shards: int, rate: float, radius: float, removed: bool, situation:
 
 
 def _token(models: list[Array], public: Array, rate: float) -> Array:
+    """Return the law of a token; an empty subset of models gives the public one."""
     total = np.zeros(len(public))
     for chosen in itertools.product((False, True), repeat=len(models)):
         sample = list(itertools.compress(models, chosen))
@@ -83,7 +91,7 @@ def _token(models: list[Array], public: Array, rate: float) -> Array:
 
 
 def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
-    """Yield a token's release by softmax: every record moves each logit by `clip` over the size of the batch, up or down."""
+    """Yield the release of a token by softmax. Every record moves each logit by `clip / batch`, up or down."""
     for base, move in itertools.product(((0.0, 0.0, 0.0), (2.0, 0.0, 0.0)), itertools.product((-1.0, 1.0), repeat=3)):
 
         def release(records: Records, base: tuple[float, ...] = base, move: tuple[float, ...] = move) -> Array:
@@ -94,16 +102,23 @@ def decoding(clip: float, batch: int, temperature: float) -> Iterator[Release]:
         yield release
 
 
-FAR = ((0.3, 0.3), (0.7, 0.2), (0.5, 0.9))  # distances of two tokens from what the public context says, by the other records
+DISTANCES = (
+    (0.3, 0.3),
+    (0.7, 0.2),
+    (0.5, 0.9),
+)  # distance of each of two tokens from the public prediction, without the changing records
 
 
 def compared(clip: float, batch: int, temperature: float, threshold: float, scale: float) -> Iterator[Release]:
-    """Two tokens at most, one of them private: every record moves a distance by half of its share, up or down at each token.
+    """Yield the release of at most two tokens, which ends with the first private token. A public token reveals nothing.
 
-    Integral over the exponential noise of the threshold; a public token says nothing, a private one ends it.
+    Every record moves the distance of each token by half of its share, up or down. The law is an integral over the exponential noise of
+    the threshold.
     """
     bar = threshold + stats.expon(scale=scale).ppf((np.arange(POINTS) + 0.5) / POINTS)
-    for token, base, move in itertools.product(decoding(clip, batch, temperature), FAR, itertools.product((-1.0, 1.0), repeat=2)):
+    for token, base, move in itertools.product(
+        decoding(clip, batch, temperature), DISTANCES, itertools.product((-1.0, 1.0), repeat=2)
+    ):
 
         def release(records: Records, token: Release = token, base: Any = base, move: Any = move) -> Array:
             distance = np.array(base) + math.fsum(MOVES[r] for r in records) * 0.5 / batch * np.array(move)

@@ -17,11 +17,11 @@ from dpcli.exam.enumeration import thresholds as stability
 from dpcli.exam.enumeration.drawing_records import SEVERAL_STEPS_CELLS, Array, Records, Release, Situation
 from dpcli.exam.enumeration.matrices import banded, blt, longest, toeplitz, tree
 
-TWO_OUTCOMES_CELLS, TWO_OUTCOMES_SEVERAL_STEPS_CELLS = (
-    64,
-    36,
-)  # cells of each of two outcomes: of one step, of each of several steps
-REACH = 12.0  # range of the cells, in units of the noise; a whole number, so that edges lie at the kinks of Laplace noise
+# A release of two numbers has cells^2 joint outcomes, so that each number has fewer cells than a release of one.
+TWO_OUTCOMES_CELLS = 64
+TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 36
+# The cells reach this many noise scales from 0. It is a whole number, so that edges of cells lie at the kinks of Laplace noise.
+REACH = 12.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,8 +31,8 @@ class Reference:
     type, keys: the mechanism type and the keys of the entry.
     releases: the releases that the entry allows in a situation.
     members: other entries of the file that it refers to, by name.
-    stated: whether the entry states a guarantee, so that it must say what it covers if a unit has several records.
-    loss: share of delta that discretisation may lose.
+    stated: whether the entry states a guarantee. It must then say what the guarantee covers if a unit has several records.
+    loss: the largest share of delta that discretisation may lose.
     """
 
     type: str
@@ -102,7 +102,10 @@ def _record_sum(situation: Situation) -> Callable[[Records], float]:
 
 
 def _bit(situation: Situation, epsilon: float, reveals: float = 0.0) -> Release:
-    """Return a release of whether a changing record is present: by randomised response, or plainly with probability `reveals`."""
+    """Return a release of the bit that says whether a changing record is present.
+
+    The bit is released truthfully, as an outcome of its own, with probability `reveals`; otherwise by randomised response.
+    """
 
     def release(records: Records) -> Array:
         present = "x" in records
@@ -146,7 +149,10 @@ def drawn(shifts: tuple[float, ...], weights: tuple[float, ...], sigma: float) -
 
 
 def correlated(encoder: Array, separation: int, most: int, sigma: float) -> Callable[[Situation], Iterator[Release]]:
-    """Return a release of an encoded stream, which moves along one line; its norm is the largest over all participation patterns."""
+    """Return a release of an encoded stream, reduced to the one direction in which a unit moves it.
+
+    The stream moves by the largest norm over all participation patterns.
+    """
     norm = longest(encoder, separation, most)
 
     def releases(situation: Situation) -> Iterator[Release]:
@@ -270,9 +276,8 @@ REFERENCES: tuple[Reference, ...] = (
     Reference("zcdp", {"rho": 0.2}, stated_zcdp(0.2), stated=True),
     Reference("rdp", {"orders": (1.5, 3.0, 9.0), "values": (0.3, 0.6, 1.8)}, stated_zcdp(0.2), stated=True),
     Reference("composed", {"mechanisms": ("m1", "m2")}, together, members=MEMBERS, loss=0.03),
-    Reference(
-        "composed", {"mechanisms": ("m1", "m2")}, contribution(noise.normal, 1.2), members=NORMAL
-    ),  # their weighted mean tells all
+    # The weighted mean of the two Gaussian outcomes is a sufficient statistic, with a noise multiplier of 1.2.
+    Reference("composed", {"mechanisms": ("m1", "m2")}, contribution(noise.normal, 1.2), members=NORMAL),
     *(
         Reference(
             "tree-aggregation",

@@ -1,4 +1,4 @@
-"""Releases of what is stable: a test on the distance to data of another answer, and counts of keys that are shown above a threshold."""
+"""Releases based on stability: propose-test-release, and a histogram that shows only the keys with counts above a threshold."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ import numpy as np
 from dpcli.exam.enumeration.additive_noise import cells, laplace
 from dpcli.exam.enumeration.drawing_records import Array, Records, Release, Situation
 
-SIDE = 12  # counts are searched up to this; changes that matter are fewer than half of it
+SIDE = 12  # The search covers counts up to this. The distances that matter are less than half of it.
 Counts = tuple[int, int]
 
 
 def beyond(scale: float, least: int) -> float:
-    """Return P(X > least) of discrete Laplace noise, term by term."""
+    """Return P(X > least) for discrete Laplace noise X, by a sum of its terms."""
     weights = {x: math.exp(-abs(x) / scale) for x in range(-400, 401)}
     return math.fsum(weight for x, weight in weights.items() if x > least) / math.fsum(weights.values())
 
 
 @functools.cache
 def threshold(epsilon: float, delta: float) -> int:
+    """Return the smallest threshold that the noise exceeds with probability at most delta."""
     return next(t for t in itertools.count() if beyond(1.0 / epsilon, t) <= delta)
 
 
 def mode(counts: Counts) -> int:
+    """Return the more frequent of two values; 0 in a tie."""
     return int(counts[1] > counts[0])
 
 
 @functools.cache
 def distances(adjacency: str) -> dict[Counts, int]:
-    """Return the distance of counts to the nearest with a neighbour of another mode, in changes, by a search from those."""
+    """Return, for each pair of counts, how many changes lead to the nearest pair that has a neighbour with another mode.
+
+    The search begins at the pairs of distance 0.
+    """
     steps = ((1, -1), (-1, 1)) if adjacency == "replace-one" else ((1, 0), (-1, 0), (0, 1), (0, -1))
     around = {
         counts: [near for dx, dy in steps if min(near := (counts[0] + dx, counts[1] + dy)) >= 0 and max(near) <= SIDE]
@@ -50,7 +55,7 @@ def distances(adjacency: str) -> dict[Counts, int]:
 
 
 def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Release]:
-    """Yield releases of the more frequent of two values, or of nothing; each record is a unit."""
+    """Yield releases of the more frequent of two values, or of nothing. Each record is a unit."""
     level, far = threshold(epsilon, delta), distances(adjacency)
     for base in ((4, 4), (5, 3), (6, 3), (4, 6), (7, 2)):
 
@@ -65,7 +70,10 @@ def tested_modes(adjacency: str, epsilon: float, delta: float) -> Iterator[Relea
 
 
 def tested_number(epsilon: float, delta: float, scale: float, situation: Situation) -> Iterator[Release]:
-    """Yield releases of a number with Laplace noise, or of nothing; each unit moves it by 1, but for one place where it jumps."""
+    """Yield releases of a number with Laplace noise, or of nothing.
+
+    Each unit moves the number by 1, except at one count of units, where the number jumps.
+    """
     level = threshold(epsilon, delta)
     for jump, up in itertools.product((-3, -1, 0, 1, 4), (1.0, -1.0)):
 
@@ -82,9 +90,10 @@ Weight = Callable[[int], float]
 
 
 def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situation) -> Iterator[Release]:
-    """Noisy counts above a threshold; a unit adds `rows` to each of `keys` keys, which others hold or nobody else does.
+    """Yield releases of the noisy counts above a threshold.
 
-    Its other version adds to as many others. Units of a group share their keys, or each has its own.
+    A unit adds `rows` to each of `keys` keys. These keys have records of other units, or none. Under replace-one, the unit's other version
+    adds to as many other keys. The units of a group share their keys, or each unit has its own.
     """
     total = math.fsum(map(weight, range(-200, 201)))
     group, replaces = situation.group, situation.adjacency == "replace-one"
@@ -92,7 +101,10 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
 
     @functools.cache
     def distribution(count: int) -> Array:
-        """Return the law of one key: not shown, each number above the threshold, and all larger ones together."""
+        """Return the law of one key.
+
+        It is not shown, or shown with a number above the threshold. All numbers beyond `reach` are one outcome, the last.
+        """
         if count == 0:
             return np.array([1.0, *[0.0] * (reach + 1)])
         law = {x: weight(x - count) / total for x in range(count - 200, count + 201)}
@@ -100,7 +112,8 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
         more = math.fsum(p for x, p in law.items() if x > least + reach)
         return np.array([1.0 - math.fsum(visible) - more, *visible, more])
 
-    ways = (1,) if group == 1 or (replaces and keys > 1) else (1, group)  # in how many sets of keys the units of a group are
+    # Numbers of key sets: the units of a group share one set, or each has its own.
+    ways = (1,) if group == 1 or (replaces and keys > 1) else (1, group)
     for others, sets in itertools.product(itertools.product((0, least), repeat=2 if replaces else 1), ways):
 
         def release(records: Records, others: tuple[int, ...] = others, sets: int = sets) -> Array:

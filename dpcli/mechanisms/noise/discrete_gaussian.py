@@ -37,17 +37,21 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 
-SMOOTH_SIGMA = 3.0  # from this sigma on, lattice sums equal their integrals up to e^-170
-MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed
-NORM_TOLERANCE = 0.05  # a squared norm at most this far below a whole number is that number: 1.41 stands for the root of 2
-MOST_CELLS = 3e6  # lattice cells of all shifts together
-MOST_SHIFTS = 64
+SMOOTH_SIGMA = 3.0  # From this sigma on, sums over the integers equal the integrals up to a factor of 1 + e^-170.
+MAX_SUM = 2000.0  # largest sigma for which the (epsilon, delta) curve is summed, outcome by outcome
+# A squared norm that is at most this far below a whole number is taken to be that number. So 1.41 stands for the square root of 2.
+NORM_TOLERANCE = 0.05
+MOST_CELLS = 3e6  # largest number of lattice cells that all shifts of a vector may need
+MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
 LARGEST = 300.0  # largest norm for which shifts are enumerated
 
 
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussianLoss:
-    """K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0)."""
+    """The privacy loss of discrete Gaussian noise on an integer that moves by s.
+
+    K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), where theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0).
+    """
 
     decays: ClassVar[bool] = False
     mirrored: ClassVar[bool] = True
@@ -56,7 +60,7 @@ class DiscreteGaussianLoss:
     sensitivity: int
 
     def cgf(self, z: Array) -> Array:
-        """The CGF, exact up to rounding. Its second term is at most 0, and is dropped if it is below e^-170."""
+        """Return the CGF, exact up to rounding. Its second term is at most 0, and is dropped if it is smaller than e^-170."""
         ratio = self.sensitivity / self.sigma
         bound = 0.5 * ratio * ratio * z * (z + 1.0)
         if self.sigma >= SMOOTH_SIGMA:
@@ -70,7 +74,7 @@ class DiscreteGaussianLoss:
         return np.asarray(np.maximum(bound + np.minimum(log_theta - log_top, 0.0) + 1e-15 * (1.0 + bound), 0.0))
 
     def tilted(self, t: float) -> TiltedAtoms:
-        """The tilted loss on the lattice within forty sigma; the rest weighs less than e^-800."""
+        """Return the tilted loss over the outcomes within forty sigma of its centre. The other outcomes have mass below e^-800."""
         s, scale = self.sensitivity, 2.0 * self.sigma * self.sigma
         if self.sigma > MAX_SUM:
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
@@ -80,14 +84,17 @@ class DiscreteGaussianLoss:
         return TiltedAtoms(-((x - s) ** 2) / scale + t * loss, loss, float(self.cgf(np.array([t]))[0]))
 
     def tails(self, at: Array) -> Tails:
-        """The tails on the lattice within forty sigma of both centres; the rest weighs less than e^-800 and counts as infinite loss."""
+        """Return the tails over the outcomes within forty sigma of either centre.
+
+        The other outcomes have mass below e^-800, and count as infinite loss.
+        """
         if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
             raise NotRepresentable("a discrete Gaussian of sigma above 2000 has too many outcomes")
         loss, log_p, log_q = self._lattice()
         return atom_tails(at, loss, log_p, log_q)
 
     def outcomes(self) -> Outcomes:
-        """Return the lattice of `tails`: what is left out weighs less than e^-800."""
+        """Return the outcomes within forty sigma of either centre. The other outcomes have mass below e^-800."""
         from dpcli.numerics.contour.outcomes import Outcomes
 
         if self.sigma > MAX_SUM or self.sensitivity > 100.0 * max(self.sigma, 1.0):
@@ -96,7 +103,7 @@ class DiscreteGaussianLoss:
         return Outcomes(log_q, loss)
 
     def _lattice(self) -> tuple[Array, Array, Array]:
-        """Losses, log P and log Q of the outcomes within forty sigma of either centre."""
+        """Return losses, log P and log Q of the outcomes within forty sigma of either centre."""
         s, scale, reach = self.sensitivity, 2.0 * self.sigma * self.sigma, math.ceil(40.0 * self.sigma) + 2
         spend(0.3 * (2 * reach + s))
         x = np.arange(-reach, s + reach + 1, dtype=float)
@@ -106,7 +113,7 @@ class DiscreteGaussianLoss:
 
 @lru_cache(maxsize=64)
 def _outcomes(sigma: float, sensitivity: int) -> tuple[Array, Array]:
-    """Return masses, rounded up, and losses in increasing order, for the outcomes with a mass above e^-800 under P or Q."""
+    """Return masses under P, rounded up, and losses in increasing order, for the outcomes within forty sigma of the centre of P."""
     scale = 2.0 * sigma * sigma
     x = np.arange(sensitivity - math.ceil(40.0 * sigma) - 2, sensitivity + math.ceil(40.0 * sigma) + 3, dtype=float)
     mass = np.exp(-((x - sensitivity) ** 2) / scale)
@@ -125,7 +132,10 @@ class DiscreteGaussian(Mechanism):
     sensitivity: int
 
     def approx_dp(self, delta: float) -> float:
-        """Exact sum of P - e^eps Q where the loss exceeds eps; above sigma = 2000 the zCDP conversion, an upper bound."""
+        """Return epsilon from the exact sum of P - e^eps Q over losses above eps.
+
+        Above sigma = MAX_SUM, or if the sensitivity exceeds a hundred sigma, it is the upper bound by conversion from zCDP.
+        """
         if delta <= 0.0:
             return math.inf
         bound = zcdp_epsilon(self.zcdp(), delta)
@@ -160,7 +170,13 @@ Shift = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Norms:
-    """Bounds on the difference v of two integer vectors: on |v|^2, on one coordinate, on the sum of sizes, on the number changed."""
+    """Bounds on the difference v of two integer vectors.
+
+    squared: bound on |v|^2.
+    most: bound on the absolute value of one coordinate.
+    total: bound on the sum of absolute values.
+    dimension: bound on the number of coordinates that differ.
+    """
 
     squared: int
     most: int
@@ -171,8 +187,8 @@ class Norms:
     def stated(cls, l2: float, linf: int | None, l1: int | None, dimension: int | None, group: int = 1) -> Norms:
         """Return the norms of the sum of `group` differences that are each within the stated norms.
 
-        The L2 norm of whole numbers bounds the rest: its square is a whole number, rounded down up to NORM_TOLERANCE, and at least the
-        sum of the sizes.
+        The L2 norm bounds the other norms. Its square is a whole number, obtained by rounding down after NORM_TOLERANCE is added. It is
+        at least the sum of the absolute values, as these are whole numbers.
         """
         squared = math.floor(l2 * l2 + NORM_TOLERANCE)
         most, total = min(linf or squared, math.isqrt(squared)), min(l1 or squared, squared)
@@ -183,13 +199,13 @@ class Norms:
 class DiscreteGaussianVector(Mechanism):
     """Noise with probability proportional to e^{-x^2/(2 sigma^2)} on every entry of a vector that moves by one of `shifts`, or less.
 
-    Between outputs of x and x + v the loss of y is (|v|^2 + 2 v . (y - x - v)) / (2 sigma^2) under P, a whole number over 2 sigma^2, so its
-    distribution is that of v . X (closed/integer_vectors.py). One coordinate more, or a larger one, loses at least as much: noise on the
-    integers is log-concave, so the best tests are thresholds, whose power grows with the shift, and domination survives products. So
-    the shifts that no other one exceeds stand for all, and for several of them the largest of their pairs (grid/hockey_stick.py).
-    A shift and its negative have each other's pair reversed, and by symmetry of the noise the same one.
+    For a shift v, the loss of output y under P is (|v|^2 + 2 v . (y - x - v)) / (2 sigma^2). It is a whole number over 2 sigma^2, whose
+    distribution is that of v . X (closed/integer_vectors.py). A further coordinate, or a larger one, costs at least as much. The reason is
+    that noise on the integers is log-concave: the best tests are thresholds, whose power grows with the shift, and domination is preserved
+    by products. The shifts that no other one exceeds therefore stand for all. If there are several, the pair is the largest of their pairs
+    (grid/hockey_stick.py). A shift and its negative have reversed pairs, which are equal by the symmetry of the noise.
 
-    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. Attained if there is one shift: by it.
+    rho = |v|^2/(2 sigma^2): Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Theorem 14. If there is one shift, it attains the pair.
     """
 
     sigma: float
@@ -215,7 +231,7 @@ class DiscreteGaussianVector(Mechanism):
         return (_loss(self.sigma, self.shifts),)
 
     def rdp(self, orders: Array) -> Array:
-        """The largest divergence over the shifts; the divergences of the coordinates add up."""
+        """Return the largest divergence over the shifts. The divergence of a shift is the sum over its coordinates."""
         return np.asarray(np.max([_renyi(self.sigma, shift, orders) for shift in self.shifts], axis=0))
 
 
@@ -224,6 +240,7 @@ def _squared(shift: Shift) -> int:
 
 
 def _renyi(sigma: float, shift: Shift, orders: Array) -> Array:
+    """Return the Renyi divergences of a shift: the sums over its coordinates."""
     z = orders - 1.0
     total = 0.0 * z
     for x in sorted(set(shift)):
@@ -233,6 +250,7 @@ def _renyi(sigma: float, shift: Shift, orders: Array) -> Array:
 
 @lru_cache(maxsize=16)
 def _loss(sigma: float, shifts: tuple[Shift, ...]) -> AtomicLoss:
+    """Return the loss of the pair of one shift, or of the largest of the pairs of several shifts."""
     from dpcli.mechanisms.stated.atoms import AtomicLoss
     from dpcli.numerics.grid.hockey_stick import largest_pair
 
@@ -260,33 +278,34 @@ def _pair(sigma: float, shift: Shift) -> tuple[Array, Array]:
 
 
 def vector_of(sigma: float, norms: Norms) -> Mechanism:
-    """Return the mechanism that dominates every shift within the norms; by rho alone if there are too many shifts or outcomes.
+    """Return the mechanism that dominates every shift within the norms. If there are too many shifts or outcomes, it is given by rho alone.
 
-    Shifts whose combinations are distributed alike (closed/integer_vectors.py) count once; if that leaves one, it is one integer with
-    more noise: v . X over the divisor g of v = g u is a discrete Gaussian of parameter sigma |u|, which moves by g |u|^2.
+    Shifts v with the same distribution of v . X (closed/integer_vectors.py) count once. If only one distribution is left, and it is a
+    discrete Gaussian, the mechanism is that of one integer: with v = g u and g the common divisor, v . X / g is a discrete Gaussian of
+    parameter sigma |u|, which moves by g |u|^2.
     """
-    bare = Zcdp(_rho(norms.squared, sigma))
+    rho_only = Zcdp(_rho(norms.squared, sigma))
     try:
         shifts = largest_shifts(norms.squared, norms.most, norms.total, norms.dimension)
     except TooManyShifts:
-        return bare
+        return rho_only
     different = {_distribution(sigma, shift): shift for shift in shifts}
     if len(different) == 1 and _norm_of(shifts[0])[1] * sigma * sigma <= MAX_SUM**2:
         divisor, norm = _norm_of(shifts[0])
         if is_discrete_gaussian(sigma, norm, len(shifts[0])):
             return DiscreteGaussian(sigma * math.sqrt(norm) * (1.0 - 4e-16), divisor * norm)
     if len(different) > MOST_SHIFTS or sum(_cells(sigma, shift) for shift in different.values()) > MOST_CELLS:
-        return bare
+        return rho_only
     return DiscreteGaussianVector(sigma, tuple(sorted(different.values())))
 
 
 def _rho(squares: int, sigma: float) -> float:
-    """Return squares / (2 sigma^2), rounded upwards: never 0, however large sigma is."""
+    """Return squares / (2 sigma^2), rounded upwards, so that it is positive however large sigma is."""
     return upward(Fraction(squares, 2) / stated(sigma) ** 2)
 
 
 def _norm_of(shift: Shift) -> tuple[int, int]:
-    """Return the common divisor g of v = g u, and |u|^2."""
+    """Return (g, |u|^2) for a shift v = g u, where g is the greatest common divisor of its coordinates."""
     divisor = math.gcd(*shift)
     return divisor, _squared(shift) // divisor**2
 
@@ -298,6 +317,7 @@ def _distribution(sigma: float, shift: Shift) -> Shift:
 
 
 def _cells(sigma: float, shift: Shift) -> float:
+    """Return the number of lattice cells that the pair of a shift needs."""
     divisor, norm = _norm_of(shift)
     direction = tuple(x // divisor for x in shift)
     reach = reach_of(sigma, norm) + divisor * norm

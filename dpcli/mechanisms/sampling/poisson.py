@@ -1,7 +1,7 @@
-"""Any mechanism on a sample of the records, Poisson or of fixed size, priced from views of the mechanism itself.
+"""Any mechanism on a Poisson or fixed-size sample of the records, priced from representations of the mechanism itself.
 
-With r = dP/dQ, whose logarithm is the loss L, the mixture (1-q) Q + q P has the ratio 1 - q + q r to Q: increasing in r. So the tails of
-the sampled loss are mixtures of the inner tails, taken where 1 - q + q e^L is what is asked for.
+Let r = dP/dQ, whose logarithm is the loss L. The mixture (1-q) Q + q P has the ratio 1 - q + q r to Q, which increases in r. The tails of
+the sampled loss at l are therefore mixtures of the inner tails at the loss L with log(1 - q + q e^L) = l.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-MAX_ORDER = 256  # largest integer order of the expansions; beyond it, the unsampled bound
-TABLE = 0.25 * MAX_ORDER**2  # cells of an expansion at all integer orders: its elements go through three functions
+MAX_ORDER = 256  # largest integer order of the expansions; above it, the bound without sampling is used
+TABLE = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
-FURTHEST = 1e100  # stands for an infinite loss where inner tails are asked for at finite ones
+FURTHEST = 1e100  # a finite loss that stands for an infinite one, as inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
 
 
 def amplify(inner: Mechanism, rate: float, delta: float) -> float:
-    """Return epsilon at `delta` of `inner` on a sample of rate q: log(1 + q (e^eps - 1)), with eps that of `inner` at delta / q.
+    """Return epsilon at `delta` of `inner` on a sample of rate q: log(1 + q (e^eps - 1)), where eps is that of `inner` at delta / q.
 
-    The slacks of 1e-15 to 4e-16 per unit cover the rounding of the few operations: each adds at most 2.2e-16.
+    Slacks of 4e-16 to 1e-15 cover the rounding of a few operations, each of which adds at most 2.2e-16.
 
     Source: Balle, Barthe, Gaboardi 2018, arXiv:1807.01647, Theorems 8 (Poisson, add-remove) and 9 (without replacement, replace-one).
     """
@@ -66,8 +66,8 @@ def log_binomials(orders: Array, rate: float) -> Array:
 
 
 def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
-    """Return an upper bound on a convex function through (0, 0): its chords between increasing knots, and `beyond` past the last."""
-    finite = int(np.searchsorted(np.isinf(values), True))  # a curve that is stated up to some order
+    """Return an upper bound on a convex function through (0, 0): its chords between increasing knots, and `beyond` after the last one."""
+    finite = int(np.searchsorted(np.isinf(values), True))  # The values are infinite beyond the orders that a curve states.
     if finite == 0:
         return beyond
     inside = np.interp(z, np.concatenate(([0.0], knots[:finite])), np.concatenate(([0.0], values[:finite])))
@@ -75,9 +75,9 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
 
 
 def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
-    """Return `beyond`, cut past the last knot by the line of slope `slope` from there.
+    """Return `beyond`, and after the last knot the smaller of it and the line of slope `slope` from that knot.
 
-    The slope is the largest loss, since log E[e^{z L}] rises no faster.
+    The slope is the largest loss, as log E[e^{z L}] increases no faster.
     """
     if math.isinf(slope):
         return beyond
@@ -87,7 +87,7 @@ def continued(z: Array, knots: Array, values: Array, slope: float, beyond: Array
 
 @shared(4096)
 def _expanded(inner: Mechanism, rate: float) -> tuple[float, Array]:
-    """Return log chi^2, and the log moments of the remove direction at the integer orders from 2 on; cached for all orders asked."""
+    """Return log chi^2, and the log moments of the remove direction at all integer orders from 2 on, cached."""
     integers = np.arange(2.0, MAX_ORDER + 1)
     spend(TABLE)
     log_moments = log_expm1_array((integers - 1.0) * inner.rdp(integers))
@@ -111,18 +111,19 @@ def _ternary(inner: Mechanism, rate: float) -> Array:
 
 
 def _times(log_counts: Array, log_terms: Array) -> Array:
-    """Log counts (a row for each order) times terms, where a term that is counted no time may be infinite."""
+    """Return log counts, with a row for each order, plus log terms. A term with count 0 gives -inf even if it is infinite."""
     return np.where(log_counts == -np.inf, -np.inf, log_counts + np.where(log_counts == -np.inf, 0.0, log_terms[None, :]))
 
 
 @dataclass(frozen=True, slots=True)
 class PoissonSampled(Mechanism):
-    """`inner` on a Poisson sample of rate q in (0, 1], add-remove or zero-out: the tails of its pairs, and a bound on its Renyi curve.
+    """`inner` on a Poisson sample of rate q in (0, 1], under add-remove or zero-out.
 
-    Remove direction, integer order a: with r = dP/dQ, E_Q[((1-q) + q r)^a] = sum_k C(a,k) (1-q)^{a-k} q^k E_Q[r^k], exactly, and
-    E_Q[r^k] = e^{K(k-1)}. Add direction, any real order: Taylor's theorem at r = 1 with E_Q[r] = 1 gives
-    E_Q[(1-q+q r)^{1-a}] <= 1 + q^2 a (a-1)/2 chi^2 (1 - q + q r_min)^{-(a+1)}, chi^2 = e^{K(1)} - 1, and convexity gives
-    <= 1 - q + q e^{K(a-1)}; the smaller is taken. K is convex, so chords bound the orders between integers.
+    Its pairs have the tails of the sampled losses. Its Renyi curve is bounded as follows, with r = dP/dQ. In the remove direction, at
+    integer order a, E_Q[((1-q) + q r)^a] = sum_k C(a,k) (1-q)^{a-k} q^k E_Q[r^k] exactly, and E_Q[r^k] = e^{K(k-1)}. In the add direction,
+    at any real order, Taylor's theorem at r = 1 with E_Q[r] = 1 gives E_Q[(1-q+q r)^{1-a}] <= 1 + q^2 a (a-1)/2 chi^2 (1 - q + q
+    r_min)^{-(a+1)}, where chi^2 = e^{K(1)} - 1. Convexity gives the bound 1 - q + q e^{K(a-1)}, and the smaller one is used. K is convex,
+    so that chords bound it between integer orders.
     """
 
     inner: Mechanism
@@ -147,9 +148,9 @@ class PoissonSampled(Mechanism):
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
-        """True if the inner pairs are attained by one record that is present or absent.
+        """Return whether the pairs are attained, as they are if one record, present or absent, attains the inner pairs.
 
-        With the record in the sample, the release is as without sampling; otherwise it is as without the record. The pair of a group of
+        If the record is in the sample, the release is that without sampling. If not, it is that without the record. The pair of a group of
         mechanisms is not attained, since it is rounded up on a grid.
         """
         return self.inner.attained() and (self.rate == 1.0 or not self.inner.summed)
@@ -177,11 +178,11 @@ class PoissonSampled(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class PoissonReplaced(PoissonSampled):
-    """`inner` (resolved under replace-one) on a Poisson sample, replace-one: both versions of the record are sampled together.
+    """`inner`, resolved under replace-one, on a Poisson sample under replace-one.
 
-    Its pair is `SampledReplaceLoss`. Its Renyi curve is the ternary bound of Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087.
-    Both need the divergence between the record's two versions and between each and its absence, which is at most the replace-one
-    one if noise is stated per contribution.
+    Both versions of a record are in the sample, or neither is. Its pair is `SampledReplaceLoss`. Its Renyi curve is the ternary bound of
+    Wang, Balle, Kasiviswanathan 2019, arXiv:1808.00087. Both need a bound on the divergences between the record's two versions, and between
+    each version and its absence. The replace-one divergence is such a bound if noise is stated per contribution.
     """
 
     def losses(self) -> tuple[PrivacyLoss, ...]:
@@ -194,7 +195,7 @@ class PoissonReplaced(PoissonSampled):
         return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
 
     def attained(self) -> bool:
-        """False on a sample: the pair's curve lies above that of every mechanism."""
+        """Return whether the pair is attained. On a sample it is not, as the pair's curve lies above that of every mechanism."""
         return self.rate == 1.0 and self.inner.attained()
 
     def rdp(self, orders: Array) -> Array:
@@ -202,7 +203,7 @@ class PoissonReplaced(PoissonSampled):
             return self.inner.rdp(orders)
         z, integers = orders - 1.0, np.arange(2.0, MAX_ORDER + 1)
         bound = _ternary(self.inner, self.rate)
-        # e^{(a-1) D_a} is jointly convex: if the record is not drawn the two are the same, else inner's divergence bounds them.
+        # e^{(a-1) D_a} is jointly convex. Without the record, both outputs have the same law; with it, inner's divergence bounds theirs.
         convex = np.logaddexp(0.0, math.log(self.rate) + log_expm1_array(z * self.inner.rdp(orders)))
         pure = finite_loss(self)
         beyond = continued(z, integers - 1.0, bound, pure, convex)
@@ -211,37 +212,38 @@ class PoissonReplaced(PoissonSampled):
 
 
 def unsampled(at: Array, rate: float) -> Array:
-    """L with log(1 - q + q e^L) = `at`, increasing; -FURTHEST at and below log(1 - q)."""
+    """Return the L with log(1 - q + q e^L) = `at`; -FURTHEST at and below log(1 - q)."""
     return np.asarray(unmix(at, math.log1p(-rate), rate).clip(-FURTHEST, FURTHEST))
 
 
 def blend(rate: float, without: Array, present: Array) -> Array:
-    """log((1-q) e^without + q e^present)."""
+    """Return log((1-q) e^without + q e^present)."""
     return mixed([math.log1p(-rate), math.log(rate)], [without, present])
 
 
 def joined(first: Tails, second: Tails) -> Tails:
+    """Return the tails at the losses of `first`, followed by those of `second`."""
     return Tails(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
 
 
 class SampledLoss:
-    """Base of the three: the CGF and the tilt are those of the inner pair's outcomes on a sample, where it has outcomes."""
+    """Base class of the three sampled losses. The CGF and the tilted loss are computed from the outcomes of the sampled pair."""
 
     __slots__ = ()
 
     def outcomes(self) -> Outcomes:
-        """The outcomes of the pair. Raises NotRepresentable where those of the inner pair are not known."""
+        """Return the outcomes of the pair. Raises NotRepresentable if those of the inner pair are not known."""
         raise NotRepresentable(NOT_TILTED)
 
     def cgf(self, z: Array) -> Array:
         return _outcomes(self).cgf(z)
 
     def capped(self, log_mass: float) -> Outcomes:
-        """Return the outcomes without a far tail of e^log_mass."""
+        """Return the outcomes without a far tail of mass e^log_mass."""
         return _outcomes(self).capped(log_mass)
 
     def backwards(self, power: Array) -> Array:
-        """log E_Q[e^{-power L}]: K of the pair the other way round."""
+        """Return log E_Q[e^{-power L}], which is K of the reversed pair."""
         return _outcomes(self).cgf(-power - 1.0)
 
     def tilted(self, t: float) -> Tilted:
@@ -254,7 +256,7 @@ def _outcomes(loss: SampledLoss) -> Outcomes:
 
 
 def outcomes_of(inner: PrivacyLoss) -> Outcomes:
-    """The outcomes of a loss that has them; refused where it has not."""
+    """Return the outcomes of a loss. Raises NotRepresentable if it has none."""
     method: Callable[[], Outcomes] | None = getattr(inner, "outcomes", None)
     if method is None:
         raise NotRepresentable(NOT_TILTED)
@@ -263,11 +265,12 @@ def outcomes_of(inner: PrivacyLoss) -> Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class SampledRemoveLoss(SampledLoss):
-    """((1-q) Q + q P, Q) for the pair (P, Q) of `inner`: L' = log(1 - q + q e^L).
+    """The loss L' = log(1 - q + q e^L) of the pair ((1-q) Q + q P, Q), for the pair (P, Q) of `inner`.
 
-    It dominates if (P, Q) dominates the removal of what is in the sample with probability q, Poisson sampling. Proof: by joint
-    convexity the rest of the sample is fixed; P', Q' being the outputs with and without, int (q P' - (gamma - 1 + q) Q')+ is q times
-    the hockey-stick of the inner mechanism at (gamma - 1 + q)/q, or 1 - gamma if that is negative, for every gamma >= 0.
+    The pair dominates the removal of a record from a Poisson sample of rate q if (P, Q) dominates its removal without sampling. Proof: by
+    joint convexity the rest of the sample can be fixed. Let P' and Q' be the outputs with and without the record. For every gamma >= 0,
+    int (q P' - (gamma - 1 + q) Q')+ is q times the hockey-stick divergence of the inner mechanism at (gamma - 1 + q)/q, or 1 - gamma if
+    that is negative.
     Source: Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 11.
 
     rate: q in (0, 1).
@@ -280,7 +283,7 @@ class SampledRemoveLoss(SampledLoss):
         return outcomes_of(self.inner).removed(self.rate)
 
     def tails(self, at: Array) -> Tails:
-        """P' = (1-q) Q + q P beyond L; all of it if `at` is below log(1 - q). As exact as the inner tails."""
+        """Return the tails, as exact as the inner ones. All mass is above a loss below log(1 - q)."""
         p_above, p_below, q_above, q_below = self.inner.tails(unsampled(at, self.rate))
         some = at > math.log1p(-self.rate)
         return Tails(
@@ -293,7 +296,10 @@ class SampledRemoveLoss(SampledLoss):
 
 @dataclass(frozen=True, slots=True)
 class SampledAddLoss(SampledLoss):
-    """(P, (1-q) P + q Q) for the pair (P, Q) of `inner`: L' = -log(1 - q + q e^-L). The other direction of the same theorem."""
+    """The loss L' = -log(1 - q + q e^-L) of the pair (P, (1-q) P + q Q), for the pair (P, Q) of `inner`.
+
+    The pair dominates the addition of a record, by the same theorem as for `SampledRemoveLoss`.
+    """
 
     inner: PrivacyLoss
     rate: float
@@ -302,7 +308,7 @@ class SampledAddLoss(SampledLoss):
         return outcomes_of(self.inner).added(self.rate)
 
     def tails(self, at: Array) -> Tails:
-        """Q' = (1-q) P + q Q beyond L; nothing if `at` is -log(1 - q) or more. As exact as the inner tails."""
+        """Return the tails, as exact as the inner ones. No mass is above a loss of -log(1 - q) or more."""
         p_above, p_below, q_above, q_below = self.inner.tails(-unsampled(-at, self.rate))
         some = at < -math.log1p(-self.rate)
         return Tails(
@@ -341,20 +347,20 @@ class SampledReplaceLoss(SampledLoss):
             raise NotRepresentable("its replace-one pair is not symmetric enough to be sampled")
 
     def tails(self, at: Array) -> Tails:
-        """The tails of (S, Q) and, below 0, their mirror image."""
+        """Return the tails of (S, Q) from 0 on, and their mirror image below 0."""
         self._check()
         split = int(np.searchsorted(at, 0.0))
         return joined(self.half.tails(-at[:split][::-1]).mirrored(), self.half.tails(at[split:]))
 
 
 def fixed_size(inner: Mechanism, rate: float, records: int) -> Mechanism:
-    """`inner`, resolved under replace-one, on a sample of `rate` times the records drawn without replacement.
+    """Return `inner`, resolved under replace-one, on a sample of `rate` times the number of records, drawn without replacement.
 
-    A sample that lacks the changed record holds another in its place, so all three distributions of the ternary bound are one
-    replacement apart and the query's replace-one sensitivity suffices (arXiv:1808.00087, Theorem 9). For a group, at least one of
-    its records is drawn with probability at most `records * rate`.
+    A sample without the changed record has another one in its place. All three distributions of the ternary bound therefore differ by one
+    replacement, and the query's replace-one sensitivity suffices (arXiv:1808.00087, Theorem 9). At least one of a group's records is drawn
+    with probability at most `records * rate`.
     """
     group_rate = min(1.0, records * rate)
     if group_rate < 1.0:
         return PoissonReplaced(inner, group_rate)
-    return inner if rate >= 1.0 else inner.unclaimed()  # some sample may hold fewer than all of the group
+    return inner if rate >= 1.0 else inner.unclaimed()  # Some sample may lack a record of the group.

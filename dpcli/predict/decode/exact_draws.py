@@ -1,9 +1,9 @@
-"""Draws by whole numbers alone: of a token with probability proportional to e^score, of events of probability e^-x, of geometric numbers.
+"""Exact draws in integer arithmetic: of tokens with probability proportional to e^score, of events of probability e^-x, and geometric.
 
-An inverse distribution function in floating point, or Gumbel noise, would never draw a token below about 2^-53, and one of 2^-50 too often
-or too rarely by a share that depends on the others: that a private context makes a token possible would show. Here a weight is a float,
-which is a whole number times a power of 2; sums of these and the uniform number are whole numbers of any size.
-Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Algorithms 1 and 2.
+Floating-point methods, such as an inverse distribution function or Gumbel noise, never draw a token whose probability is below about 2^-53.
+A token of probability 2^-50 is drawn too often or too rarely, by a share that depends on the other tokens. An observer could then see that
+a private context makes a token possible. Here a weight is a float, which is a whole number times a power of 2. The sums of weights and the
+uniform number are whole numbers of any size. Source: Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.random.streams import Stream
 
-LOWEST = -700.0  # below the largest score: e^-700 is a normal number, and every token has at least that weight
-HALF = 26  # bits of half a weight: 65,536 weights are added up without overflow, half by half
+# A score further below the largest counts as this. e^-700 is a normal float, so that every token has a positive weight.
+LOWEST = -700.0
+HALF = 26  # bits of half a weight; weights are added up in halves, so that the sums do not overflow 64 bits
 
 
 def draw_token(scores: Array, stream: Stream) -> int:
     """Return the number of a token, drawn with probability proportional to e^score.
 
     Args:
-        scores: (vocabulary,), finite.
+        scores: (vocabulary,) finite scores.
     """
     if not np.all(np.isfinite(scores)):
         raise InternalError("a score that is no number: this is a bug in dpcli, and no token")
@@ -40,7 +41,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
 
 
 def uniform_below(limit: int, stream: Stream) -> int:
-    """Return a uniform whole number from 0 to limit - 1, of any size: as many bits as it has, drawn again if they are too large."""
+    """Return a uniform whole number from 0 to limit - 1. As many bits as limit has are drawn, again and again until they are below it."""
     bits = limit.bit_length()
     words = -(-bits // 64)
     while True:
@@ -50,6 +51,7 @@ def uniform_below(limit: int, stream: Stream) -> int:
 
 
 def _sum(weights: IndexArray) -> int:
+    """Return the exact sum of the weights."""
     return (int((weights >> HALF).sum()) << HALF) + int((weights & (2**HALF - 1)).sum())
 
 
@@ -67,13 +69,13 @@ def _place(weights: IndexArray, at: int) -> int:
 
 
 def bernoulli_exp(exponent: Fraction, stream: Stream) -> bool:
-    """Return True with probability e^-exponent; exponent >= 0."""
+    """Return True with probability e^-exponent, for exponent >= 0."""
     ones, rest = divmod(exponent, 1)
     return all(_bernoulli_exp_unit(Fraction(1), stream) for _ in range(ones)) and _bernoulli_exp_unit(rest, stream)
 
 
 def geometric(scale: Fraction, stream: Stream) -> int:
-    """Return k >= 0 with probability (1 - r) r^k, r = e^{-1 / scale}; scale > 0."""
+    """Return k >= 0 with probability (1 - r) r^k, where r = e^{-1 / scale} and scale > 0."""
     parts = scale.numerator
     while True:
         first = uniform_below(parts, stream)
@@ -86,7 +88,10 @@ def geometric(scale: Fraction, stream: Stream) -> int:
 
 
 def _bernoulli_exp_unit(exponent: Fraction, stream: Stream) -> bool:
-    """Return True with probability e^-exponent, exponent <= 1: the first failure of events of probability exponent / k has an odd k."""
+    """Return True with probability e^-exponent, for 0 <= exponent <= 1.
+
+    Events of probability exponent / k are drawn for k = 1, 2, ... The first that fails has an odd k with probability e^-exponent.
+    """
     k = 1
     while uniform_below(exponent.denominator * k, stream) < exponent.numerator:
         k += 1

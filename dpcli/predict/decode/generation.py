@@ -1,4 +1,4 @@
-"""A session that writes private texts: each is charged in full before its first token is drawn, and kept as soon as it is written."""
+"""A session that writes private texts. Each text is charged in full before its first token is drawn, and saved as soon as it is written."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ class GenerationOutcome:
     """The outcome of a session of private texts.
 
     Attributes:
+        charged: Whether a ledger was charged.
         written: Texts of this call.
-        taken: Texts that are charged up to now, of plan.texts.
-        private: Private tokens that are charged up to now, if they are counted.
-        cut: Texts of this call that end for want of them.
+        taken: Number of texts that have been charged, of plan.texts.
+        private: Number of private tokens that have been charged; None if tokens are not counted.
+        cut: Number of texts of this call that were cut short because no private tokens were left.
     """
 
     plan: GenerationPlan
@@ -64,18 +65,18 @@ def write_texts(
     report: Report = lambda done, total: None,
     stream: Stream | None = None,
 ) -> GenerationOutcome:
-    """Write texts of private contexts.
+    """Write texts from private contexts.
 
     Args:
-        ledger: Charged in full before the first token.
-        resume, moved: --resume and --moved.
-        texts: How many; all that are left if None.
-        stream: Draws the tokens; the system's if None.
+        ledger: Ledger to charge in full before the first token is drawn; None if there is none.
+        resume, moved: Whether --resume and --moved were given.
+        texts: Number of texts to write; all that are left if None.
+        stream: Source of randomness for the tokens; the operating system if None.
 
     Raises:
-        InputError: What the file asks for cannot be done.
-        Denied: The file's budget or the ledger says no, or no text is left.
-        LedgerError: Ledger or count cannot be relied on.
+        InputError: If the texts cannot be written as the file asks.
+        Denied: If the file's budget or the ledger does not allow the session, or no text is left.
+        LedgerError: If the ledger or a count cannot be relied on.
     """
     from dpcli.predict.documents.statements import statement
 
@@ -89,7 +90,7 @@ def write_texts(
         inputs = {"private texts": fingerprint({"contexts": private}), "model": content_of(model)}
         kept = os.path.join(plan.folder, TEXTS)
         counts = [AnswerCount(plan.texts, "texts")]
-        if plan.test is not None:  # else texts are all that needs to be counted
+        if plan.test is not None:  # Without a test, only texts are counted.
             counts += [AnswerCount(plan.entry.steps, "private tokens", f"private-{batch}") for batch in range(generate.batches)]
         session, (budget, *tokens) = begin_session(
             plan, "generate", ledger, resume, moved, inputs, counts, generate.count, released=kept
@@ -113,13 +114,14 @@ def write_texts(
 
 @dataclass(frozen=True, slots=True)
 class WritingSession:
-    """A session at work, on each batch in turn.
+    """The work of a session, which uses the batches in turn.
 
     Attributes:
         private: Contexts of each batch.
-        turns: Private tokens of each batch; [] if all are.
-        kept: The file of texts.
-        stream: Draws the tokens; the system's if None.
+        turns: Private tokens of each batch; [] if all tokens are private.
+        budget: Durable count of the texts.
+        kept: Path of the file of texts.
+        stream: Source of randomness for the tokens; the operating system if None.
     """
 
     plan: GenerationPlan
@@ -132,7 +134,10 @@ class WritingSession:
     stream: Stream | None
 
     def write(self, count: int, must_write_all: bool, report: Report) -> list[tuple[WrittenText, str]]:
-        """Write `count` texts, or as many as can be paid for. Raises Denied if these are none, or fewer though `must_write_all`."""
+        """Write `count` texts, or as many as the budget allows.
+
+        Raises Denied if it allows none, or if it allows fewer and `must_write_all` is true.
+        """
         written: list[tuple[WrittenText, str]] = []
         while len(written) < count:
             try:
@@ -145,7 +150,10 @@ class WritingSession:
         return written
 
     def _write_next(self) -> list[tuple[WrittenText, str]]:
-        """Write the next text; none if its batch has no private token left. Raises Denied if no batch has, or no text is left."""
+        """Return the next text as a list of one, or [] if its batch has no private tokens left.
+
+        Raises Denied if no batch has private tokens left, or no text is left.
+        """
         if self.turns and all(turn.spent for turn in self.turns):
             raise Denied(f"{self.plan.path}: all private tokens are spent: more of them are a new fit and a new charge")
         stream = self.stream or SystemStream()
@@ -183,7 +191,7 @@ def disclosure_answers(outcome: GenerationOutcome) -> dict[str, str]:
 
 
 def _done(outcome: GenerationOutcome) -> str:
-    """Say what was done, and what it costs."""
+    """Return the sentences of the statement about what was written, and what it costs."""
     from dpcli.predict.documents.statements import guarantee
 
     plan = outcome.plan
@@ -195,7 +203,7 @@ def _done(outcome: GenerationOutcome) -> str:
 
 
 def _private_share(outcome: GenerationOutcome) -> str:
-    """Say which tokens are private, if not all are."""
+    """Return the part of a sentence that says which tokens are private; "" if all are."""
     test, spec = outcome.plan.test, outcome.plan.entry.spec
     if test is None:
         return ""

@@ -1,16 +1,16 @@
-"""Private tokens: the clipped contributions of private contexts to the logits, and the test of which tokens need them.
+"""Private tokens: the clipped contributions of private contexts to the logits, and the test that decides which tokens need them.
 
-With u = clip / (2^20 B), a context contributes whole multiples of u, from -2^20 to 2^20 for each token; sums of them are exact, and B is
-the public size of a batch, whatever number of contexts is in it. An empty place adds 0.
+Let B be the public size of a batch, whatever the number of its contexts, and u = clip / (2^20 B). For each token, a context contributes a
+whole multiple of u, from -2^20 to 2^20. Sums of contributions are therefore exact. A missing context adds 0.
 
-Scores are (base + u sum) / temperature in double precision, base at most 0 and at least -1000 temperature, and the sum bounded by 8 B
-contexts' worth, which moves no more than the sum does. Rounding then takes a weight e^score off by a factor within e^h, h = 2^-50 (1000 +
-8 clip / temperature), and the loss of a token by 4 h at most: the clip that is used is smaller than the file's by 2 h B temperature, which
-pays for it.
+Scores are (base + u sum) / temperature in double precision. base is from -1000 temperature to 0. The sum is clipped to the contributions of
+8 B contexts, which does not increase its sensitivity. Rounding then changes a weight e^score by a factor of at most e^h, where
+h = 2^-50 (1000 + 8 clip / temperature), and the privacy loss of a token by at most 4 h. To compensate, the clip that is used is smaller
+than that of the file by 2 h B temperature.
 
-The test compares how far private contexts are from the public one, with noise, with a bar. A distribution is cut into 2^30 parts, which it
-has at most and never more than: so that one context moves the distance by no more than its parts, exactly, whatever a model answers. In
-these units the distance f of `PrivateDecodingSpec` is that over 2^31 references.
+The test compares a noisy distance between the private contexts and the public one with a noisy bar. A distribution is cut into at most 2^30
+parts. One context therefore moves the distance by at most its parts, exactly, whatever a model answers. The distance f of
+`PrivateDecodingSpec` is this distance divided by 2^31 times the number of references.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     Sums = NDArray[np.int64]
 
-GRID = 2**20  # parts of a clip
-FAR = 1000.0  # temperatures below the largest base: a token of weight e^-1000 is never drawn
-LARGEST_MULTIPLE = 8  # times the size of a batch: more contexts than that move a score no further
+GRID = 2**20  # number of parts into which the clip is divided
+FAR = 1000.0  # The base is at least -FAR temperature. A token of weight e^-1000 is practically never drawn.
+LARGEST_MULTIPLE = 8  # The sum of contributions is clipped to this many times the size of a batch.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class LogitClipping:
     """The clipping of one entry.
 
     Attributes:
-        clip: The one that is used.
-        size: The public size B of a batch.
+        clip: Clip that is used, which is smaller than the file's to compensate for rounding.
+        size: Public size B of a batch.
     """
 
     clip: float
@@ -51,7 +51,7 @@ class LogitClipping:
 
     @classmethod
     def of(cls, spec: Any) -> LogitClipping:
-        """Return the clipping of a private-decoding entry. Raises InputError if its clip is too small to be computed with."""
+        """Return the clipping of a private-decoding entry. Raises InputError if its clip is too small compared to rounding."""
         lost = 2.0**-50 * (FAR + LARGEST_MULTIPLE * spec.clip / spec.temperature)
         used = spec.clip - 2.0 * lost * spec.references * spec.temperature
         if not used >= 0.99 * spec.clip:
@@ -62,40 +62,44 @@ class LogitClipping:
         return cls(used, spec.references, spec.temperature)
 
     def differences(self, private: Array, public: Array) -> Sums:
-        """Return the sum of what contexts contribute, by how far each one's logits are from the public ones.
+        """Return the sum of the contexts' contributions, which are the clipped differences of their logits to the public ones.
 
         Source: Vinod, Pillutla, Thakurta 2025, arXiv:2507.02974 (InvisibleInk).
 
         Args:
             private: (contexts, vocabulary) log-probabilities.
-            public: (vocabulary,).
+            public: (vocabulary,) log-probabilities.
         """
-        with np.errstate(invalid="ignore"):  # two that are -inf do not differ
+        with np.errstate(invalid="ignore"):  # The difference of two -inf is NaN, which counts as 0.
             return self._sum(private - public)
 
     def logits(self, private: Array) -> Sums:
-        """Return the sum by the logits themselves, shifted so that the largest is `clip`. Source: Amin et al. 2024, arXiv:2407.12108."""
+        """Return the sum of the contexts' clipped logits, each shifted so that its largest is `clip`.
+
+        Source: Amin et al. 2024, arXiv:2407.12108.
+        """
         with np.errstate(invalid="ignore"):
             return self._sum(private - private.max(axis=1, keepdims=True) + self.clip)
 
     def _sum(self, values: Array) -> Sums:
-        """Return sums of clipped values. What is no number counts as 0: as a whole number it would be as far from it as one can be."""
+        """Return the sums of the clipped values in units of clip / GRID. NaN counts as 0; as an integer it would become a huge number."""
         clipped = np.clip(np.where(np.isnan(values), 0.0, values), -self.clip, self.clip)
         return np.asarray(np.rint(clipped * (GRID / self.clip)).astype(np.int64).sum(axis=0))
 
     def scores(self, base: Array, sums: Sums) -> Array:
-        """Return what a token is drawn by, (vocabulary,): with probability proportional to e^score.
+        """Return the scores of tokens, (vocabulary,). A token is drawn with probability proportional to e^score.
 
         Args:
-            base: (vocabulary,) public logits, or 0.
+            base: (vocabulary,) public logits, or zeros.
+            sums: (vocabulary,) sums of contributions.
         """
         limit = LARGEST_MULTIPLE * self.size * GRID
         lowered = np.maximum(base - base.max(), -FAR * self.temperature)
         return np.asarray((lowered + np.clip(sums, -limit, limit) * (self.clip / GRID / self.size)) / self.temperature)
 
 
-PARTS = 2**30  # of a distribution
-MOST_REFERENCES = 2**31  # references, and contexts of a batch: sums fit into 64 bits
+PARTS = 2**30  # number of parts into which a distribution is cut
+MOST_REFERENCES = 2**31  # with this many contexts in a batch, sums of parts still fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +107,8 @@ class PublicTest:
     """The test of one entry.
 
     Attributes:
-        size: The public size of a batch.
-        threshold, scale: In parts, as `PrivateDecodingSpec` has them in shares.
+        size: Public size of a batch.
+        threshold, scale: Threshold of the distance and scale of its noise, in parts. `PrivateDecodingSpec` has them as shares.
     """
 
     size: int
@@ -114,7 +118,7 @@ class PublicTest:
 
     @classmethod
     def of(cls, spec: Any) -> PublicTest | None:
-        """Return the test of a private-decoding entry; None if it makes no comparison. Raises InputError if numbers are too large."""
+        """Return the test of a private-decoding entry; None if it has no test. Raises InputError if it has too many references."""
         if spec.scale is None:
             return None
         if spec.references > MOST_REFERENCES:
@@ -123,10 +127,10 @@ class PublicTest:
         return cls(spec.references, spec.temperature, int(Fraction(spec.threshold) * unit), Fraction(spec.scale) * unit)
 
     def parts(self, row: Array) -> Sums:
-        """Return the parts of one context's distribution, (vocabulary,): of that context alone, so that no other moves its last bits.
+        """Return the parts of one context's distribution, (vocabulary,). They depend on that context alone, to the last bit.
 
         Args:
-            row: (vocabulary,) log-probabilities. Where they are no numbers it has no parts, as an empty place.
+            row: (vocabulary,) log-probabilities. If they are not finite probabilities, the context has no parts, like a missing one.
         """
         with np.errstate(all="ignore"):
             scores = row / self.temperature
@@ -134,35 +138,38 @@ class PublicTest:
             shares = sums / sums[-1]
         if not np.isfinite(shares).all():
             return np.zeros(len(row), np.int64)
-        # Differences of a sum that grows to PARTS: none is negative, and together they are no more than that.
+        # These are differences of a cumulative sum that ends at PARTS, so that none is negative and they add up to at most PARTS.
         return np.asarray(np.diff(np.floor(shares * PARTS).astype(np.int64), prepend=0))
 
     def distance(self, public: Array, parts: Sums) -> int:
-        """Return how far private contexts are from the public one: one context moves it by PARTS at most, another one in its place by twice
-        as many.
+        """Return the distance of the private contexts from the public one, in parts.
+
+        A context that is added or removed moves it by at most PARTS. A context that is replaced moves it by at most 2 PARTS.
 
         Args:
             public: (vocabulary,) log-probabilities.
-            parts: Parts of all private contexts, added up.
+            parts: (vocabulary,) sums of the parts of all private contexts.
         """
         return int(np.abs(parts - self.size * self.parts(public)).sum())
 
     def bar(self, stream: Stream) -> int:
-        """Draw what the distances before one private token are compared with; for the next one it is drawn anew."""
+        """Draw the bar with which distances are compared until the next private token. Each private token uses up a bar."""
         return self.threshold + geometric(self.scale, stream)
 
     def private(self, distance: int, bar: int, stream: Stream) -> bool:
-        """Decide whether the token is private: the distance, with noise, reaches the bar."""
+        """Draw whether the token is private, which it is if the noisy distance reaches the bar."""
         return bernoulli_exp(Fraction(max(0, bar - distance)) / self.scale, stream)
 
 
 @dataclass(slots=True)
 class PrivateTurns:
-    """The private tokens of one batch: each is charged before the bar that it is judged by is drawn.
+    """The private tokens of one batch. Each is charged before its bar is drawn.
 
     Attributes:
-        budget: How many there are, counted durably. A bar is for one private token, in whichever text of the batch it comes: a process that
-            ends loses its bar, and what was charged for it.
+        budget: Durable count of the private tokens. A bar serves for one private token, in any text of the batch. A process that ends
+            loses its bar, and the charge for it.
+        bar: The open bar; None if there is none.
+        spent: Whether no private tokens are left.
     """
 
     test: PublicTest
@@ -171,7 +178,10 @@ class PrivateTurns:
     spent: bool = False
 
     def open_bar(self, stream: Stream) -> bool:
-        """Charge and draw a bar if none is open, and return whether one is. Raises LedgerError if the count cannot be relied on."""
+        """Charge and draw a bar if none is open. Return whether a bar is open.
+
+        Raises LedgerError if the count cannot be relied on.
+        """
         if self.bar is None and not self.spent:
             try:
                 self.budget.take()
@@ -182,7 +192,7 @@ class PrivateTurns:
         return self.bar is not None
 
     def private(self, distance: int, stream: Stream) -> bool:
-        """Decide whether the next token is private, by an open bar; if it is, the bar is used up."""
+        """Return whether the next token is private, by the open bar. A private token uses up the bar."""
         if self.bar is None:
             raise InternalError("a comparison that nobody paid for: this is a bug in dpcli, and no token")
         private = self.test.private(distance, self.bar, stream)

@@ -1,4 +1,7 @@
-"""A private text, token by token, and the private contexts it is written from: a change of one unit's texts meets one batch of them."""
+"""The writer of private texts, token by token, and the private contexts from which it writes.
+
+The contexts are in batches. A change of one unit's texts affects one batch.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.shards import shards_of, spread_names
 from dpcli.random.streams import Stream
 
-AT_ONCE = 64  # contexts whose log-probabilities are in memory together
+AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class WrittenText:
     """A text, without the token that closes it.
 
     Attributes:
-        private: How many of its tokens are.
-        cut: Whether it ends for want of private tokens.
+        private: Number of its private tokens.
+        cut: Whether it was cut short because no private tokens were left.
     """
 
     tokens: tuple[int, ...]
@@ -47,10 +50,12 @@ class WrittenText:
 
 @dataclass(frozen=True, slots=True)
 class NextToken:
-    """The next token: drawn by scores if it is private, by public if not.
+    """The two distributions of the next token, and the distance that decides between them.
 
     Attributes:
-        distance: What decides that, 0 if nothing does.
+        scores: Scores by which a private token is drawn, with probability proportional to e^score.
+        public: Scores by which a public token is drawn.
+        distance: Distance of the private contexts from the public one; 0 if all tokens are private.
     """
 
     scores: Array
@@ -63,11 +68,11 @@ class Writer:
     """The writer of one text, token by token.
 
     Attributes:
-        prompt: The public context.
-        clips_differences: Which logits are clipped (see [generate] method).
-        tokens: Most of a text.
-        end: The token that closes it.
-        place: Where messages begin.
+        prompt: Tokens of the public context.
+        clips_differences: Whether the differences to the public logits are clipped, and not the logits (see [generate] method).
+        tokens: Largest number of tokens of a text.
+        end: Token that closes a text; None if there is none.
+        place: Beginning of every message.
     """
 
     model: LanguageModel
@@ -82,8 +87,9 @@ class Writer:
         """Return one text of a batch.
 
         Args:
-            turns: Turns of the batch, where tokens that the public context predicts alone are drawn from what that says: the text is cut
-                short if there are none left. Without it all tokens are private.
+            turns: Private tokens of the batch. A token that the public context predicts well is then drawn from the public distribution,
+            and
+                the text is cut short if no private tokens are left. If None, all tokens are private.
         """
         ids: list[int] = []
         private = 0
@@ -102,10 +108,10 @@ class Writer:
         return WrittenText(tuple(ids), private, False)
 
     def next_token(self, contexts: Sequence[Tokens], written: Tokens, test: PublicTest | None) -> NextToken:
-        """Return the next token of a text.
+        """Return the distributions of the next token of a text.
 
         Raises:
-            InputError: If the model fails after the public context, or answers it otherwise once it has seen private ones.
+            InputError: If the model fails after the public context, or its answer changes after it was asked about private contexts.
         """
         shown = (*self.prompt, *written)
         public = next_token(self.model, shown, self.place)
@@ -126,7 +132,10 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class ContextFrame:
-    """The tokens before and after a private text, and the public context; all public."""
+    """The public parts of contexts: the tokens before and after a private text, and the public context.
+
+    longest: largest number of tokens of a private text. The rest of the text is left out.
+    """
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -141,8 +150,8 @@ def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -
     """Return the frame that [generate] states.
 
     Raises:
-        InputError: If a context of the greatest length leaves no room for the tokens of a text: before any text is read, as whether one is
-            too long would tell of it.
+        InputError: If a context of the largest length leaves no room for the tokens of a text. This is checked before any text is read, as
+            an error about a text would reveal its length.
     """
     texts = (*generate.template.split("{text}"), generate.prompt)
     before, after, prompt = (tuple(token_ids(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
@@ -163,20 +172,19 @@ def context_batches(
     words: int,
     rows: RowWindow | None = None,
 ) -> list[list[tuple[int, ...]]]:
-    """Return the contexts of each batch, which may be of any number.
+    """Return the contexts of each batch. A batch may have any number of contexts.
 
     Args:
-        privacy: Privacy of the file: of each unit the first max_contributions texts are used.
-        words: How many tokens the model tells apart. A text that has others, or that the tokenizer fails on, is left out.
-        rows: Rows of a table that may be read; all if None.
+        privacy: Privacy of the file. Only the first max_contributions texts of each unit are used.
+        words: Number of tokens of the model. A text with other tokens, or on which the tokenizer fails, is left out.
+        rows: Rows of the data that may be read; all rows if None.
 
     Raises:
-        InputError: If texts cannot be read.
+        InputError: If the texts cannot be read.
     """
     owned = owned_texts(TextSource(generate.data, path, "generate.data", generate.text, generate.units, generate.record, rows))
-    kept = (
-        owned if generate.units is None else _first_contributions(owned, privacy.max_contributions or 1)
-    )  # else each text is a unit, equal ones too
+    # Without units, each text is a unit, and so are equal texts.
+    kept = owned if generate.units is None else _first_contributions(owned, privacy.max_contributions or 1)
     nothing: tuple[int, ...] = ()
     contexts = [
         default_on_error(lambda text=text: frame.context(token_ids(vocabulary, text, words, "")), nothing)  # type: ignore[misc]
@@ -190,9 +198,9 @@ def context_batches(
 
 
 def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabulary, frame: ContextFrame, path: str) -> None:
-    """Raise InputError if the model's answer to the prompt changes once it was asked another context, or a token has no text.
+    """Raise InputError if the model's answer to the prompt changes after another context, or a token that may be drawn has no text.
 
-    Nothing private is asked. A token that the public context rules out is drawn only where that context counts for nothing.
+    The model is asked about nothing private. A token that the public context rules out can be drawn only if the scores ignore that context.
     """
     place = f"{path}: generate.model"
     known = next_token(model, frame.prompt, place)
@@ -204,10 +212,11 @@ def require_usable(generate: Generate, model: LanguageModel, vocabulary: Vocabul
 
 
 def _first_contributions(texts: OwnedTexts, contributions: int) -> OwnedTexts:
-    seen: Counter[str | int] = Counter()
+    """Return the first `contributions` texts of each unit."""
+    counts: Counter[str | int] = Counter()
     chosen = []
     for place, unit in enumerate(texts.units):
-        seen[unit] += 1
-        if seen[unit] <= contributions:
+        counts[unit] += 1
+        if counts[unit] <= contributions:
             chosen.append(place)
     return OwnedTexts(tuple(texts.texts[place] for place in chosen), tuple(texts.units[place] for place in chosen))

@@ -1,4 +1,4 @@
-"""Sessions of votes as documents: their costs and their outcomes."""
+"""Documents about voting sessions: their costs and their outcomes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _as_planned(account: Account, realised: VoteEpsilon) -> dict[str, Any]:
 
 
 def _so_far(votes: VoteAccount) -> tuple[str, ...]:
-    """Say what was charged of what was planned: whoever stops because of what they saw is charged for the plan."""
+    """Return a note on the charges so far. A session that ends early is still charged as planned."""
     if votes.as_planned is None or votes.realised is None:
         return ()
     put = f"{votes.realised.queries:,} queries and {int(votes.realised.answered):,} answers"
@@ -81,7 +81,7 @@ def _so_far(votes: VoteAccount) -> tuple[str, ...]:
 
 
 def _above(private: dict[str, VoteEpsilon], plan: VotingPlan) -> tuple[str, ...]:
-    """Say where an epsilon that depends on the votes is the larger, as fewer accountants compute it."""
+    """Return a note if an epsilon that depends on the votes exceeds the guarantee. It may, as fewer accountants compute it."""
     if all(one.epsilon <= plan.account.upper for one in private.values()):
         return ()
     return (
@@ -173,7 +173,7 @@ def labelled(outcome: SessionOutcome) -> Document:
 
 
 def _unasked(outcome: SessionOutcome) -> tuple[str, ...]:
-    """Say how many queries are paid for and were not there."""
+    """Return a note if the file pays for more queries than there were."""
     if outcome.fitting is None:
         return ()
     key = outcome.plan.aggregator.key

@@ -1,4 +1,4 @@
-"""An ensemble of language models as a document: its fit, its answers, their costs, its evaluation, and the picture of an ablation."""
+"""Documents about an ensemble of language models: its fit, its answers, its costs, its evaluation, and the chart of an ablation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcli.predict.pmixed.pmixed_plan import NO_GUARANTEE, PmixedPlan
 from dpcli.predict.pmixed.token_costs import ChangeCost, Costs
 from dpcli.sessions.documents.dry_run import rows_data, shown, window_note
 
-COUNTED_HERE = (
+COUNTED_IN_FOLDER = (
     "tokens are counted in that folder: nothing can tell whether it was put back to an earlier state; keep it as one keeps a ledger"
 )
 PRIVATE = "the fitted models are as private as the texts: only dpcli pmixed predict may release anything of them"
@@ -30,7 +30,7 @@ NAMES = {"rdp": "by Renyi divergences", "pld": "by privacy-loss distributions"}
 
 
 def guarantee(plan: PmixedPlan) -> str:
-    """Return what all tokens of a plan cost together, in words."""
+    """Return a sentence about what all tokens of a plan cost together."""
     if plan.account is not None:
         return f"{plan.tokens:,} tokens in all: {headline(plan.account)}"
     assert plan.published is not None
@@ -39,10 +39,10 @@ def guarantee(plan: PmixedPlan) -> str:
 
 
 def fitted(outcome: FitOutcome) -> Document:
-    """Return what `dpcli pmixed fit` did."""
+    """Return the report of `dpcli pmixed fit`."""
     plan, count = outcome.plan, len(outcome.fit.models)
     resumed = (f"{outcome.resumed} models were made before",) if outcome.resumed else ()
-    paid = ("a ledger is charged with all tokens",) if outcome.fit.session.charged else (COUNTED_HERE,)
+    paid = ("a ledger is charged with all tokens",) if outcome.fit.session.charged else (COUNTED_IN_FOLDER,)
     details = (guarantee(plan), *window_note(plan), *paid, *resumed, PRIVATE)
     data = {
         "schema": "dpcli/pmixed-fit/v1",
@@ -61,19 +61,19 @@ def fitted(outcome: FitOutcome) -> Document:
 
 
 def result(plan: PmixedPlan) -> dict[str, float | str | None] | None:
-    """Return what all tokens cost; None if nothing is guaranteed."""
+    """Return the cost of all tokens; None if there is no guarantee."""
     return None if plan.account is None else {"epsilon_upper": plan.account.upper, "delta": plan.account.delta}
 
 
 def spent(answered: EnsembleAnswer) -> str:
-    """Say how many tokens an answer has, and how many are left of all."""
+    """Return a sentence about the tokens of an answer, the tokens spent, and the tokens left."""
     count, total = answered.tokens, answered.total
     what = f"{count:,} token{'' if count == 1 else 's'}" if count else "(an empty text)"
     return f"{what}; {answered.taken:,} of {total:,} are spent, {total - answered.taken:,} are left"
 
 
 def answer(plan: PmixedPlan, answered: EnsembleAnswer) -> Document:
-    """Return what `dpcli pmixed predict` drew: the text itself is the headline, so that standard output is the text."""
+    """Return the answer of `dpcli pmixed predict`. The headline is the drawn text, so that standard output is the text."""
     notes = (spent(answered), f"ended by {answered.why}", guarantee(plan))
     data = {
         "schema": "dpcli/pmixed-predict/v1",
@@ -144,7 +144,7 @@ def _costs(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total:
     """Return the document of costs.
 
     Args:
-        why: They are over the budget, if they are.
+        why: How the costs exceed the budget; "" if they do not.
     """
     code = int(why != "")
     data = {**_data(costs), "exit_code": code}
@@ -154,15 +154,15 @@ def _costs(costs: Costs, text: str, table: Table, notes: tuple[str, ...], total:
 
 
 def _value(solved: float) -> str:
-    """Return a whole number with all of its digits: rounded to ten it may be one that no longer meets the target."""
+    """Return a solved value as text. A whole number keeps all digits, as one rounded to ten digits might no longer meet the target."""
     return f"{int(solved)}" if solved == int(solved) else f"{solved:.10g}"
 
 
 def _table(costs: Costs, cells: list[str], title: str, footnote: str) -> Table:
-    """Return a row for each change, a column for each accountant.
+    """Return a table with a row for each change and a column for each accountant.
 
     Args:
-        footnote: Footnote of a cell without a number.
+        footnote: Footnote that explains a cell without a number.
     """
     by = {(row.change, row.accountant): cell for row, cell in zip(costs.rows, cells, strict=True)}
     stated = {row.change: row.stated for row in costs.rows}
@@ -202,7 +202,7 @@ def _sheet(costs: Costs) -> Sheet:
 
 
 def _claimed(plan: PmixedPlan) -> Document:
-    """Return what the published protocol claims, and why that is no guarantee."""
+    """Return the claim of the published protocol, and the reason why it is no guarantee."""
     published, shards = plan.published, plan.spec.shards
     assert published is not None
     drawn = sorted({count for count in (1, 2, 4, 8, shards) if count <= shards})
@@ -241,7 +241,7 @@ REDRAWN = (
 )
 PAPER = "the published protocol, for the epsilon that it would claim: not a DP guarantee"
 LABELS = {"epsilon": "epsilon", "steps": "tokens in all", "shards": "shards", "rate": "rate"}
-ROOM = 1.1
+ROOM = 1.1  # factor by which the axes of the chart extend beyond the data
 REFERENCES = {"public": "public model", "dp": "one model, private counts or steps", "all": "no privacy"}
 
 
@@ -280,9 +280,9 @@ def evaluated(evaluation: Evaluation) -> Document:
 
 
 def _gained(evaluation: Evaluation) -> tuple[str, ...]:
-    """Say if the ensemble is no better than the public model."""
-    idle = [way.name for way in evaluation.ways if way.kind == "sound" and way.relative.value >= 1.0]
-    return (f"the private texts gained nothing: {' and '.join(idle)} is no better than the public model",) if idle else ()
+    """Return a note if an ensemble is no better than the public model; empty if each is better."""
+    no_better = [way.name for way in evaluation.ways if way.kind == "sound" and way.relative.value >= 1.0]
+    return (f"the private texts gained nothing: {' and '.join(no_better)} is no better than the public model",) if no_better else ()
 
 
 def _ways(evaluation: Evaluation) -> Table:
@@ -355,7 +355,7 @@ def _evaluation_sheet(evaluation: Evaluation) -> Sheet:
 
 
 def picture(evaluation: Evaluation) -> Chart:
-    """Draw perplexity over what was varied, with the public model and what there is without privacy as lines across."""
+    """Return a chart of perplexity against the parameter of the ablation, with the other models as horizontal lines."""
     assert evaluation.axis is not None and evaluation.plan.account is not None
     values = [point.value for point in evaluation.points]
     xs = log_span(values, ROOM)
@@ -381,7 +381,7 @@ def picture(evaluation: Evaluation) -> Chart:
 
 
 def _setting(evaluation: Evaluation) -> str:
-    """Return everything that the points share."""
+    """Return a line with the parameters that all points of the ablation share."""
     plan, privacy = evaluation.plan, evaluation.plan.pipeline.privacy
     fixed = {
         "epsilon": f"epsilon <= {up(evaluation.epsilon)}",

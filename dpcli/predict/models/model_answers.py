@@ -1,10 +1,11 @@
-"""The port for language models, and their answers, judged: those of the user's own need not keep what the port asks of them.
+"""The protocols of language models and vocabularies, and checks of their answers. Models of the user's own may violate the protocols.
 
-About a private context they are asked with `default_on_error`: an error would tell that something of the private data made it. No word of
-an error or warning on private values is shown: it may quote a record.
+A model is asked about a private context through `default_on_error`, as an error would reveal something about the private data. No message
+of an error or warning about private values is shown, as it may quote a record.
 
-What is learnt on top of one public model is nothing on top of another. The content of weights and counts is the SHA-256 of their numbers;
-of a model of the user's own, which has neither, what it says after some contexts; and the tokens of a vocabulary, if one is given.
+What is learnt on top of one public model is useless on top of another, so that models are compared by content. The content of a model with
+weights or counts is the SHA-256 of its numbers. That of a model of the user's own is its answers after some contexts. If a vocabulary is
+given, the content also includes its tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ Tokens = Sequence[int]
 
 
 class LanguageModel(Protocol):
-    """A causal language model. vocabulary: how many tokens it tells apart. context: most tokens that it looks back on; none are cut."""
+    """A causal language model.
+
+    vocabulary: number of tokens in its vocabulary.
+    context: largest number of tokens in a context. A longer context is never cut.
+    """
 
     @property
     def vocabulary(self) -> int: ...
@@ -41,26 +46,29 @@ class LanguageModel(Protocol):
 
 
 class Tunable(LanguageModel, Protocol):
-    """A model that learns from records without noise: bytes, which together with it are another model."""
+    """A model that can be fine-tuned without noise. What it learns is bytes, which give a fitted model together with it."""
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
-        """Return what is learnt from these records alone, none of them longer than the context. There may be none."""
+        """Return what is learnt from these records alone. None of them is longer than the context, and there may be none."""
         ...
 
     def tuned(self, learnt: bytes) -> LanguageModel:
-        """Return the model with what `tune` returned, over the same vocabulary. Raises InputError if the bytes are something else."""
+        """Return the fitted model of the bytes that `tune` returned, with the same vocabulary. Raises InputError for other bytes."""
         ...
 
 
 class Vocabulary(Protocol):
-    """Text to tokens and back; public, as its tokens say much about the text that it was made from. end: the token that closes a text."""
+    """A tokenizer, which must be public: its tokens reveal much about the text that it was made from.
+
+    end: the token that closes a text; None if there is none.
+    """
 
     def ids(self, text: str) -> list[int]:
         """Return the tokens of one text, without anything added before or after it."""
         ...
 
     def text(self, ids: Tokens) -> str:
-        """Return the text of tokens; whatever is no text is replaced by U+FFFD."""
+        """Return the text of tokens. Bytes that are not valid text are replaced by U+FFFD."""
         ...
 
     @property
@@ -71,21 +79,21 @@ Answer = TypeVar("Answer")
 
 
 def on_private(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what the function returns. Raises InputError for whatever it raises, without its words."""
+    """Return the result of a function of private values. Raises InputError if it raises; the error omits the original message."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return function(*arguments)
     except DpcliError:
         raise
     except KeyboardInterrupt:
-        raise KeyboardInterrupt from None  # without the words of whoever raised it
-    except BaseException as error:  # what a cancelled task raises is no Exception, and would be shown whole
+        raise KeyboardInterrupt from None  # A new one has no message of the user's code.
+    except BaseException as error:  # The error of a cancelled task is no Exception, and would be shown with its message.
         words = f"{type(error).__name__} (its message may quote a private record, and is not shown)"
         raise InputError(f"{target}: raised {words}") from error
 
 
 def default_on_error(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
-    """Return the answer about something private; `otherwise` for whatever is raised, of which nothing is said: not that it was."""
+    """Return the result of a function of private values; `otherwise` if it raises. Nothing reveals that it raised."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return ask()
@@ -95,27 +103,28 @@ def default_on_error(ask: Callable[[], Answer], otherwise: Answer) -> Answer:
         return otherwise
 
 
-SAME_ANSWER = 1e-4  # nats: two answers to one context that differ by more were not computed from that context alone
-SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # that a model of the user's own is asked about, and of each answer
-SAMPLE_LENGTH = 16  # tokens of the context that every model is asked about twice
+SAME_ANSWER = 1e-4  # nats; if two answers to one context differ by more, they were not computed from that context alone
+SAMPLE_CONTEXTS, SAMPLE_TOKENS = 8, 16  # contexts, and tokens of each answer, in the content of a model of the user's own
+SAMPLE_LENGTH = 16  # tokens of the context about which every model is asked twice
 PUBLIC = "the public model"
 CHANGED_MODEL = (
     "the public model: expected the same one whenever it is built, but its content changed: a function that draws weights needs a seed of "
     "its own, or reads them from a file"
 )
-VOCABULARY_MARK = "; vocabulary "  # between a model and the digests of its tokens: in their order, and in alphabetical order
+VOCABULARY_MARK = "; vocabulary "  # separates the content of a model from two digests of its tokens: in order, and sorted
 
 
 def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
-    """Return log-probabilities after one context, (vocabulary,): a copy, as a model may write its next answer over this one.
+    """Return log-probabilities of the next token after one context, (vocabulary,).
 
-    One context at a time, so that no other moves its last bits.
+    The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy, as a
+    model may overwrite it with its next answer.
 
     Args:
-        place: Where messages begin.
+        place: Beginning of every message.
 
     Raises:
-        InputError: If the model fails, or answers something else: another shape, no real numbers, NaN, inf.
+        InputError: If the model fails, or its answer has another shape, no real numbers, NaN or inf.
     """
     rows = called(place, lambda: np.asarray(model.next_token([context])))
     if rows.shape != (1, model.vocabulary) or rows.dtype.kind not in "iuf":
@@ -123,27 +132,27 @@ def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
             f"{place}: expected log-probabilities of {model.vocabulary} tokens after a context, found {rows.dtype} of shape {rows.shape}"
         )
     row = np.array(rows[0], dtype=float)
-    if not np.isfinite(row.max()):  # NaN, inf, or nothing but -inf
+    if not np.isfinite(row.max()):  # It contains NaN or inf, or nothing but -inf.
         raise InputError(f"{place}: expected log-probabilities after a context, found some that are no numbers")
     return row
 
 
 def private_rows(model: LanguageModel, contexts: Sequence[Tokens], words: int) -> Array:
-    """Return log-probabilities after private contexts, (contexts, words): NaN, which is no contribution, where the model fails."""
+    """Return log-probabilities after private contexts, (contexts, words). A row is NaN if the model fails, and then contributes nothing."""
     nothing = np.full(words, np.nan)
     rows = [default_on_error(lambda context=context: next_token(model, context, ""), nothing) for context in contexts]  # type: ignore[misc]
     return np.stack([row if len(row) == words else nothing for row in rows])
 
 
 def token_ids(vocabulary: Vocabulary, text: str, words: int, place: str) -> list[int]:
-    """Return the tokens of a text, all below `words`. Raises InputError if some are not, or the tokenizer fails."""
+    """Return the tokens of a text. Raises InputError if the tokenizer fails, or a token is not below `words`."""
     ids: list[int] = called(place, lambda: [operator.index(one) for one in vocabulary.ids(text)])
     require_ids(ids, words, f"{place}: ")
     return ids
 
 
 def require_ids(ids: Iterable[int], words: int, place: str = "") -> None:
-    """Raise InputError if a token is not one of a model's `words`."""
+    """Raise InputError if a token is not one of a model's `words` tokens."""
     if not all(0 <= token < words for token in ids):
         raise InputError(f"{place}expected token ids below the model's {words}: the tokenizer is another model's")
 
@@ -157,9 +166,9 @@ def text_of_tokens(vocabulary: Vocabulary, ids: Tokens, place: str) -> str:
 
 
 def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place: str) -> None:
-    """Raise InputError if the answer to a public context is no longer what it was (`known`).
+    """Raise InputError if the answer to a public context differs from the earlier answer `known`.
 
-    A model that keeps something of what it was asked would answer a public context with what it saw of private ones.
+    A model that remembers its contexts could reveal private ones in its answers to public ones.
     """
     again = next_token(model, context, place)
     with np.errstate(invalid="ignore"):
@@ -172,10 +181,10 @@ def require_forgetful(model: LanguageModel, known: Array, context: Tokens, place
 
 
 def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> str:
-    """Return the content of a public model, as text.
+    """Return the content of a public model, and of its vocabulary if it is given, as text.
 
     Raises:
-        InputError: If the model fails, or answers the same context twice otherwise: it has no content then.
+        InputError: If the model fails, or gives two answers to the same context.
     """
     context = range(min(SAMPLE_LENGTH, model.context, model.vocabulary))
     require_forgetful(model, next_token(model, context, PUBLIC), context, PUBLIC)
@@ -185,7 +194,7 @@ def content_of(model: LanguageModel, vocabulary: Vocabulary | None = None) -> st
 
 
 def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
-    """Return the SHA-256 of arrays and their names."""
+    """Return the SHA-256 of arrays with their names."""
     digest = hashlib.sha256()
     for name, values in numbers:
         digest.update(f"{name} {values.dtype} {values.shape} ".encode())
@@ -194,7 +203,7 @@ def digest_of(numbers: Iterable[tuple[str, Array]]) -> str:
 
 
 def require_same_content(before: str, now: str) -> None:
-    """Raise InputError if a public model, or the order of its vocabulary, has changed."""
+    """Raise InputError if the content of a public model, or the order of its vocabulary, has changed."""
     words_before, words = before.partition(VOCABULARY_MARK)[2], now.partition(VOCABULARY_MARK)[2]
     if words_before and words and words_before != words:
         order = words_before.split()[1] == words.split()[1]
@@ -207,12 +216,16 @@ def require_same_content(before: str, now: str) -> None:
 
 
 def same_content(before: str, now: str) -> bool:
-    """Return whether two contents are one: one digest, or the same answers up to rounding; and one vocabulary where both state it."""
+    """Return whether two contents are equal.
+
+    Models are equal if their digests are equal, or their answers up to rounding. Vocabularies are compared only if both contents have one.
+    """
     (one, _, words_before), (other, _, words) = before.partition(VOCABULARY_MARK), now.partition(VOCABULARY_MARK)
     return (one == other or _same_answers(one, other)) and not (words_before and words and words_before != words)
 
 
 def _vocabulary_digests(vocabulary: Vocabulary, count: int) -> str:
+    """Return two digests of the tokens' texts: in their order, and in alphabetical order."""
     words = [default_on_error(lambda token=token: str(vocabulary.text([token])), "") for token in range(count)]  # type: ignore[misc]
     return " ".join(hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in (words, sorted(words)))
 
@@ -225,7 +238,7 @@ def _sample_answers(model: LanguageModel) -> str:
 
 
 def _same_answers(before: str, now: str) -> bool:
-    """Return whether both are answers of models, the same up to rounding."""
+    """Return whether both texts are answers of models that are equal up to rounding."""
     try:
         one, other = (np.array(json.loads(text), dtype=float) for text in (before, now))
     except (ValueError, TypeError):

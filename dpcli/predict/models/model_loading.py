@@ -1,4 +1,4 @@
-"""The language model that a file names, with its vocabulary."""
+"""Loading of the language model and the vocabulary that a file names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcli.predict.models.model_answers import LanguageModel, Tokens, Vocabulary
 if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Transformer, Tuning
 
-UNLIMITED = 10**9  # a prompt that is too long is refused elsewhere: no need for a warning
+UNLIMITED = 10**9  # tokens; dpcli itself refuses a prompt that is too long, so that the tokenizer need not warn
 
 
 def language_model(
@@ -24,16 +24,16 @@ def language_model(
     """Return the public model that a table of a file names, and its vocabulary.
 
     Args:
-        name: A folder, a name that transformers knows, or module:function of the user's own: it returns a LanguageModel, a torch module
-            that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
-        tokenizer: "bytes", a folder, a name, or module:function; None: the model's own.
-        path: Path of the file.
+        name: A folder, a name that transformers knows, or module:function of the user's own. The function returns a LanguageModel, a torch
+            module that gives logits (B, T, vocabulary) from ids (B, T), or a pair of one of these and its vocabulary.
+        tokenizer: "bytes", a folder, a name, or module:function; the model's own tokenizer if None.
+        path: Path of the dpcli file.
         table: Name of its table that has the keys `model` and `tokenizer`.
-        tuning: How a torch module is fine-tuned, if it is to be.
+        tuning: Parameters by which a torch module is fine-tuned; None if it is not.
 
     Raises:
-        InputError: It cannot be loaded, or is no language model.
-        Unavailable: It needs a package that is not installed.
+        InputError: If the model cannot be loaded, or is no language model.
+        Unavailable: If a package that the model needs is not installed.
     """
     from dpcli.train.tasks.user_code import result
 
@@ -59,7 +59,7 @@ def language_model(
 
 
 def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
-    """Raise InputError if a model does not tell the same tokens apart as the public one: their probabilities cannot be mixed."""
+    """Raise InputError if the vocabularies of a model and the public model differ in size, so that probabilities cannot be mixed."""
     words = getattr(model, "vocabulary", None)
     if type(words) is not int or words != public.vocabulary or not hasattr(model, "next_token"):
         kind = words if type(words) is int else type(model).__name__
@@ -67,7 +67,7 @@ def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: st
 
 
 def require_fits(model: LanguageModel, prompt: Tokens, more: int) -> None:
-    """Raise InputError if a prompt and all tokens that may follow are longer than the model's context, or are no tokens of it."""
+    """Raise InputError if a prompt with `more` new tokens exceeds the model's context, or has tokens that the model does not know."""
     if len(prompt) + more - 1 > model.context:
         raise InputError(
             f"prompt: expected at most {max(model.context - more + 1, 0)} tokens before {more} new ones (the model's context is "
@@ -103,7 +103,7 @@ def _wrapped(model: Any, path: str, table: str, tuning: Tuning | None, device: s
 
 
 def _width(model: Any, path: str, table: str) -> int:
-    """Return how many tokens a torch module tells apart."""
+    """Return the number of tokens for which a torch module gives logits."""
     import torch
 
     from dpcli.train.tasks.lm_models import logits
@@ -122,7 +122,7 @@ def _width(model: Any, path: str, table: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ByteVocabulary:
-    """UTF-8, 256 ids; a line end closes a text."""
+    """A vocabulary of the 256 bytes of UTF-8. A line end closes a text."""
 
     end: int | None = 10
     size: int = 256
@@ -135,9 +135,9 @@ class ByteVocabulary:
 
 
 class WordVocabulary:
-    """The words of a public list, split at white space; every other word is the token <unk>, and a line end is the token <end>.
+    """A vocabulary of the words of a list. Texts are split at white space. Any other word is <unk>, and a line end is <end>.
 
-    The list must be public: whether a word is in it would otherwise tell that somebody used it.
+    The list must be public. If it were made from private texts, a word in it would reveal that somebody used the word.
     """
 
     end: int | None = 1
@@ -181,9 +181,12 @@ class PretrainedVocabulary:
 
 
 def require_token_texts(vocabulary: Vocabulary, row: Array, place: str) -> None:
-    """Raise InputError if a token that may be drawn, by its log-probability (vocabulary,), has no text.
+    """Raise InputError if a token with a positive probability has no text.
 
-    A tokenizer of transformers has a text, if an empty one, for any token: it is not asked.
+    A tokenizer of transformers is not asked, as it has a text for every token, which may be empty.
+
+    Args:
+        row: (vocabulary,) log-probabilities.
     """
     if isinstance(vocabulary, PretrainedVocabulary):
         return
@@ -195,11 +198,11 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
     """Return the vocabulary that a file names: bytes, module:function, a folder, or a name that transformers knows.
 
     Args:
-        path: Path of the file.
+        path: Path of the dpcli file.
         table: Name of its table that has the key `tokenizer`.
 
     Raises:
-        InputError: If it cannot be loaded.
+        InputError: If the vocabulary cannot be loaded.
     """
     from dpcli.train.tasks.lm_library import library, pretrained
     from dpcli.train.tasks.user_code import result
@@ -219,7 +222,7 @@ def vocabulary_of(source: str, path: str, table: str) -> Vocabulary:
 
 
 def size_of(vocabulary: Vocabulary, path: str, table: str) -> int:
-    """Return how many tokens there are. Raises InputError if a vocabulary of the user's own does not say."""
+    """Return the number of tokens. Raises InputError if a vocabulary of the user's own does not state it."""
     size = getattr(vocabulary, "size", None)
     if type(size) is not int or size < 1:
         raise InputError(f"{path}: {table}.tokenizer: expected a vocabulary with a size, its number of tokens, found {size!r:.60}")

@@ -1,9 +1,10 @@
-"""Causal language models of torch: the next token by one forward pass, fine-tuned by low-rank adapters.
+"""Causal language models of torch: the next token by one forward pass, and fine-tuning by low-rank adapters.
 
-An adapter is low-rank matrices on top of the frozen weights (Hu et al. 2021, arXiv:2106.09685). All adapters share one model in memory,
-which holds one of them at a time; or several are asked in one pass: one copy of the context for each, which low-rank layers multiply by
-that adapter's matrices. No copy meets another: what one adapter holds, NaN too, moves no bit of another's answer, as long as their number
-and order stay. How many there are may move the last bits of all.
+An adapter is a set of low-rank matrices on top of the frozen weights (Hu et al. 2021, arXiv:2106.09685). All adapters share one model in
+memory, which holds one adapter at a time. Several adapters may also be evaluated in one joint pass: the batch then has a copy of the
+context for each adapter, which the low-rank layers multiply by that adapter's matrices. The copies do not interact. If the number and order
+of the adapters stay the same, the weights of one adapter, even NaN, change no bit of another's answer. The number of adapters may change
+the last bits of all answers.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from dpcli.train.tasks.lm_models import logits, lora
 if TYPE_CHECKING:
     from dpcli.train.plan.settings_language import Lora
 
-ROOM = 2 * 2**30  # bytes that a pass takes at most on top of the model
-PADDING = -100
-Adapter = Mapping[str, Tensor]  # the low-rank matrices by their parameters' names
+PASS_BYTES = 2 * 2**30  # most memory that a joint pass may take on top of the model
+PADDING = -100  # label of padding, which cross_entropy ignores
+Adapter = Mapping[str, Tensor]  # parameter name -> low-rank matrix
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The training of an adapter: Adam, each batch a random part of the records, the learning rate falling to zero."""
+    """The training of an adapter by Adam. Each batch is a random part of the records, and the learning rate decreases linearly to zero."""
 
     lora: Lora
     learning_rate: float
@@ -45,9 +46,11 @@ class Transformer:
     """A public model.
 
     Attributes:
-        context: Most tokens that it looks back on.
-        tuning: How it is fine-tuned, if it is.
-        start: The token before an empty context; None if the model has none, and an empty context is then refused.
+        vocabulary: Number of tokens in the vocabulary.
+        context: Largest number of tokens in a context.
+        path: Path of the dpcli file, for messages.
+        tuning: Parameters of fine-tuning; None if the model is not fine-tuned.
+        start: Token that stands for an empty context. None if the model has no such token; an empty context is then refused.
     """
 
     model: nn.Module
@@ -63,16 +66,16 @@ class Transformer:
         return self.read(self._bare(), contexts)
 
     def numbers(self) -> Iterator[tuple[str, Array]]:
-        """Yield the weights of the public model, by name, before it has an adapter."""
+        """Yield the weights of the public model with their names, as bytes. Must be called before the model has an adapter."""
         for name, value in sorted(self.model.state_dict().items()):
             yield f"{name} {value.dtype}", value.detach().cpu().contiguous().view(torch.uint8).numpy()
 
     def ready(self) -> None:
-        """Make the adapter's place, which every process that is forked from here then has."""
+        """Insert the adapter's layers, so that every process that is forked later has them."""
         self._wrapped()
 
     def along(self, tokens: Tokens) -> Array:
-        """Return log-probabilities of the next token after each of the tokens, (tokens, vocabulary)."""
+        """Return log-probabilities of the next token after each prefix of the tokens, (tokens, vocabulary)."""
         return self._along(self._bare(), tokens)
 
     def tune(self, records: Sequence[Tokens]) -> bytes:
@@ -88,7 +91,7 @@ class Transformer:
 
         try:
             weights = load(learnt)
-        except Exception as problem:  # whatever safetensors raises for what is no such file
+        except Exception as problem:  # whatever safetensors raises for malformed bytes
             raise InputError(f"expected the weights of an adapter ({problem})") from None
         model = self._fresh()
         shapes = {name: tuple(value.shape) for name, value in _low_rank(model).items()}
@@ -97,11 +100,11 @@ class Transformer:
         return Adapted(self, weights)
 
     def joint_next_token(self, models: Sequence[LanguageModel], tokens: Tokens) -> Array | None:
-        """Return log-probabilities after one context by several models that `tuned` returned, (models, vocabulary), in as few passes as
-        memory allows; None if they have to be asked one at a time.
+        """Return log-probabilities after one context by several models that `tuned` returned, (models, vocabulary).
 
-        Each row is as if its model were asked alone, up to SAME_ANSWER: which is tried once, with made-up adapters. That of one model
-        does not depend on what others have learnt.
+        The models are evaluated in as few passes as memory allows. None is returned if they have to be evaluated one at a time. Each row
+        equals the answer of its model alone, up to SAME_ANSWER. This is tested once, with random adapters. The row of one model does not
+        depend on what the others have learnt.
         """
         adapters = [model.weights for model in models if isinstance(model, Adapted) and model.public is self]
         if len(adapters) != len(models) or len(models) < 2:
@@ -111,10 +114,10 @@ class Transformer:
         return _float(last_scores(self._wrapped(), adapters, self._known(tokens), self.vocabulary)) if self._has_joint else None
 
     def _joint_agrees(self) -> bool:
-        """Return whether two made-up adapters answer together as they do alone."""
-        chance = torch.Generator().manual_seed(0)
+        """Return whether two random adapters give the same answers in a joint pass as alone."""
+        generator = torch.Generator().manual_seed(0)
         shapes = {name: value.shape for name, value in _low_rank(self._wrapped()).items()}
-        made = [{name: 0.1 * torch.randn(shape, generator=chance) for name, shape in shapes.items()} for _ in range(2)]
+        made = [{name: 0.1 * torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2)]
         known = [place % self.vocabulary for place in range(min(3, self.context))]
         try:
             joint = _float(last_scores(self._wrapped(), made, known, self.vocabulary))
@@ -124,7 +127,7 @@ class Transformer:
         return joint.shape == alone.shape and bool(np.abs(joint - alone).max() <= SAME_ANSWER)
 
     def with_adapter(self, weights: Mapping[str, Tensor]) -> nn.Module:
-        """Return the one model, holding these weights."""
+        """Return the model after copying the weights of an adapter into it."""
         model = self._wrapped()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
@@ -132,7 +135,10 @@ class Transformer:
         return model
 
     def read(self, model: nn.Module, contexts: Sequence[Tokens]) -> Array:
-        """Return the answers of this version of the model; each context alone, so that no other moves the last bits of its answer."""
+        """Return log-probabilities of the next token by a model with or without an adapter, (contexts, vocabulary).
+
+        Each context is evaluated alone, so that no other context changes the last bits of its answer.
+        """
         return _float(torch.cat([self._logits(model, context)[-1:] for context in contexts]))
 
     def _along(self, model: nn.Module, tokens: Tokens) -> Array:
@@ -144,6 +150,7 @@ class Transformer:
         return logits(model, torch.tensor([self._known(tokens)], device=place))[0]
 
     def _known(self, tokens: Tokens) -> list[int]:
+        """Return the tokens of a context; `start` if it is empty. Raises InputError if the context is too long, or still empty."""
         known = list(tokens)
         if not known and self.start is not None:
             known = [self.start]
@@ -152,7 +159,10 @@ class Transformer:
         return known
 
     def _bare(self) -> nn.Module:
-        """Return the model without what any adapter adds: both matrices are zero, as what a private one holds (NaN, say) must not show."""
+        """Return the public model, with the matrices of the adapter set to zero.
+
+        Both matrices are set to zero, since 0 times NaN of a private adapter would show in the answer.
+        """
         if self._adapted is None:
             return self.model
         with torch.no_grad():
@@ -161,12 +171,13 @@ class Transformer:
         return self._adapted
 
     def _wrapped(self) -> nn.Module:
+        """Return the model with the layers of an adapter, which the first call inserts."""
         if self._adapted is None:
             self._adapted = lora(self.model, self._how().lora, self.path).eval()
         return self._adapted
 
     def _fresh(self) -> nn.Module:
-        """Return the one model with an adapter that has learnt nothing, so that nothing depends on what was learnt before."""
+        """Return the model with an untrained adapter, so that nothing depends on what was learnt before."""
         model = self._wrapped()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
@@ -184,7 +195,7 @@ class Transformer:
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """The public model with one adapter, which is put in place for each forward pass."""
+    """The public model with one adapter, whose weights are copied into the model before each forward pass."""
 
     public: Transformer
     weights: Mapping[str, Tensor]
@@ -201,19 +212,19 @@ class Adapted:
         return self.public.read(self.public.with_adapter(self.weights), contexts)
 
     def along(self, tokens: Tokens) -> Array:
-        """Return what the public model's method does."""
+        """Return log-probabilities of the next token after each prefix of the tokens, (tokens, vocabulary)."""
         return self.public._along(self.public.with_adapter(self.weights), tokens)
 
 
 class NotJoint(Exception):
-    """The model's adapters cannot be asked in one pass."""
+    """The adapters of the model cannot be evaluated in a joint pass."""
 
 
 @torch.no_grad()
 def last_scores(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int], vocabulary: int) -> Tensor:
-    """Return logits after the tokens by the model with each of the adapters, (adapters, vocabulary).
+    """Return the logits of the next token by the model with each of the adapters, (adapters, vocabulary).
 
-    Raises NotJoint where an adapted layer is no matrix, or does not see one copy of the context for each adapter.
+    Raises NotJoint if an adapted layer is not a plain matrix, or its input is not one copy of the context for each adapter.
     """
     most = at_once(adapters[0], len(tokens), vocabulary)
     parts = [adapters[start : start + most] for start in range(0, len(adapters), most)]
@@ -221,14 +232,14 @@ def last_scores(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[
 
 
 def at_once(adapter: Adapter, tokens: int, vocabulary: int) -> int:
-    """Return how many adapters a pass may have, at least one.
+    """Return how many adapters a joint pass may have, at least one.
 
-    Each copy has its matrices, and for each token 3 numbers for each word of the vocabulary, 64 for each of the widest adapted layer and 64
-    for each token, of 8 bytes.
+    For each adapter, memory is needed for its matrices. For each token of its copy, it is needed for 3 numbers per word of the vocabulary,
+    64 per unit of the widest adapted layer, and 64 per token. A number is counted as 8 bytes.
     """
     widest = max(max(value.shape) for value in adapter.values())
     numbers = sum(value.numel() for value in adapter.values()) + tokens * (3 * vocabulary + 64 * (widest + tokens))
-    return max(1, ROOM // (8 * numbers))
+    return max(1, PASS_BYTES // (8 * numbers))
 
 
 def _pass(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int]) -> Tensor:
@@ -239,7 +250,7 @@ def _pass(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequence[int]) 
 
 @contextmanager
 def _stacked_adapters(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator[None]:
-    """Let each low-rank layer of the model multiply the copies by the adapters' matrices, in order."""
+    """Within the block, each low-rank layer of the model multiplies copy k of the context by the matrix of adapter k."""
     with ExitStack() as hooks:
         for name in adapters[0]:
             owner, _, own = name.rpartition(".")
@@ -262,17 +273,18 @@ def _multiply_by(matrices: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...], T
 
 
 def _low_rank(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters of the adapter, by name."""
     return {name: value for name, value in model.named_parameters() if "lora_" in name}
 
 
 def _float(scores: Tensor) -> Array:
-    """Return log-probabilities, normalised in double precision."""
+    """Return the log-probabilities of logits, normalised in double precision."""
     rows: Array = functional.log_softmax(scores.double(), -1).cpu().numpy()
     return rows
 
 
 def _train(model: nn.Module, records: Sequence[Tokens], how: Tuning) -> None:
-    """Train without noise: what comes of it stays on the private side."""
+    """Train the adapter of the model without noise. The trained weights are private."""
     rows = _padded(records)
     trained = list(_low_rank(model).values())
     optimizer = torch.optim.Adam(trained, lr=how.learning_rate)
@@ -291,5 +303,6 @@ def _train(model: nn.Module, records: Sequence[Tokens], how: Tuning) -> None:
 
 
 def _padded(records: Sequence[Tokens]) -> Tensor:
+    """Return the records of two tokens or more, padded to the longest, (records, tokens)."""
     long = [torch.tensor(list(record)) for record in records if len(record) > 1]
     return nn.utils.rnn.pad_sequence(long, batch_first=True, padding_value=PADDING)

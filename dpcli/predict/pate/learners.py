@@ -1,7 +1,8 @@
-"""Learners: of teachers and the student, classifiers of scikit-learn or what a user's own function returns; and the student's lesson.
+"""Learners of teachers and of the student, and the training of the student.
 
-A learner is given inputs (n, width) and labels (n,), and its result says probabilities, or labels alone, of inputs. The student learns from
-the labels that were released and from public inputs, so that whatever it does costs nothing more.
+A learner is a classifier of scikit-learn or a function of the user's own. It is given inputs (n, width) and labels (n,). Its result
+predicts probabilities of labels, or labels alone. The student learns from released labels and public inputs, which costs no further
+privacy.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from dpcli.train.tasks.user_code import user
 if TYPE_CHECKING:
     from dpcli.predict.pate.pate_plan import VotingPlan
 
-ROUNDS = 200  # passes of an mlp, as scikit-learn counts them
+ROUNDS = 200  # largest number of iterations of scikit-learn's solvers
 
 
 class Learnt(Protocol):
-    """A classifier that has learnt."""
+    """A fitted classifier."""
 
     def probabilities(self, inputs: Array) -> Array:
-        """Return probabilities, (n, classes); of a learner that says labels alone, 1 for the label."""
+        """Return the probability of each label, (n, classes). If the learner predicts labels alone, the label has probability 1."""
         ...
 
 
 class Constant:
-    """A classifier that has seen one label, or none: it says that label, or the first."""
+    """A classifier that always predicts one label, for data with a single label, or with none."""
 
     def __init__(self, label: int, classes: int) -> None:
         self.label, self.classes = label, classes
@@ -46,7 +47,7 @@ class Constant:
 
 
 class Fitted:
-    """A model with predict(inputs), of labels, and predict_proba and classes_ if it has them."""
+    """A fitted model with predict(inputs), which returns labels. predict_proba and classes_ are used if the model has them."""
 
     def __init__(self, model: Any, classes: int, target: str) -> None:
         self.model, self.classes, self.target = model, classes, target
@@ -63,13 +64,13 @@ class Fitted:
         return one_hot(self._labels(inputs), self.classes)
 
     def _labels(self, inputs: Array) -> Any:
-        """Return labels, (n,) whole numbers from 0 to classes - 1. Raises InputError for anything else."""
+        """Return the predicted labels, (n,). Raises InputError if they are not whole numbers from 0 to classes - 1."""
         predicted = self.model.predict(inputs)
         if hasattr(predicted, "detach"):  # a tensor
             predicted = predicted.detach().cpu().numpy()
         labels = np.asarray(predicted)
-        numbers = labels.dtype.kind in "iuf" and labels.shape == (len(inputs),) and np.isfinite(labels).all()
-        if not numbers or not ((labels == np.floor(labels)) & (labels >= 0) & (labels < self.classes)).all():
+        are_numbers = labels.dtype.kind in "iuf" and labels.shape == (len(inputs),) and np.isfinite(labels).all()
+        if not are_numbers or not ((labels == np.floor(labels)) & (labels >= 0) & (labels < self.classes)).all():
             raise InputError(f"{self.target}: predict: expected a label from 0 to {self.classes - 1} for each input")
         return labels.astype(int)
 
@@ -82,28 +83,28 @@ def one_hot(labels: Any, classes: int) -> Array:
 
 
 def require_learner(name: str) -> None:
-    """Raise Unavailable if what a learner needs is not installed."""
+    """Raise Unavailable if a package that the learner needs is not installed."""
     if name in LEARNERS:
         require("sklearn")
 
 
 def train_learner(name: str, records: Records, classes: int, hidden: int, path: str) -> Learnt:
-    """Return the classifier that has learnt from these records; from a single label, or from none, there is nothing to learn."""
+    """Return a classifier fitted to these records. Records with a single label, or with none, give a constant one."""
     return learner_of(name, classes, hidden, path)(records)
 
 
 def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Records], Learnt]:
-    """Return what learns from records, with what it needs imported."""
+    """Return the function that fits a classifier to records. Its modules are imported now."""
     function = None if name in LEARNERS else user(name, path)
 
     def learner(records: Records) -> Learnt:
-        seen = np.unique(records.labels)
-        if len(seen) < 2:
-            return Constant(int(seen[0]) if len(seen) else 0, classes)
+        labels = np.unique(records.labels)
+        if len(labels) < 2:
+            return Constant(int(labels[0]) if len(labels) else 0, classes)
         if function is not None:
             return Fitted(on_private(name, _user_model, name, function, records), classes, name)
         model = SKLEARN[name](hidden, len(records))
-        # One that has not converged, which is warned of, votes all the same.
+        # A model that has not converged, of which scikit-learn warns, is used all the same.
         return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
 
     return learner
@@ -134,7 +135,7 @@ def _mlp(hidden: int, count: int) -> Any:
 
 
 def _svm(hidden: int, count: int) -> Any:
-    """Return a machine with Gaussian kernels, which are as wide as the inputs vary; it says labels alone."""
+    """Return a support vector machine with Gaussian kernels, whose width follows the variance of the inputs. It predicts labels alone."""
     from sklearn.svm import SVC
 
     return SVC(C=10.0)
@@ -151,9 +152,10 @@ class StudentOutcome:
     """The outcome of teaching the student.
 
     Attributes:
-        labelled: Number of inputs labelled by teachers.
-        pseudo: Number of inputs labelled by the student itself.
-        accuracy: Accuracy on the public test; None without one.
+        labelled: Number of inputs with labels of the teachers.
+        pseudo: Number of inputs with labels of the student itself.
+        accuracy: Accuracy on the public test records; None if there are none.
+        tested: Number of test records.
     """
 
     plan: VotingPlan
@@ -165,7 +167,7 @@ class StudentOutcome:
 
 
 def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
-    """Return what predicts labels of queries from those that were released before; all labels alike if there is none yet."""
+    """Return a function that predicts labels of queries from the labels released before. Without two labels, all are equally probable."""
     require_learner(plan.pate.student)
     inputs, pate = query_inputs(plan.pate, plan.path), plan.pate
 
@@ -179,10 +181,10 @@ def predictor(plan: VotingPlan) -> Callable[[Transcript, int, int], Array]:
 
 
 def teach_student(plan: VotingPlan) -> StudentOutcome:
-    """Learn from the labels of a session that has been held, then from these and its own of all other queries.
+    """Train the student on the released labels of a session, and then also on its own labels of the other queries.
 
     Raises:
-        InputError: If there is no session, or no inputs that were asked about.
+        InputError: If the session has no labels, or the file does not name the inputs of its queries.
     """
     pate = plan.pate
     require_learner(pate.student)
@@ -206,14 +208,14 @@ def teach_student(plan: VotingPlan) -> StudentOutcome:
 
 
 def _released_records(transcript: Transcript, inputs: Array) -> Records:
-    """Return the queries with released labels, in their order."""
+    """Return the queries that have a label, released or the student's, in their order."""
     labels = {**transcript.reinforced, **transcript.labels}
     at = np.array(sorted(labels), dtype=int)
     return Records(inputs[at], np.array([labels[query] for query in at.tolist()], dtype=int))
 
 
 def _pseudo_labelled(student: Learnt, known: Records, transcript: Transcript, inputs: Array) -> Records:
-    """Return the other queries with the student's own labels."""
+    """Return the queries without a label, with labels that the student predicts."""
     others = np.ones(len(inputs), dtype=bool)
     others[np.array(sorted({**transcript.reinforced, **transcript.labels}), dtype=int)] = False
     rest = inputs[others]
@@ -223,11 +225,11 @@ def _pseudo_labelled(student: Learnt, known: Records, transcript: Transcript, in
 
 
 def _write_student(plan: VotingPlan, student: Learnt) -> None:
-    """Write the student, for whoever trusts this folder: it is read by unpickling. What cannot be pickled is not left."""
+    """Write the student as a pickle, which should be read only from a trusted folder. A student that cannot be pickled is not written."""
     import pickle
 
     try:
         content = pickle.dumps(getattr(student, "model", student))
-    except Exception:  # of the user's own class
+    except Exception:  # An object of the user's own may raise anything.
         return
     replace_file(os.path.join(plan.folder, STUDENT), content)

@@ -1,6 +1,7 @@
-"""The [pate] table and its plan: how many queries and answers a session of votes has, and what they cost, settled before any vote is seen.
+"""The [pate] table and its plan: how many queries and answers a voting session has, and what they cost.
 
-What noise the votes get, and how many queries are put, stands in the [[mechanism]] entry, and nowhere else.
+The plan is fixed before any vote is read. The noise on the votes and the number of queries stand in the [[mechanism]] entry, and nowhere
+else.
 """
 
 from __future__ import annotations
@@ -28,23 +29,25 @@ if TYPE_CHECKING:
     from dpcli.analysis.account import Account
     from dpcli.file.toml.findings import Diagnostic
 
-CALLED = r"[^:\s]+:[^:\s]+"
+FUNCTION = r"[^:\s]+:[^:\s]+"
 BUILT_IN, HELD_OUT = "digits", "held-out"
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
-COLUMNS = frozenset({".csv", ".parquet"})
+WITH_COLUMNS = frozenset({".csv", ".parquet"})  # endings of files with named columns
 LEARNERS = ("logistic", "mlp", "svm")
 
 
 def ending(source: str) -> str:
+    """Return the ending of a source's name, with the dot; "" if there is none."""
     return os.path.splitext(source)[1]
 
 
 def _function(text: str) -> bool:
-    return re.fullmatch(CALLED, text) is not None
+    return re.fullmatch(FUNCTION, text) is not None
 
 
 def _source(*words: str) -> Constraint:
-    files = rf"^{CALLED}$|\.(npz|csv|parquet)$"
+    """Return the rule of a key that takes one of these words, a file of arrays, or module:function."""
+    files = rf"^{FUNCTION}$|\.(npz|csv|parquet)$"
     return Constraint(
         f"{', '.join(words)}, a .npz, .csv or .parquet file, or module:function",
         lambda text: text in words or _function(text) or ending(text) in ARRAY_FILES,
@@ -59,7 +62,7 @@ VOTES = Constraint(
 LEARNER = Constraint(
     "logistic, mlp, svm, or module:function",
     lambda text: text in LEARNERS or _function(text),
-    (("pattern", f"^({'|'.join(LEARNERS)})$|^{CALLED}$"),),
+    (("pattern", f"^({'|'.join(LEARNERS)})$|^{FUNCTION}$"),),
 )
 TEACHERS = up_to(10**6, "10^6")
 CLASSES = Constraint("a whole number from 2 to 10^5", lambda x: 2 <= x <= 10**5, (("minimum", 2), ("maximum", 10**5)))
@@ -71,7 +74,7 @@ SET_ASIDE = Reader('queries = "held-out"', lambda pate: pate.queries == HELD_OUT
 BY_STUDENT = Reader('check = "student"', lambda pate: pate.check == "student")
 IN_COLUMNS = Reader(
     "data in a file with columns",
-    lambda pate: any(ending(source or "") in COLUMNS for source in (pate.data, pate.queries, pate.test)),
+    lambda pate: any(ending(source or "") in WITH_COLUMNS for source in (pate.data, pate.queries, pate.test)),
 )
 WIDE = Reader("an mlp", lambda pate: "mlp" in (pate.model, pate.student))
 
@@ -218,12 +221,13 @@ class Pate:
 
     @property
     def labels(self) -> int:
-        """Return how many labels there are."""
+        """Return the number of labels."""
         return self.classes or 10
 
 
-# Keys that may change after the first label, as no label depends on them; and those that decide which votes there are.
+# Keys that may change after the first label is released, as no label depends on them.
 UNBOUND = ("output", "test", "accounting", "sanitise")
+# Keys on which the votes of the teachers depend.
 TEACHING = frozenset(
     {
         *("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden"),
@@ -234,15 +238,15 @@ TEACHING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class VotingPlan(PredictionPlan, PricedSession):
-    """The plan of one session, as it is accounted and as it is held.
+    """The plan of one voting session.
 
     Attributes:
-        pipeline: The file's, with as many answers as the budget allows.
-        account: Account of that pipeline, whatever the votes are.
-        entry: The mechanism that answers.
-        queries, answers: At most so many of each.
-        stated: The answers that the file asks for.
-        as_filed: Account of the file as it stands.
+        pipeline: Pipeline of the file, with as many answers as the budget allows.
+        account: Account of that pipeline, which holds for all votes.
+        entry: Entry of the mechanism that answers.
+        queries, answers: Largest numbers of queries and of answers.
+        stated: Number of answers that the file asks for.
+        as_filed: Account of the file as it stands, with that number of answers.
     """
 
     section: ClassVar[str] = "pate"
@@ -261,25 +265,25 @@ class VotingPlan(PredictionPlan, PricedSession):
 
     @property
     def private_file(self) -> None:
-        """Return nothing: records are read as arrays, whatever the window of the ledger is."""
+        """Return None: records are read as arrays, to which no window of rows applies."""
         return None
 
     def with_limits(self, queries: int, answers: int) -> Pipeline:
-        """Return the pipeline with so many queries and answers."""
+        """Return the pipeline with these numbers of queries and answers."""
         return with_entry(self.pipeline, aggregator_class(self.entry).limited(self.entry, answers, queries))
 
     def teaching(self) -> str:
-        """Return the SHA-256 of what decides which votes there are."""
+        """Return the SHA-256 of the keys on which the votes depend."""
         return fingerprint({key: value for key, value in asdict(self.pate).items() if key in TEACHING})
 
 
 def plan_of(path: str) -> VotingPlan:
-    """Return the plan of a file, its noise solved for where it says "calibrate".
+    """Return the plan of a file. Values that say "calibrate" are solved for.
 
     Raises:
-        InputError: The file cannot be read, or asks for what cannot be honoured.
-        Denied: Its budget allows not one answer.
-        CannotCertify: Nobody can say what it costs.
+        InputError: If the file cannot be read, or asks for something that a session cannot honour.
+        Denied: If the budget does not allow a single answer.
+        CannotCertify: If no accountant can certify the cost.
     """
     from dpcli.analysis.account import account
     from dpcli.analysis.calibrate_file import solved
@@ -289,7 +293,7 @@ def plan_of(path: str) -> VotingPlan:
     pate = table_of(data, path, Pate, "pate")
     pipeline = solved(data, path)
     diagnostics = judge(pipeline, data)
-    for diagnostic in diagnostics:  # what DP111 says of epsilons that depend on the votes is no warning in [pate]
+    for diagnostic in diagnostics:  # DP111 is about epsilons that depend on the votes. In [pate] it is an error, and not a warning.
         if diagnostic.rule == "DP111" and diagnostic.key.startswith("pate."):
             raise InputError(f"{path}: {diagnostic.key}: {diagnostic.message}")
     _require_units(pipeline, pate, path)
@@ -309,8 +313,8 @@ def plan_of(path: str) -> VotingPlan:
 
 
 def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
-    """Raise InputError if records of one unit may be several teachers', whose votes it would move."""
-    if pate.data is None:  # whose votes a file holds is the word of whoever made it
+    """Raise InputError if several teachers may have records of one unit, so that it would move several votes."""
+    if pate.data is None:  # The owner of the data vouches for a file of votes.
         return
     owned = pipeline.privacy.max_contributions or 1
     if owned > 1 and pate.units is None:
@@ -329,12 +333,12 @@ def _require_units(pipeline: Pipeline, pate: Pate, path: str) -> None:
 
 
 def _affordable(pipeline: Pipeline, entry: Entry, as_filed: Account) -> int:
-    """Return the most answers, up to those that the file asks for, with which the whole file is within its budget.
+    """Return the largest number of answers, up to what the file asks for, with which the whole file is within its budget.
 
-    They are fixed before a vote is seen, so that stopping there tells nothing.
+    The number is fixed before a vote is read, so that stopping there reveals nothing.
 
     Raises:
-        Denied: If there is not one.
+        Denied: If not even one answer is within the budget.
     """
     from dpcli.analysis.account import account
 

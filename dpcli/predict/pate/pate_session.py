@@ -1,4 +1,4 @@
-"""A session of votes: every query charged, answered or not, each step durable before the next."""
+"""A voting session. Every query is charged, answered or not, and each step is durable before the next begins."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dpcli.random.streams import Stream
 
 LABELS, MACHINE = "labels.csv", "statement.json"
-PARTS = 100  # a crash loses the answers of one part of the queries at most; their charge stands
-# From the labels so far to the student's predictions (k, m) for queries first to stop - 1.
+PARTS = 100  # number of parts of the queries; a crash loses the answers of at most one part, which remains charged
+# (transcript so far, first, stop) -> the student's probabilities of labels, (stop - first, classes), for queries first to stop - 1
 Predict = Callable[[Transcript, int, int], Array]
 
 
@@ -37,9 +37,9 @@ class SessionOutcome:
     """The outcome of a session.
 
     Attributes:
-        earlier: It had been held before, and nothing was drawn now.
-        queries: How many there were to put, at most as many as are paid for.
-        fitting: The account of a file that pays for these alone; None if this one does.
+        queries: Number of queries that there were, at most as many as the file pays for.
+        earlier: Whether the session had ended before, so that no noise was drawn now.
+        fitting: Account of a file that pays for exactly these queries; None if this file does.
     """
 
     plan: VotingPlan
@@ -57,21 +57,21 @@ def hold_session(
     student: Callable[[], Predict],
     moved: bool = False,
 ) -> SessionOutcome:
-    """Label the queries of a plan, or go on with a session that did not end.
+    """Label the queries of a plan, or continue a session that did not end.
 
     Args:
-        ledger: Charged in full before the first noise.
-        insecure_seed: Reproducible noise: NOT PRIVATE, and refused with a ledger.
-        student: Makes what predicts a query's label from the answers so far, if the threshold is compared with that.
-        moved: The folder was moved here, and its first place is gone.
+        ledger: Ledger to charge in full before any noise is drawn; None if there is none.
+        insecure_seed: Seed of reproducible noise, which is NOT PRIVATE, and is refused with a ledger. None for private noise.
+        student: Makes the function that predicts labels from the answers so far. It is called only if the threshold needs predictions.
+        moved: Whether the folder was moved, so that it no longer exists at its first path.
 
     Raises:
-        InputError: No votes, or the folder holds another session.
-        Denied: The ledger says no.
+        InputError: If there are no votes, or the folder holds another session.
+        Denied: If the ledger does not allow the session.
     """
     if ledger is not None and insecure_seed is not None:
         raise InputError("--insecure-seed: expected no --ledger with it: noise that can be repeated protects nobody")
-    require_sanitisable(plan)  # all that depends on the file alone comes before the charge
+    require_sanitisable(plan)  # Errors that depend on the file alone come before the charge.
     with exclusive(plan.folder):
         kept = read_transcript(plan)
         if kept is not None:
@@ -85,7 +85,7 @@ def hold_session(
             raise InputError(f"{plan.folder}: no votes of teachers: dpcli pate fit {plan.path} makes them")
         _write_outputs(plan, kept)
         commit(kept.session, ledger)
-        # Of a session that has ended, and did not stop at its last answer: those that were put.
+        # A session that has ended without using all answers had no more queries than it asked.
         ended = plan.queries if len(kept.answered) >= plan.answers else len(kept)
         queries = ended if earlier or votes is None else _queries(plan, votes)
         return SessionOutcome(plan, kept, queries, earlier, _fitting_account(plan, queries))
@@ -98,7 +98,10 @@ def _fitting_account(plan: VotingPlan, queries: int) -> Account | None:
 
 
 def _require_same(plan: VotingPlan, kept: Transcript, ledger: Ledger | None, private: bool) -> None:
-    """Require the books and the noise of the session's beginning: else it would be charged nowhere, or half of it be no noise."""
+    """Raise InputError unless the ledger and the kind of noise are those with which the session began.
+
+    With others, part of the session might be charged nowhere, or have reproducible noise.
+    """
     if kept.private != private:
         raise InputError(f"{plan.folder}: expected {'no ' if kept.private else ''}--insecure-seed, as when the session began")
     require_same_books(plan.folder, kept.session.charged, ledger, "session")
@@ -113,7 +116,7 @@ def _continue_session(
     student: Callable[[], Predict],
     moved: bool,
 ) -> Transcript:
-    """Return the session's transcript, once it has ended: charged, counted, and each step durable before the next."""
+    """Charge the session if that was not done, ask its remaining queries, and return its transcript."""
     predict = student() if plan.pate.check == "student" else None
     inputs = {"votes": votes.digest()}
     if plan.pate.queries is not None:
@@ -127,9 +130,9 @@ def _continue_session(
     session, (queries, answers, costs) = begin_session(plan, "pate label", ledger, resume, moved, inputs, counts)
     file = open_transcript(plan, session, insecure_seed is None)
     if not file.content.closed:
-        asking = QueryRounds(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
-        asking.lose()
-        asking.ask(report)
+        rounds = QueryRounds(plan, votes, file, queries, answers, _stream(insecure_seed, len(file.content)), predict)
+        rounds.lose()
+        rounds.ask(report)
         file.add({"what": "end"})
     sanitise(plan, votes, file, costs)
     return file.content
@@ -147,10 +150,10 @@ def _stream(insecure_seed: int | None, begun: int) -> Stream:
 
 @dataclass(frozen=True, slots=True)
 class QueryRounds:
-    """A session at work.
+    """The work of a voting session.
 
     Attributes:
-        queries, answers: How many were charged, whatever a transcript says of them.
+        queries, answers: Durable counts of the queries and answers that were charged, which may exceed those of the transcript.
     """
 
     plan: VotingPlan
@@ -162,7 +165,7 @@ class QueryRounds:
     predict: Predict | None
 
     def lose(self) -> None:
-        """Note as charged, answered and lost what was counted and has no outcome: nobody knows any more what came of it."""
+        """Record the queries that were counted but have no outcome as charged, answered and lost, since their outcome is unknown."""
         content, charged = self.file.content, self.queries.taken()
         require_count_of(self.file.path, len(content), self.queries)
         if len(content) < charged:
@@ -172,7 +175,7 @@ class QueryRounds:
             self.file.answer(lost)
 
     def ask(self, report: Report) -> None:
-        """Put part after part, from the first query that was never charged."""
+        """Ask the queries in parts, from the first query that was never charged."""
         queries = _queries(self.plan, self.votes)
         part = -(-queries // PARTS)
         while (first := self.queries.taken()) < queries and self.answers.taken() < self.answers.total:
@@ -181,7 +184,7 @@ class QueryRounds:
             report(stop, queries)
 
     def put(self, first: int, stop: int) -> None:
-        """Put the queries from `first` on: charge, compare, charge, answer."""
+        """Ask queries first to stop - 1: charge them, compare with the threshold, charge the answers, and release them."""
         predictions = None if self.predict is None else self.predict(self.file.content, first, stop)
         largest = self.votes.largest[first:stop] if predictions is None else self.votes.beyond(first, predictions)
         self.queries.take(stop - first)
@@ -197,7 +200,7 @@ class QueryRounds:
         self.file.outcome(first, stop, labels, self._reinforced(predictions, first, labels))
 
     def _reinforced(self, predictions: Array | None, first: int, labels: dict[int, int]) -> dict[int, int]:
-        """Return the student's own label of queries without an answer, if it is sure: nothing private is read for them."""
+        """Return the student's own labels of queries without an answer, where it is confident. They depend on nothing private."""
         if predictions is None:
             return {}
         sure = {first + k: int(one.argmax()) for k, one in enumerate(predictions) if one.max() >= self.plan.pate.confidence}

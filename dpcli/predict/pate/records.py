@@ -1,4 +1,4 @@
-"""Tables of records: the private ones of the teachers, and the public queries and test that the file declares; no message quotes one."""
+"""Records: the private ones of the teachers, and the queries and test records that the file declares public. No message quotes a record."""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ INPUTS, LABELS = "inputs", "labels"
 
 
 def read_records(source: str, extra: tuple[str, ...], label: str | None, with_labels: bool, path: str) -> Columns:
-    """Return the arrays of a source that the file at `path` mentions: inputs, labels where `with_labels`, and `extra`, by name.
+    """Return the arrays of a source by name: the inputs, the labels if `with_labels`, and the arrays named in `extra`.
+
+    Args:
+        source: "digits", a file, or module:function.
+        label: Column of the label in a file with columns; the last column if None.
+        path: Path of the dpcli file that names the source.
 
     Raises:
-        InputError: If they cannot be read, or one is missing.
+        InputError: If the source cannot be read, or an array is missing.
     """
     wanted = (INPUTS, *((LABELS,) if with_labels else ()), *extra)
     if source == BUILT_IN:
@@ -48,7 +53,7 @@ def _npz(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
     try:
         with open(place, "rb") as file, np.load(file, allow_pickle=False) as archive:
             columns = {name: archive[name] for name in wanted if name in archive.files}
-    except Exception:  # whatever numpy, zipfile and zlib raise for a file that is none
+    except Exception:  # numpy, zipfile and zlib raise many kinds of errors for a malformed file.
         raise InputError(
             f"{place}: expected a .npz file of plain arrays, without objects, found one that cannot be read so"
         ) from None
@@ -71,7 +76,7 @@ def _parquet(place: str, wanted: tuple[str, ...], label: str | None) -> Columns:
 
 
 def _columns(place: str, wanted: tuple[str, ...], label: str | None, names: list[str], rows: list[list[Any]]) -> Columns:
-    """Return the label from a named column or the last, extra columns by name, and numbers from all others."""
+    """Return the labels from their column, the extra columns by name, and the inputs from all other columns."""
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     extra = [name for name in wanted if name not in (INPUTS, LABELS)]
     lacking = [name for name in (*extra, *((label,) if label and LABELS in wanted else ())) if name not in columns]
@@ -99,10 +104,10 @@ FILES: dict[str, Callable[[str, tuple[str, ...], str | None], Columns]] = {".npz
 
 
 def inputs_of(columns: Columns, shift: float, place: str) -> Array:
-    """Return inputs, (n, width) float64, finite, less the declared shift: each record as a row of numbers."""
+    """Return the inputs minus the declared shift, (n, width) float64. Raises InputError if they are not all finite numbers."""
     try:
         numbers = np.asarray(columns[INPUTS])
-    except Exception:  # lists of different lengths, whatever calls itself an array
+    except Exception:  # The inputs may be lists of different lengths, or an array-like object of the user's own.
         raise InputError(f"{place}: expected inputs as an array of numbers, all of one length") from None
     if numbers.dtype.kind not in "biuf" or numbers.ndim < 2 or not numbers.size:
         raise InputError(f"{place}: expected inputs of shape (n, ...), numbers in each record")
@@ -113,10 +118,10 @@ def inputs_of(columns: Columns, shift: float, place: str) -> Array:
 
 
 def labels_of(columns: Columns, classes: int, place: str, count: int) -> Array:
-    """Return labels, (n,) int64 from 0 to classes - 1, one for each of `count` records."""
+    """Return the labels, (count,) int64 from 0 to classes - 1. Raises InputError if they are not such labels."""
     try:
         numbers = np.asarray(columns[LABELS])
-    except Exception:  # as above
+    except Exception:  # The labels may be an array-like object of the user's own.
         raise InputError(f"{place}: expected labels as an array of numbers") from None
     if numbers.dtype.kind not in "biuf" or numbers.shape != (count,):
         raise InputError(f"{place}: expected one label for each record, a whole number; some have none, or other values")
@@ -140,13 +145,13 @@ class Records:
 
 
 def shards(pate: Pate, adjacency: Adjacency, path: str) -> list[Records]:
-    """Return the records of each teacher, some of which may be none: all of a unit's are one teacher's.
+    """Return the records of each teacher. All records of a unit go to one teacher, and a teacher may have none.
 
-    Where the file does not say whose a record is, each is a unit of its own. Under add-remove its name is then what stands in it, so that
-    the others stay where they are when it goes; where a record changes and stays, its name is its place.
+    If the file names no units, each record is a unit. Under add-remove the unit is then named by the record's content, so that the other
+    records stay with their teachers when it is removed. Under the other adjacencies it is named by its place, which stays when it changes.
 
     Raises:
-        InputError: If they cannot be read, or where the shards that the file names share a unit.
+        InputError: If the records cannot be read, or two of the shards that the file states share a unit.
     """
     assert pate.data is not None
     extra = tuple(dict.fromkeys(name for name in (pate.units, pate.shards) if name is not None))
@@ -175,7 +180,7 @@ def _record_names(private: Records, adjacency: Adjacency) -> list[Any]:
 
 
 def _units(values: Any, count: int, path: str) -> list[Any]:
-    """Return the owner of each record, by what stands in it alone: one that needs more than 64 bits makes texts of all."""
+    """Return the owner of each record, as a text that depends on the stated value alone. Raises InputError if the values are no owners."""
     from dpcli.train.tasks.files import owners_of
 
     try:
@@ -184,11 +189,11 @@ def _units(values: Any, count: int, path: str) -> list[Any]:
         raise InputError(str(problem).replace("train.units", "pate.units")) from None
     if len(owners) != count:
         raise InputError(f"{path}: pate.units: expected an owner for each record, found lists of different lengths")
-    return [str(unit + 0.0 if isinstance(unit, float) else unit) for unit in owners]  # -0.0 is 0.0
+    return [str(unit + 0.0 if isinstance(unit, float) else unit) for unit in owners]  # adding 0.0 turns -0.0 into 0.0
 
 
 def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> list[list[int]]:
-    """Return the shards that the file states, which must not share a unit: its records would move several votes."""
+    """Return the record numbers of each shard that the file states. Raises InputError if two shards share a unit."""
     place = f"{path}: pate.shards"
     try:
         shards = np.asarray(values, dtype=float)
@@ -208,7 +213,7 @@ def _stated_shards(values: Any, units: list[Any], teachers: int, path: str) -> l
 
 
 def set_aside(pate: Pate, count: int) -> Any:
-    """Return which records are declared public: every k-th, by its place in the file, the same for every run; (n,) truth values."""
+    """Return which records are declared public, as (count,) truth values: every k-th by its place, in every run the same ones."""
     every = round(1.0 / pate.held_out)
     if every < 2:
         raise InputError(f"pate.held_out: expected at most half of the records, found {pate.held_out:g}")
@@ -216,7 +221,7 @@ def set_aside(pate: Pate, count: int) -> Any:
 
 
 def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
-    """Return, of the records that are set aside, those that are queries, evenly spread over them, and all others."""
+    """Return the queries and the test records among those that are set aside. The queries are evenly spread."""
     assert pate.data is not None
     records = _labelled(pate, pate.data, "data", path)[0]
     public = records.at(set_aside(pate, len(records)))
@@ -229,7 +234,7 @@ def _held_out(pate: Pate, path: str) -> tuple[Records, Records]:
 
 
 def query_inputs(pate: Pate, path: str) -> Array:
-    """Return the inputs of the queries, (n, width), in their order. Raises InputError if the file names none."""
+    """Return the inputs of the queries in their order, (n, width). Raises InputError if the file names none."""
     if pate.queries is None:
         raise InputError(f"{path}: pate.queries: set it to the inputs that were asked about")
     if pate.queries == HELD_OUT:
@@ -238,12 +243,12 @@ def query_inputs(pate: Pate, path: str) -> Array:
 
 
 def queries_digest(inputs: Array) -> str:
-    """Return the digest by which queries are known, each in its place."""
+    """Return the SHA-256 of the inputs of all queries, in their order."""
     return digest_of([("queries", inputs)])
 
 
 def test_records(pate: Pate, path: str) -> Records | None:
-    """Return the records that the student is measured on, None if the file names none."""
+    """Return the records on which the student is measured; None if the file names none."""
     if pate.test is None:
         return None
     if pate.test != HELD_OUT:

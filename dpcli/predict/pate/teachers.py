@@ -1,8 +1,8 @@
-"""Teachers: each learns from its shard alone, in a process of its own, votes on every query, and leaves nothing but its votes.
+"""Teachers: each learns from its shard alone, in a process of its own, and votes on every query. Only its votes are kept.
 
-Of several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE), each fits its part of the teachers and leaves their votes in the
-one folder, which all of them see; the first one alone holds the folder, says who is to be fitted, and counts the votes once all have come.
-Nobody waits for one who is gone.
+torchrun may start several processes (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each of them fits its part of the teachers, and
+writes their votes to one folder that all of them share. The first process locks the folder, decides which teachers are to be fitted, and
+counts the votes once all are there. If a process dies, the others fail at once.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ if TYPE_CHECKING:
     from dpcli.train.run.ranks import TorchrunProcesses
 
 FOLDER, MADE_OF = "teachers", "made.json"
-PATIENCE = timedelta(days=30)  # for the slowest teacher: one who is gone is told at once
+PATIENCE = timedelta(days=30)  # timeout for the slowest teacher; a process that has died is noticed at once
 KILLED_MESSAGE = "a process of teachers was killed, or out of memory: those that were fitted are kept, and the same command goes on"
 
 
 @dataclass(frozen=True, slots=True)
 class Teachers:
-    """Fitted teachers: their votes, how many of them had been fitted before, and how many had nothing to learn.
+    """The votes of fitted teachers.
 
     Attributes:
-        empty: Shards without a record, whose teachers say the first label.
-        single: Shards of one label, which their teachers say. Both private.
+        votes: Vote counts on every query.
+        earlier: Number of teachers that had been fitted before.
+        empty: Number of shards without a record, whose teachers vote for the first label. It is private.
+        single: Number of shards with a single label, for which their teachers vote. It is private.
     """
 
     votes: VoteCounts
@@ -57,7 +59,7 @@ class Teachers:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """The public part of every teacher: what it learns by, and what it is asked."""
+    """The public part of every teacher: its learner and the queries."""
 
     queries: Array
     model: str
@@ -72,7 +74,7 @@ class Lesson:
     def prepared(self) -> Preparation:
         learner = learner_of(self.model, self.classes, self.hidden, self.path)
         if self.model in SKLEARN:
-            SKLEARN[self.model](self.hidden, 1)  # imports what all of them need, once
+            SKLEARN[self.model](self.hidden, 1)  # This imports scikit-learn once, for all teachers.
 
         def labels(records: Records) -> Array:
             return np.asarray(learner(records).probabilities(self.queries).argmax(axis=1), dtype=float)
@@ -81,11 +83,13 @@ class Lesson:
 
 
 def fit(plan: VotingPlan, jobs: int, report: Report = lambda done, total: None) -> Teachers:
-    """Fit every teacher that has not been, in `jobs` processes, and keep their votes; a part of them where torchrun started others.
+    """Fit the teachers that have not been fitted, in `jobs` processes, and write their votes.
+
+    If torchrun started several processes, each fits a part of the teachers.
 
     Raises:
-        InputError: If the file names votes in place of data, these cannot be read, the folder holds a session on other votes, or a process
-            is gone.
+        InputError: If the file names votes instead of data, the data cannot be read, the folder holds a session on other votes, or a
+            process has died.
     """
     pate = plan.pate
     if pate.data is None:
@@ -133,7 +137,7 @@ def _teacher_labels(
 
 
 def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
-    """Return the digest of what teachers learn from and are asked."""
+    """Return the SHA-256 of the teachers' data, their learner and the queries."""
     digest = hashlib.sha256(plan.teaching().encode())
     for part in (queries, *(part for one in owned for part in (one.inputs, one.labels))):
         digest.update(str(part.shape).encode() + np.ascontiguousarray(part).tobytes())
@@ -141,7 +145,7 @@ def _digest(plan: VotingPlan, owned: list[Records], queries: Array) -> str:
 
 
 def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
-    """Make the folder of teachers of these data; those of others are removed."""
+    """Make the folder of the teachers. Votes of teachers with another digest are removed."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if not _is_made_of(folder, digest):
         refuse_other_votes(plan, None)
@@ -151,7 +155,7 @@ def _begin_folder(plan: VotingPlan, folder: str, digest: str) -> None:
 
 
 def _is_made_of(folder: str, digest: str) -> bool:
-    """Return whether a folder has teachers of these data."""
+    """Return whether the teachers in a folder have this digest."""
     try:
         with open(os.path.join(folder, MADE_OF), encoding="utf-8") as file:
             return bool(json.load(file).get("of") == digest)
@@ -164,7 +168,7 @@ def _place(folder: str, number: int) -> str:
 
 
 def _labels(folder: str, number: int, queries: int) -> Array | None:
-    """Return the labels that a teacher gave in an earlier call, None if there are none, or not all."""
+    """Return the labels that a teacher gave in an earlier call; None if the file is missing or incomplete."""
     try:
         with open(_place(folder, number), "rb") as file:
             content = file.read()
@@ -178,7 +182,7 @@ class FittingRanks:
     """The processes that fit teachers.
 
     Attributes:
-        ranks: None if this one is alone.
+        ranks: Processes of torchrun; None if there is only this one.
     """
 
     ranks: TorchrunProcesses | None = None
@@ -192,10 +196,14 @@ class FittingRanks:
         return self.ranks is not None
 
     def mine(self, numbers: Sequence[int] | None, digest: str) -> list[int]:
-        """Return this process' part of the teachers that the first says are to be fitted (`numbers`).
+        """Return the numbers of the teachers that this process is to fit.
+
+        Args:
+            numbers: Numbers of all teachers to be fitted, in the first process; None in the others.
+            digest: Digest of the data and queries of this process.
 
         Raises:
-            InputError: If it was given other data than the first (`digest`).
+            InputError: If the digest differs from that of the first process.
         """
         if self.ranks is None:
             assert numbers is not None
@@ -207,7 +215,7 @@ class FittingRanks:
         return left[self.ranks.rank :: self.ranks.world]
 
     def all_done(self) -> None:
-        """Wait for the votes of all."""
+        """Wait until all processes have written their votes."""
         if self.ranks is not None:
             with torch_errors():
                 self.ranks.total(1.0)
@@ -215,7 +223,7 @@ class FittingRanks:
 
 @contextmanager
 def fitting_ranks() -> Iterator[FittingRanks]:
-    """Join the processes of this fit, as torchrun's environment says. Raises InputError if one of them is gone."""
+    """Join the processes that torchrun started. Raises InputError if one of them has died."""
     if not several_processes():
         yield FittingRanks()
         return
@@ -234,7 +242,7 @@ def fitting_ranks() -> Iterator[FittingRanks]:
 
 @contextmanager
 def torch_errors() -> Iterator[None]:
-    """Turn what torch raises if a connection is lost into words."""
+    """Turn the RuntimeError that torch raises if a connection is lost into an InputError."""
     try:
         yield
     except RuntimeError:

@@ -1,11 +1,12 @@
-"""The account of a session of votes: whatever the votes are, which is the guarantee, and given the votes, which is private.
+"""The account of a voting session. The account for all votes is the guarantee. The cost given the votes, D, is private.
 
-What is given the votes is released once, with noise in proportion to its smooth sensitivity: D + c S + sigma S' Z with Z standard normal,
-S the smooth sensitivity of D at beta, S' = S (1 + c (e^beta - 1)) that of D + c S, and c such that the release is below D + S with
-probability `failure` only. It is itself a release of the votes: `release_cost`.
+D may be released once, with noise in proportion to its smooth sensitivity. The release is D + c S + sigma S' Z, where Z is standard normal,
+S is the smooth sensitivity of D at beta, and S' = S (1 + c (e^beta - 1)) is that of D + c S. The factor c is such that the release is below
+D + S with probability `failure`. The release depends on the votes, and has a cost of its own: `release_cost`.
 
-D bounds the divergence of what was released from what neighbouring votes would have released, and not the reverse one, which is at most
-their D: for votes of (17, 3) with noise 2, at order 4, it is 3.3 times as large. Theirs is at most D + S, so that the release bounds both.
+D bounds the divergence of the session's outcome from the outcome with neighbouring votes. The reverse divergence is bounded by the D of the
+neighbouring votes. It may be larger: for votes of (17, 3) with noise 2, at order 4, it is 3.3 times as large. The neighbours' D is at most
+D + S, so that the release bounds both divergences.
 """
 
 from __future__ import annotations
@@ -39,16 +40,21 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
     from dpcli.predict.vote_counts import VoteCounts
 
-ROUNDED = 1e-9  # relative, by which S is raised: more than it loses, as it is computed
-DIGITS = 6  # of the released number
-SLACK = 1e-9  # relative, by which the entry that pays may be below the cost of the release: the file states it rounded
+ROUNDING = 1e-9  # S is raised by this relative amount, which exceeds the rounding error of its computation.
+DIGITS = 6  # significant digits of the released number
+SLACK = (
+    1e-9  # The entry that pays may be below the cost of the release by this relative amount, as the file states a rounded number.
+)
 
 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> VoteCosts:
-    """Return the cost of every query that was charged, the lost ones too: those whose answer was charged count as answered.
+    """Return the cost given the votes of every query that was charged, even if its answer was lost.
+
+    A query whose answer was charged counts as answered.
 
     Raises:
-        CannotCertify: If what a student predicted for a query is lost.
+        CannotCertify: If the student's prediction for a query is lost.
+        InputError: If there are no votes for a query that was asked.
     """
     kept.session.require_same({"votes": votes.digest()})
     charged = np.array(kept.queries, dtype=int)
@@ -65,7 +71,10 @@ def realised_costs(plan: VotingPlan, votes: VoteCounts, kept: Transcript) -> Vot
 
 
 def compared_numbers(votes: VoteCounts, kept: Transcript) -> Array:
-    """Return what the threshold was compared with, (n,): the largest count, or the largest difference to what the student predicted."""
+    """Return the number that was compared with the threshold, for each query, (n,).
+
+    It is the largest count, or the largest difference between a count and the student's prediction.
+    """
     largest = votes.largest.copy()
     for query, prediction in kept.predictions.items():
         largest[query] = votes.beyond(query, np.array([prediction]))[0]
@@ -74,10 +83,13 @@ def compared_numbers(votes: VoteCounts, kept: Transcript) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The parameters of a release, fixed before the votes are seen.
+    """The parameters of a release, which are fixed before any vote is read.
 
     Attributes:
-        order: Order of the divergence that is released.
+        order: Renyi order of the cost that is released.
+        beta: Smoothness of the sensitivity.
+        sigma: Standard deviation of the noise, over the smooth sensitivity.
+        failure: Probability that the released number is below the cost that it bounds.
     """
 
     order: float
@@ -87,9 +99,9 @@ class Release:
 
 
 def release_cost(release: Release) -> float:
-    """Return D, at the release's order, of Gaussian noise in proportion to the smooth sensitivity.
+    """Return the Renyi divergence of the release at its order: the cost of Gaussian noise in proportion to the smooth sensitivity.
 
-    Raises CannotCertify if the order is not below 1 / (2 beta).
+    Raises CannotCertify if the order is not between 1 and 1 / (2 beta).
     Source: Papernot et al. 2018, arXiv:1802.08908, Theorem 23.
     """
     a, beta = release.order, release.beta
@@ -101,14 +113,14 @@ def release_cost(release: Release) -> float:
 
 
 def released_cost(cost: float, smooth: float, release: Release, normal: float) -> float:
-    """Return what is released of a cost with this smooth sensitivity, given a draw from N(0, 1).
+    """Return the released number for a cost with this smooth sensitivity. normal: a draw from N(0, 1).
 
     Raises:
-        CannotCertify: If no c makes it larger than the costs of all neighbouring votes with the probability that is asked for.
+        CannotCertify: If no c makes the number larger than the costs of all neighbouring votes with probability 1 - failure.
     """
     if not (0.0 <= cost < math.inf and 0.0 <= smooth < math.inf and math.isfinite(normal)):
         raise InternalError("a cost, its sensitivity or noise that is not finite: this is a bug in dpcli, and no number")
-    raised = smooth * (1.0 + ROUNDED)
+    raised = smooth * (1.0 + ROUNDING)
     c = raising_factor(release)
     return cost + c * raised + release.sigma * raised * (1.0 + c * math.expm1(release.beta)) * normal
 
@@ -124,7 +136,12 @@ def raising_factor(release: Release) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Sanitised:
-    """The release: rdp at `order`, at least that of the session but with probability `failure`; release_rdp is what that cost."""
+    """A released cost.
+
+    Attributes:
+        rdp: Released Renyi divergence of the session at `order`. It is below the true one with probability at most `failure`.
+        release_rdp: Renyi divergence that the release itself cost.
+    """
 
     rdp: float
     release_rdp: float
@@ -132,15 +149,17 @@ class Sanitised:
     failure: float
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon of the labels and this number together."""
+        """Return the epsilon of the labels and the released number together."""
         total = np.array([max(self.rdp, 0.0) + self.release_rdp])
         return float(balle(np.array([self.order]), total, math.log(delta))[0])
 
 
 def require_sanitisable(plan: VotingPlan) -> None:
-    """Raise where the release that the file asks for could not be made at the end: all of that depends on the file alone.
+    """Check, before a session, that the release that the file asks for can be made at its end. The check depends on the file alone.
 
-    InputError: no entry pays for it. CannotCertify: it has no finite cost, or the conditions of its sensitivity do not hold.
+    Raises:
+        InputError: If no entry pays for the release.
+        CannotCertify: If the release has no finite cost, or the conditions of its sensitivity do not hold.
     """
     release = _release(plan)
     if release is None:
@@ -152,10 +171,10 @@ def require_sanitisable(plan: VotingPlan) -> None:
 
 
 def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: QueryBudget) -> None:
-    """Release the cost of a session that has ended, once: it is counted before its noise is drawn, and kept in the transcript.
+    """Release the cost of a session that has ended, once, and write it to the transcript. The release is counted before its noise is drawn.
 
-    Nothing where the file asks for none. What was released and is lost, as an older transcript was put back, stays so: a second release
-    would cost again, and no entry pays for it.
+    Nothing is released if the file does not ask for it. If a release was lost because an older transcript was restored, it is not made
+    again: a second release would cost again, and no entry pays for that.
     """
     release = _release(plan)
     if release is None or file.content.sanitised is not None or not file.content.private:
@@ -169,10 +188,10 @@ def sanitise(plan: VotingPlan, votes: VoteCounts, file: TranscriptFile, count: Q
 
 
 def sanitised(plan: VotingPlan, transcript: Transcript) -> Sanitised | None:
-    """Return what was released of a session; None if nothing was, or it is lost.
+    """Return the release of a session; None if none was made, or it was lost.
 
     Raises:
-        InputError: If the file describes another release by now.
+        InputError: If the file now describes a release with other parameters.
     """
     release, kept = _release(plan), transcript.sanitised
     if release is None or kept is None:
@@ -196,7 +215,7 @@ def _digest(transcript: Transcript, release: Release) -> str:
 
 
 def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
-    """Require that an entry pays for the release: whatever is published with it, the file's epsilon counts it."""
+    """Raise InputError unless an entry of the file pays for the release, so that the file's epsilon includes its cost."""
     name = plan.pate.sanitise.mechanism if plan.pate.sanitise is not None else ""
     entry = next((mechanism for mechanism in plan.pipeline.mechanisms if mechanism.name == name), None)
     wrong = _payment_problem(entry, plan.pipeline, release)
@@ -207,9 +226,9 @@ def _require_paid(plan: VotingPlan, release: Release, cost: float) -> None:
 
 
 def _payment_problem(entry: Entry | None, pipeline: Pipeline, release: Release) -> str:
-    """Return why an entry does not pay for the release; "" if it does.
+    """Return the reason why an entry does not pay for the release; "" if it pays.
 
-    An account may use any of the orders that are stated, so that none may be stated at less than the release costs there.
+    An account may use any of the stated orders, so that the entry must pay for the release at each of them.
     """
     if entry is None or not isinstance(entry.spec, RdpSpec):
         return "none"
@@ -244,17 +263,24 @@ def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, r
 
 
 def round_up(value: float) -> float:
-    """Round up to six digits: the last ones of a noisy number in floating point tell of what it was made of (Mironov 2012)."""
+    """Return the value rounded up to six digits.
+
+    The last digits of a noisy floating-point number reveal something about the number without noise (Mironov 2012).
+    """
     context = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
     return float(context.create_decimal(value))
 
 
 @dataclass(frozen=True, slots=True)
 class VoteEpsilon:
-    """An epsilon that depends on the votes, by both conversions; private as it stands.
+    """An epsilon that depends on the votes, and is private.
 
     Attributes:
-        answered: Answered of the queries, or how many on average.
+        epsilon: Epsilon by the conversion of Balle et al., which is at most the classic one.
+        order: Renyi order at which epsilon is attained.
+        classic: Epsilon by the classic conversion.
+        queries: Number of queries.
+        answered: Number of queries that were answered, or its expectation.
     """
 
     epsilon: float
@@ -266,14 +292,14 @@ class VoteEpsilon:
 
 @dataclass(frozen=True, slots=True)
 class VoteAccount:
-    """The costs of a session given its votes; the guarantee is plan.account.
+    """The costs of a session given its votes. The guarantee is plan.account.
 
     Attributes:
-        expected: Mean cost over the noise of a session.
-        realised: Cost of a session that has been held.
-        as_planned: The account of a session that had been planned to end where this one did, whatever the votes are; None if none was held,
-            or nothing was answered, which no entry can state.
-        sanitised: What is released of `realised`, where the file says how.
+        expected: Expected cost over the noise of a session.
+        realised: Cost of the session that has been held; None if none was.
+        as_planned: Account, for all votes, of a session that is planned to end where this one did. None if no session was held, or if
+            nothing was answered, which no entry can state.
+        sanitised: Release of `realised`; None if the file does not ask for one.
     """
 
     plan: VotingPlan
@@ -285,7 +311,7 @@ class VoteAccount:
 
 
 def vote_account(plan: VotingPlan) -> VoteAccount:
-    """Account for the votes that the file names or that `fit` has left, and the transcript, if there is one."""
+    """Return the account of the votes that the file names or that `fit` has written, with the transcript if there is one."""
     from dpcli.analysis.account import account
     from dpcli.predict.pate.transcript import read_transcript
     from dpcli.predict.pate.vote_files import votes_kept
@@ -295,12 +321,12 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
         return VoteAccount(plan, None, None, None)
     kept = read_transcript(plan)
     expected = realised = None
-    if plan.pate.check == "votes":  # what a student will have learnt by then is not known beforehand
+    if plan.pate.check == "votes":  # What a student will have learnt is not known beforehand.
         put = min(len(votes), plan.queries)
         expected = _epsilon(plan.aggregator.expected(votes.counts[:put], votes.largest[:put]), plan)
     if kept is None or not len(kept):
         return VoteAccount(plan, votes, expected, None)
-    with suppress(CannotCertify):  # what is lost cannot be priced, and the guarantee stands
+    with suppress(CannotCertify):  # A lost prediction cannot be priced. The guarantee holds without it.
         realised = _epsilon(realised_costs(plan, votes, kept), plan)
     answers = len(kept.answered)
     as_planned = account(plan.with_limits(len(kept), answers)) if answers else None
@@ -308,7 +334,7 @@ def vote_account(plan: VotingPlan) -> VoteAccount:
 
 
 def _epsilon(costs: VoteCosts, plan: VotingPlan) -> VoteEpsilon | None:
-    """Return both epsilons; None if the file's delta is 0, at which nothing is known."""
+    """Return the epsilons by both conversions; None if the file's delta is 0, at which there is none."""
     delta = plan.account.delta
     if not delta:
         return None

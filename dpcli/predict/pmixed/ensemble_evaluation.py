@@ -1,4 +1,4 @@
-"""Perplexity on text declared public: the public model, the ensemble in each way, differential privacy without one, and none at all."""
+"""Perplexity on a text declared public: of the public model, of each ensemble, of one differentially private model, and without privacy."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from dpcli.random.streams import Stream, SystemStream
 from dpcli.random.subsets import below
 
 Records = Sequence[Sequence[int]]
-RESAMPLES = 2_000
-TAIL = 0.025  # beyond either end of an interval
+RESAMPLES = 2_000  # bootstrap resamples of the records
+TAIL = 0.025  # share of the resamples beyond either end of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
-    """A perplexity: exp of the mean loss per token, with a 95 % bootstrap interval over records."""
+    """A perplexity with a 95 % bootstrap interval over records. A perplexity is exp of the mean loss per token."""
 
     value: float
     low: float
@@ -51,7 +51,7 @@ class Perplexity:
 
 
 def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequence[int]) -> Array:
-    """Return log-probabilities of the token at each of these places, from those before it: (places, vocabulary)."""
+    """Return log-probabilities of the token at each place, given the tokens before it: (places, vocabulary)."""
     if isinstance(model, FittedModel):
         return model.answer(partial(next_token_rows, record=record, places=places))
     along = getattr(model, "along", None)
@@ -62,7 +62,7 @@ def next_token_rows(model: LanguageModel, record: Sequence[int], places: Sequenc
 
 
 def losses(model: LanguageModel, records: Records, temperature: float) -> list[Array]:
-    """Return - log p of each token but the first of each record."""
+    """Return the loss -log p of every token of each record except the first, in nats."""
     losses_of_records = []
     for record in records:
         places = range(1, len(record))
@@ -81,10 +81,10 @@ def ensemble_losses(
     stream: Stream,
     report: Report = lambda done, total: None,
 ) -> list[list[Array]]:
-    """Return the loss -log p of every token but the first of each record, for each mode at its sampling rate.
+    """Return the loss -log p of every token of each record except the first, in nats, for each mode at its sampling rate.
 
-    The participating models are drawn for each token, once for all modes with the same rate, so that their losses are comparable. Each
-    model is evaluated once for a record, whatever the number of modes, and its answers are then discarded.
+    The participating models are drawn for each token. All modes with the same rate share the draw, so that their losses are comparable.
+    Each model is evaluated once for a record, whatever the number of modes, and its answers are then discarded.
     """
     by_mode: list[list[Array]] = [[] for _ in modes]
     for number, record in enumerate(records):
@@ -93,29 +93,29 @@ def ensemble_losses(
         drawn_at = {
             rate: [sample_models(stream, len(members), rate) for _ in places] for rate in dict.fromkeys(rate for _, rate in modes)
         }
-        taking = [drawn_at[rate] for _, rate in modes]
+        drawn_by_mode = [drawn_at[rate] for _, rate in modes]
         base = probabilities(next_token_rows(public, record, places), temperature)
         sums = np.zeros((len(modes), len(places)))
-        for member, modes_at in _by_member(taking).items():
+        for member, modes_at in _by_member(drawn_by_mode).items():
             at_places = sorted(modes_at)
             rows = probabilities(
                 on_private("a fitted model", next_token_rows, members[member], record, [at + 1 for at in at_places]), temperature
             )
             for at, row in zip(at_places, rows, strict=True):
                 for which in modes_at[at]:
-                    sums[which, at] += modes[which][0].projected(base[at], row, len(taking[which][at]))[record[at + 1]]
+                    sums[which, at] += modes[which][0].projected(base[at], row, len(drawn_by_mode[which][at]))[record[at + 1]]
         alone = base[np.arange(len(places)), np.array(record[1:])]
-        for which, drawn in enumerate(taking):
+        for which, drawn in enumerate(drawn_by_mode):
             counts = np.array([len(chosen) for chosen in drawn])
             with np.errstate(divide="ignore"):
                 by_mode[which].append(-np.log(np.where(counts > 0, sums[which] / np.maximum(counts, 1), alone)))
     return by_mode
 
 
-def _by_member(taking: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
-    """Return, for each participating model and each place, the modes that have drawn it."""
+def _by_member(drawn_by_mode: Sequence[Sequence[Sequence[int]]]) -> dict[int, dict[int, list[int]]]:
+    """Return, for each participating model and each place, the numbers of the modes that have drawn the model there."""
     drawn_by: dict[int, dict[int, list[int]]] = {}
-    for which, drawn in enumerate(taking):
+    for which, drawn in enumerate(drawn_by_mode):
         for at, chosen in enumerate(drawn):
             for member in chosen:
                 drawn_by.setdefault(member, {}).setdefault(at, []).append(which)
@@ -136,7 +136,7 @@ class Measured(NamedTuple):
     """The perplexity of a model.
 
     Attributes:
-        relative: Over the public model's, of the same resamples.
+        relative: Ratio of this perplexity to that of the public model, on the same resamples.
     """
 
     perplexity: Perplexity
@@ -147,7 +147,7 @@ class EnsembleWay(NamedTuple):
     """A way of mixing the fitted models.
 
     Attributes:
-        epsilon: None if there is no guarantee.
+        epsilon: Epsilon of the guarantee; None if there is no guarantee.
     """
 
     name: str
@@ -161,9 +161,9 @@ class Way:
     """A way of using the private texts.
 
     Attributes:
-        kind: Public, sound, paper, dp or all.
-        epsilon: None if there is no guarantee.
-        relative: Its perplexity over the public model's, of the same resamples.
+        kind: "public", "sound", "paper", "dp" or "all".
+        epsilon: Epsilon of the guarantee; None if there is no guarantee.
+        relative: Ratio of its perplexity to that of the public model, on the same resamples.
     """
 
     name: str
@@ -175,10 +175,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class AblationPoint:
-    """The ensemble with another value of one parameter, its radius solved for so that epsilon stays.
+    """The ensemble with another value of one parameter. Its radius is solved for, so that epsilon stays the same.
 
     Attributes:
-        paper: The published protocol.
+        sound: Perplexity of the sound ensemble.
+        paper: Perplexity of the published protocol; None if the protocol has no radius at this value.
     """
 
     value: float
@@ -192,11 +193,10 @@ class Evaluation:
     """The perplexities of all ways.
 
     Attributes:
-        plan: Plan of the file.
         epsilon, delta: Guarantee of the file.
-        tokens: Number of tokens of the test text.
+        tokens: Number of tokens of the test text on which losses are measured.
         ways: Ways of using the private texts, with their perplexities.
-        axis: Parameter of the ablation, if there is one.
+        axis: Parameter of the ablation; None if there is no ablation.
         points: Points of the ablation.
     """
 
@@ -221,16 +221,18 @@ def evaluate(
     stream: Stream | None = None,
     report: Report = lambda done, total: None,
 ) -> Evaluation:
-    """Measure perplexities. All but the public model's are computed from private models without noise, and must stay private.
+    """Measure perplexities.
+
+    All perplexities but the public model's are computed from private models without noise, and must stay private.
 
     Args:
-        models: Models that were fitted; made anew if None.
-        axis, values: An ablation: epsilon, steps, shards or rate, and its values.
-        tokens: Tokens of the test text at most.
+        models: Fitted models; they are fitted here if None.
+        axis, values: Parameter of an ablation ("epsilon", "steps", "shards" or "rate"), and its values.
+        tokens: Largest number of tokens of the test text to use.
 
     Raises:
-        InputError: No test text, the published protocol, values that the axis does not take.
-        CannotCertify: No radius meets the file's epsilon.
+        InputError: If the file has no test text, the file uses the published protocol, or the axis does not take one of the values.
+        CannotCertify: If no radius meets the file's epsilon.
     """
     plan = as_fitted(plan)
     if plan.account is None:
@@ -249,12 +251,13 @@ def evaluate(
 
 
 def _fit_anew(plan: PmixedPlan, side: PublicSide, processes: ShardProcesses) -> tuple[LanguageModel, ...]:
+    """Return the models of the plan's shards, fitted now."""
     learnt = dict(teach_shards(processes, enumerate(cut_records(processes, shard_texts(plan, private_texts(plan))))))
     return fitted_models(plan, side, [learnt[shard] for shard in range(len(learnt))])
 
 
 def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tuple[int, ...], ...]:
-    """Return the records of the test text, up to `tokens` tokens, not counting the first of each record."""
+    """Return the records of the test text, up to `tokens` tokens. The first token of each record is not counted."""
     assert plan.pmixed.test is not None
     records = side.records(public_texts(plan.pmixed.test, plan.path, "pmixed.test", plan.pmixed.record))
     tested: list[tuple[int, ...]] = []
@@ -269,11 +272,11 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSetup:
-    """The common part of all ways.
+    """What the measurements of all ways share.
 
     Attributes:
         records: Records of the test text.
-        known: The public model's losses on them.
+        known: Losses of the public model on these records.
         epsilon, delta: Epsilon and delta of the file.
     """
 
@@ -288,7 +291,7 @@ class EvaluationSetup:
     report: Report
 
     def evaluation(self, fitted: Sequence[LanguageModel], axis: str | None, values: Sequence[float]) -> Evaluation:
-        """Measure all ways and points. The fitted models are evaluated in one pass over the text."""
+        """Measure all ways, and all points of the ablation. The fitted models are evaluated in one pass over the text."""
         ensembles_of_file = self.ensemble_ways()
         cases = [] if axis is None else [self.case(*_varied_plan(self.plan, axis, value), value) for value in values]
         shared = [] if axis == "shards" else cases
@@ -302,7 +305,7 @@ class EvaluationSetup:
         return Evaluation(self.plan, self.epsilon, self.delta, tokens, tuple(self.ways(ensembles)), axis, points)
 
     def ensemble_ways(self) -> list[EnsembleWay]:
-        """Return the ways of an ensemble, the file's own first."""
+        """Return the ways of mixing an ensemble. That of the file is the first."""
         names = sorted(PROJECTIONS, key=lambda name: name != self.plan.pmixed.projection)
         radius = self.plan.spec.radius
         ways = [EnsembleWay(f"PMixED, {name}", "sound", self.epsilon, Sound(radius, PROJECTIONS[name])) for name in names]
@@ -312,12 +315,13 @@ class EvaluationSetup:
         return ways
 
     def measured(self, per_record: Sequence[Array]) -> Measured:
+        """Return the perplexity of a model, from its losses on each record."""
         pairs = zip(per_record, self.known, strict=True)
         relative = [own - public for own, public in pairs]
         return Measured(perplexity(per_record, self.stream), perplexity(relative, self.stream))
 
     def ensembles(self, fitted: Sequence[LanguageModel], modes: Sequence[tuple[Mode, float]]) -> list[Measured]:
-        """Measure each mode at its rate; all in one pass over the text."""
+        """Measure each mode at its sampling rate, in one pass over the text for all modes."""
         heat = self.plan.pmixed.temperature
         by_mode = ensemble_losses(self.side.model, fitted, modes, self.records, heat, self.stream, self.report)
         return [self.measured(per_record) for per_record in by_mode]
@@ -340,7 +344,10 @@ class EvaluationSetup:
         yield Way("one model, fine-tuned without privacy", "all", math.inf, *of(model))
 
     def alone(self, texts: OwnedTexts) -> LanguageModel | None:
-        """Return one model under differential privacy, on all texts; None if nobody knows how: of a model of the user's own."""
+        """Return one model that is trained on all texts under differential privacy.
+
+        None is returned if dpcli has no private training for the model, as for a model of the user's own.
+        """
         plan, model, grouped = self.plan, self.side.model, by_unit(texts.texts, texts.units)
         texts_per_unit = len(texts.texts) / len(grouped)
         if isinstance(model, NGram) and model.order > 1:
@@ -367,10 +374,10 @@ class EvaluationSetup:
         return AblationCase(plan, value, radius, tuple((mode, plan.spec.model_rate) for mode in modes))
 
     def point(self, case: AblationCase, measured: Iterator[Measured] | None) -> AblationPoint:
-        """Return one point.
+        """Return the measured point.
 
         Args:
-            measured: The perplexities of all cases' modes in order; None if the case has models of its own.
+            measured: Perplexities of the modes of all cases, in order; None if the case needs models of its own.
         """
         if measured is None:
             measured = iter(self.ensembles(_fit_anew(case.plan, self.side, self.processes), case.modes))
@@ -383,7 +390,7 @@ class AblationCase:
     """A point of an ablation before it is measured.
 
     Attributes:
-        modes: The sound one, and the published one where it claims anything.
+        modes: Each mode with its sampling rate: the sound one, and the published one if it has a radius.
     """
 
     plan: PmixedPlan
@@ -393,7 +400,10 @@ class AblationCase:
 
 
 def _published(plan: PmixedPlan, epsilon: float, delta: float) -> Mode | None:
-    """Return the published protocol for the same claim; None if it has nothing left at its order, or needs delta > 0."""
+    """Return the published protocol for the same epsilon and delta.
+
+    None is returned if delta is 0, or if the protocol's order leaves nothing of epsilon for a radius.
+    """
     if delta <= 0.0:
         return None
     published = Published(plan.pmixed.order, plan.spec.model_rate, plan.tokens, epsilon, delta)

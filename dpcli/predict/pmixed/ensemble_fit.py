@@ -1,6 +1,7 @@
-"""The fit of an ensemble: one model for each shard, fine-tuned without noise, private, and read by draws of tokens alone.
+"""The fit of an ensemble: one model for each shard, fine-tuned without noise.
 
-All tokens that the models may ever answer with are paid for here, before there is anything to draw from.
+The models are private, and are used only to draw tokens. All tokens that they may ever answer with are charged here, before any model
+exists.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ FITTED = "fitted.json"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The fit in a folder.
+    """The fitted models in a folder.
 
     Attributes:
+        session: Session that charged for their tokens.
         models: SHA-256 of each model's file.
     """
 
@@ -51,7 +53,7 @@ class Fit:
 
     @property
     def public(self) -> str:
-        """Return the public model, by content."""
+        """Return the content of the public model."""
         return self.session.inputs["public model"]
 
 
@@ -61,7 +63,7 @@ class FitOutcome:
 
     Attributes:
         folder: Folder of the models.
-        resumed: How many of them were made before.
+        resumed: Number of models that an earlier call had made.
     """
 
     plan: PmixedPlan
@@ -73,21 +75,21 @@ class FitOutcome:
 def fit(
     plan: PmixedPlan, ledger: Ledger | None = None, resume: bool = False, report: Report = lambda done, total: None
 ) -> FitOutcome:
-    """Fine-tune the models of a plan, and begin to count their tokens.
+    """Fine-tune the models of a plan, and make the count of their tokens.
 
     Args:
-        ledger: Charged with all tokens before the first model.
-        resume: Go on with a fit that did not end.
+        ledger: Ledger to charge with all tokens before the first model is made; None if there is none.
+        resume: Whether to continue a fit that did not end.
 
     Raises:
-        InputError: The folder holds a fit, or none to resume; data or models cannot be had.
-        Denied: The file's own budget, or the ledger, says no.
-        LedgerError: The ledger or the count of tokens cannot be written.
+        InputError: If the folder holds a fit, or has none to resume, or the data or the public model cannot be loaded.
+        Denied: If the file's own budget or the ledger does not allow the tokens.
+        LedgerError: If the ledger or the count of tokens cannot be written.
     """
     if ledger is not None and plan.account is None:
         raise InputError('--ledger: expected no ledger with pmixed.mode = "paper": what is no guarantee has no cost to charge')
     _require_budget(plan)
-    with exclusive(plan.folder, 0o700):  # the size of a model tells how much its shard holds
+    with exclusive(plan.folder, 0o700):  # The folder is private, as the size of a model reveals how much data its shard has.
         side = public_side(plan.pmixed, plan.path)
         side.require_usable()
         shards = shard_texts(plan, private_texts(plan))
@@ -99,7 +101,7 @@ def fit(
             )
         files = [model_file(plan.folder, shard) for shard in range(len(shards))]
         with tuning_processes(plan, side) as processes:
-            records = cut_records(processes, shards)  # fails before anything is charged
+            records = cut_records(processes, shards)  # An error is raised before anything is charged.
             rehearse(processes)
             place = plan.pmixed.queries
             session, _ = begin_session(plan, "pmixed fit", ledger, resume, False, inputs, [token_count(plan)], place)
@@ -116,7 +118,7 @@ def fit(
 
 
 def read_fit(plan: PmixedPlan) -> Fit:
-    """Return the fit in a plan's folder. Raises InputError if there is none, or that of another file."""
+    """Return the fitted models in a plan's folder. Raises InputError if there are none, or they are those of another file."""
     kept = _read(plan.folder)
     if kept is None:
         raise InputError(f"{plan.folder}: no fitted models: {_where(plan)}dpcli pmixed fit {plan.path} charges for new ones")
@@ -129,13 +131,13 @@ def read_fit(plan: PmixedPlan) -> Fit:
 
 
 def as_fitted(plan: PmixedPlan) -> PmixedPlan:
-    """Return the plan on the rows that its models were fitted with, where its folder has some."""
+    """Return the plan with the window of rows on which its models were fitted; the plan itself if none were fitted."""
     kept = _read(plan.folder)
     return plan if kept is None else as_begun(plan, kept.session.window, kept.session.rows)
 
 
 def read_model(plan: PmixedPlan, fit: Fit, shard: int) -> bytes:
-    """Return what the model of a shard has learnt. Raises InputError if the file is not what was fitted."""
+    """Return what the model of a shard has learnt. Raises InputError if its file is missing, or was changed after the fit."""
     path = model_file(plan.folder, shard)
     try:
         with open(path, "rb") as file:
@@ -152,7 +154,7 @@ def token_count(plan: PmixedPlan) -> AnswerCount:
 
 
 def queries_of(plan: PmixedPlan, session: Session, ledger: Ledger | None, moved: bool = False) -> QueryBudget:
-    """Open the count of tokens, made where the fit begins. Raises LedgerError if it cannot be relied on."""
+    """Return the count of tokens, which the fit has made. Raises LedgerError if it cannot be relied on."""
     return token_count(plan).opened(session, ledger, plan.pmixed.queries, moved)
 
 
@@ -161,7 +163,7 @@ def model_file(folder: str, shard: int) -> str:
 
 
 def _require_budget(plan: PmixedPlan) -> None:
-    """Raise Denied if the file's own budget does not pay for all tokens, with the radius at which it would."""
+    """Raise Denied if the file's own budget does not allow all tokens. The message states the radius at which it would."""
     try:
         plan.require_budget()
     except Denied as denied:
@@ -180,13 +182,13 @@ def _require_budget(plan: PmixedPlan) -> None:
 
 
 def _where(plan: PmixedPlan) -> str:
-    """Say that a folder is relative to the current one, if it is."""
+    """Return a hint if the folder is relative to the current one; "" if it is absolute."""
     stated = plan.stated_folder(plan.pmixed.output)
     return "" if os.path.isabs(stated) else f"{stated} is relative to the current folder; go to where it was fitted, or "
 
 
 def _read(folder: str) -> Fit | None:
-    """Return the models, and the session that they are of; None if there are none yet."""
+    """Return the models in a folder with their session; None if there are none."""
     path = os.path.join(folder, FITTED)
     try:
         with open(path, encoding="utf-8") as file:

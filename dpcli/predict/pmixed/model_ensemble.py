@@ -1,4 +1,7 @@
-"""The ensemble that answers: each token is counted durably before it is drawn, from the average of the drawn models, each projected."""
+"""The ensemble that answers prompts. A token is drawn from the average of the participating models, after each of them is projected.
+
+Each token is counted durably before it is drawn.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +44,20 @@ class Mode(Protocol):
     """A way to project models. All arrays are (vocabulary,); `public` adds up to 1."""
 
     def total(self, public: Array, private: Sequence[Array]) -> tuple[Multiples, int]:
-        """Return the sum of the projected models as multiples of 2^-50, and how many they are: the public one alone if there is none."""
+        """Return the sum of the projected models as multiples of 2^-50, and their number. Without models, the public one is returned."""
         ...
 
     def projected(self, public: Array, private: Array, drawn: int) -> Array:
-        """Return one of `drawn` models that take part, projected, for measurements."""
+        """Return the projection of one of `drawn` participating models, for measurements."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """Each model within a radius of the public one, whatever the others are. The numbers that are drawn from keep it exactly."""
+    """The sound protocol: each model is projected to within a radius of the public one, independently of the others.
+
+    The multiples from which tokens are drawn keep the radius exactly.
+    """
 
     radius: float
     projection: Projection = clip
@@ -69,7 +75,7 @@ class Sound:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """The published protocol: a radius that depends on how many models were drawn. Not a DP guarantee."""
+    """The published protocol, whose radius depends on how many models were drawn. It is not a DP guarantee."""
 
     published: Published
     _radii: dict[int, float] = field(default_factory=dict, init=False)
@@ -96,7 +102,7 @@ def mode_of(plan: PmixedPlan) -> Mode:
 
 def probabilities(log_probabilities: Array, temperature: float) -> Array:
     """Return probabilities at a temperature, along the last axis."""
-    with np.errstate(all="ignore"):  # what is no model's answer stays one that is none
+    with np.errstate(all="ignore"):  # Invalid answers, such as NaN, stay invalid and are handled later.
         scaled = log_probabilities / temperature if temperature != 1.0 else log_probabilities
         weights = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
@@ -104,7 +110,7 @@ def probabilities(log_probabilities: Array, temperature: float) -> Array:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A public model and the models that were fitted, one for each shard."""
+    """A public model, and one fitted model for each shard."""
 
     plan: PmixedPlan
     fit: Fit
@@ -124,7 +130,7 @@ class Ensemble:
         return mode_of(self.plan)
 
     def token(self, context: Tokens, stream: Stream) -> int:
-        """Draw one token after a context: which models take part, and which token of their average it is."""
+        """Draw the participating models, and then a token after a context from their average."""
         heat = self.plan.pmixed.temperature
         chosen = sample_models(stream, len(self.members), self.plan.spec.model_rate)
         public = probabilities(next_token(self.public, context, PUBLIC), heat)
@@ -133,9 +139,11 @@ class Ensemble:
         return draw_token(total, count, stream)
 
     def _private(self, chosen: Sequence[int], context: Tokens) -> list[Array]:
-        """Return rows of private models: NaN, which counts as the public one, where one fails, as an error would tell of the private data.
+        """Return the log-probabilities of the chosen private models.
 
-        Several are asked in one pass only where a change of the data leaves their number as it was: that may move last bits of all.
+        If a model fails, its row is NaN, and it counts as the public model. An error would reveal something about the private data. The
+        models are evaluated in one pass only if a change of the data leaves their number unchanged, since it may change the last bits of
+        all.
         """
         models = [self.members[place] for place in chosen]
         words = self.public.vocabulary
@@ -144,7 +152,7 @@ class Ensemble:
             rows: Array | None = default_on_error(lambda: joint_next_token(models, context), None)
             if rows is not None and rows.shape == (len(models), words):
                 return [row if np.isfinite(row.max()) else np.full(words, np.nan) for row in rows]
-        answering = [start_answer(model, context) for model in models]  # all processes at once
+        answering = [start_answer(model, context) for model in models]  # All processes compute at the same time.
         return [private_rows(model, [context], words)[0] for model in answering]
 
 
@@ -153,10 +161,11 @@ class EnsembleAnswer:
     """An answer.
 
     Attributes:
-        text: As far as it came.
-        tokens: How many.
-        why: What ended it.
-        taken: Tokens granted up to now, of `total`.
+        text: Text of the answer, without the prompt.
+        tokens: Number of its tokens.
+        why: Reason why the answer ended.
+        taken, total: Number of tokens granted so far, and of all tokens that are paid for.
+        refused: Message if no more tokens are paid for; None otherwise.
     """
 
     prompt: str
@@ -169,7 +178,7 @@ class EnsembleAnswer:
 
 
 def ensemble(plan: PmixedPlan) -> Ensemble:
-    """Return the fitted models of a plan. Raises InputError if there are none, or they are another file's or vocabulary's."""
+    """Return the fitted models of a plan. Raises InputError if there are none, or they belong to another file or vocabulary."""
     fit, side = read_fit(plan), public_side(plan.pmixed, plan.path)
     require_same_content(fit.public, side.content)
     if len(fit.models) != plan.spec.shards:
@@ -178,16 +187,16 @@ def ensemble(plan: PmixedPlan) -> Ensemble:
 
 
 def members_of(plan: PmixedPlan) -> Ensemble | None:
-    """Return the fitted models of a plan, None if nothing was fitted yet."""
+    """Return the fitted models of a plan; None if none were fitted."""
     return ensemble(plan) if os.path.exists(os.path.join(plan.folder, FITTED)) else None
 
 
 def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int, stream: Stream | None = None) -> EnsembleAnswer:
-    """Return text after a prompt: at most `most` tokens, up to the token that closes a text.
+    """Return text after a prompt, of at most `most` tokens, which ends before the token that closes a text.
 
     Raises:
-        InputError: A prompt that is too long, or no text of the vocabulary.
-        LedgerError: The count cannot be written: no token is drawn.
+        InputError: If the prompt is too long, or the vocabulary has no tokens for it.
+        LedgerError: If the count cannot be written. No token is then drawn.
     """
     ids = token_ids(models.vocabulary, prompt, models.public.vocabulary, "the tokenizer")
     require_fits(models.public, ids, most)
@@ -206,7 +215,7 @@ def answer_prompt(models: Ensemble, queries: QueryBudget, prompt: str, most: int
 
 
 def _tokens(models: Ensemble, queries: QueryBudget, prompt: list[int], most: int, stream: Stream) -> Iterator[int]:
-    """Yield tokens, each counted before anything of it is drawn."""
+    """Yield tokens. Each is counted before it is drawn."""
     context = list(prompt)
     for _ in range(most):
         queries.take()

@@ -1,4 +1,4 @@
-"""The [pmixed] table and its plan: shards, tokens and what they cost, settled before any data are read. Nothing here needs torch."""
+"""The [pmixed] table and its plan: the shards, the tokens and their cost, fixed before any data are read. This module needs no torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dpcli.train.plan.sources import source_rule
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-COUNTING = "ngram"
+COUNTING = "ngram"  # value of `model` for dpcli's own model, which counts tokens
 PUBLIC_TEXT = "a text file or module:function, declared public,"
 TOKENS = "bytes, a path or a name, or module:function"
 DATA = source_rule((".txt", ".csv", ".jsonl", ".parquet"))
@@ -56,7 +56,7 @@ class Pmixed:
 
     premises: ClassVar[Premises] = PREMISES
 
-    # Tables that between them state every key.
+    # Between them, these tables have every key.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "data": "mails.csv",
@@ -164,7 +164,10 @@ class Pmixed:
 
 
 def judge_mode(table: Pmixed, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Refuse the published protocol, which certifies nothing: who prices, gates or charges its file would sign a wrong number."""
+    """Add a finding if the file uses the published protocol.
+
+    The protocol certifies nothing, so that whoever prices, gates or charges such a file would rely on a wrong number.
+    """
     if table.mode == "paper":
         findings.add(
             "DP005",
@@ -180,10 +183,10 @@ class PmixedPlan(PredictionPlan):
     """The plan of one ensemble.
 
     Attributes:
-        free: What may change after a fit, as it is public, and what is paid for does not depend on it.
-        entry: The mechanism that a token performs.
-        account: What all tokens cost; None under the published protocol, which certifies nothing.
-        published: What that is run with, and claims; None in a sound file.
+        free: Keys that may change after a fit. They are public, and the cost does not depend on them.
+        entry: Entry of the mechanism; each of its steps draws a token.
+        account: Account of all tokens; None under the published protocol, which certifies nothing.
+        published: Parameters and claim of the published protocol; None in a sound file.
     """
 
     section: ClassVar[str] = "pmixed"
@@ -201,12 +204,15 @@ class PmixedPlan(PredictionPlan):
 
     @property
     def tokens(self) -> int:
-        """Return how many tokens may be drawn in all."""
+        """Return the largest number of tokens that may be drawn in all."""
         return self.entry.steps
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """Return the key of units if a unit is a shard that comes or goes; elsewhere whatever one adds is in one shard."""
+        """Return the key and the column of units if a unit is a whole shard, which is added or removed.
+
+        None is returned otherwise, as everything that a unit adds is then in one shard.
+        """
         units = self.pmixed.units
         return None if units is None or self.spec.change != "remove-shard" else ("pmixed.units", units)
 
@@ -224,8 +230,8 @@ def plan_of(path: str) -> PmixedPlan:
     """Return the plan of a file.
 
     Raises:
-        InputError: The file cannot be read, or asks for what cannot be honoured.
-        CannotCertify: Nobody can say what it costs.
+        InputError: If the file cannot be read, or asks for something that an ensemble cannot honour.
+        CannotCertify: If no accountant can certify the cost.
     """
     data = read_bytes(path)
     table, pipeline = _read(data, path)
@@ -237,7 +243,7 @@ def plan_of(path: str) -> PmixedPlan:
 
 
 def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
-    """Return the table, and the pipeline, judged as by every command, but for what these have against the published protocol."""
+    """Return the table and the pipeline. The file is checked as by every command, except that the published protocol is accepted."""
     from dpcli.analysis.calibrate_file import solved
 
     tables = toml_document(data, path)[1]
@@ -255,7 +261,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
 
 def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
-    """Raise InputError if one change may touch several shards."""
+    """Raise InputError if one change may affect several shards."""
     spec, privacy = entry.spec, pipeline.privacy
     assert isinstance(spec, EnsembleMixtureSpec)
     removes = spec.change == "remove-shard"
@@ -267,7 +273,7 @@ def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -
 
 
 def _published(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> Published:
-    """Return what the published protocol is run with: it starts from a claimed epsilon."""
+    """Return the parameters of the published protocol, which are derived from a claimed epsilon."""
     budget, spec = pipeline.budget, entry.spec
     assert isinstance(spec, EnsembleMixtureSpec)
     delta = None if budget is None else budget.delta if budget.delta is not None else pipeline.privacy.delta

@@ -1,11 +1,11 @@
-"""Projections: a model's probabilities, brought within a radius of a public model's, as whole multiples that tokens are drawn by.
+"""Projections of a model's probabilities into a ball around those of a public model, and exact draws of tokens.
 
-|log(projected / public)| <= radius for every token. All arrays are (vocabulary,), float64; work stays in a few arrays of that size, which
-fit a core's cache.
+A projection satisfies |log(projected / public)| <= radius for every token. All arrays are (vocabulary,) in float64. The functions work in a
+few arrays of that size, which fit into a core's cache.
 
-The guarantee is about the distribution that tokens are drawn from, and not about one that rounding keeps near it: every model's multiples
-of 2^-50 add up to 1 exactly, each lies within the radius of the public model's, and sums, shares and draws are exact. Rounding of a
-projection changes only which distribution within the radius it is.
+The guarantee holds for the distribution from which tokens are drawn, and not only for one that is close to it up to rounding. Probabilities
+are whole multiples of 2^-50. Those of every model add up to exactly 1, and each is within the radius of the public model's. Sums, shares
+and draws are exact. Rounding of a projection changes only which distribution within the radius results.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.random.streams import Stream
 from dpcli.random.subsets import below
 
-MARGIN = 8.0 * 2.0**-52  # the product with the public probability, and exp, lose less
-LEAST_PROBABILITY = 1e-290  # a public probability below this counts as 0: quotients by it would not be accurate
-CLOSE = 1e-14  # of the sum of probabilities to 1
-ATTEMPTS = 200
-FARTHEST = 690.0  # of the logarithm of a scale: ratios beyond its range count as 0
-WIDEST = 600.0  # of a radius: e^WIDEST is a number with room above it, and a smaller radius keeps a larger one
+MARGIN = 8.0 * 2.0**-52  # relative error allowed to exp and to the product with the public probability, which is smaller
+LEAST_PROBABILITY = 1e-290  # A public probability below this counts as 0, as quotients by it would be inaccurate.
+CLOSE = 1e-14  # largest error of a sum of probabilities, which should be 1
+ATTEMPTS = 200  # evaluations after which the search for a scale stops
+FARTHEST = 690.0  # The logarithm of a scale is limited to this absolute value. Ratios beyond its range count as 0.
+WIDEST = (
+    600.0  # A larger radius is reduced to this, so that e^radius is far from overflow. A smaller radius satisfies a larger one.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,9 @@ class Ball:
     """All distributions within `radius` of a public one.
 
     Attributes:
-        public: Its probabilities.
-        inverse: 1 / public, 0 where public is 0.
-        low, high: e^-radius and e^radius, rounded inwards, not beyond 1: the public model itself is within every radius.
+        public: Probabilities of the public model.
+        inverse: 1 / public; 0 where public is 0.
+        low, high: e^-radius and e^radius, rounded towards 1 but not beyond it, as the public model is within every radius of itself.
     """
 
     public: Array
@@ -45,29 +47,32 @@ class Ball:
     high: float
 
     def ratios(self, private: Array) -> Array:
-        """Return a model's probabilities over the public ones, 0 if the public one is 0.
+        """Return the ratios of a model's probabilities to the public ones; 0 where the public probability is 0.
 
-        1 everywhere if they are no probabilities (NaN, negative, or none if the public model has some): an error, or a message,
-        would tell of the private data, so such a model counts as the public one.
+        If the model's numbers are no probabilities (NaN, negative, or 0 for all tokens of the public model), the ratios are 1. Such a
+        model counts as the public one, as an error would reveal something about the private data.
         """
-        with np.errstate(all="ignore"):  # a warning would tell as much
+        with np.errstate(all="ignore"):  # A warning would reveal as much.
             ratios: Array = np.multiply(private, self.inverse)
             total = np.dot(self.public, ratios)
         if not (0.0 < total < math.inf and ratios.min() >= 0.0):
             return np.ones_like(ratios)
-        if abs(total - 1.0) > CLOSE:  # some of it lies where the public model has nothing
+        if abs(total - 1.0) > CLOSE:  # Some probability is on tokens to which the public model gives none.
             ratios /= total
         return ratios
 
 
 class Projection(Protocol):
-    """A way into the ball: (ball, probabilities) -> probabilities of the ball, which add up to 1 within 1e-12."""
+    """A function (ball, probabilities) -> probabilities within the ball, which add up to 1 within 1e-12."""
 
     def __call__(self, ball: Ball, private: Array) -> Array: ...
 
 
 def ball(public: Array, radius: float) -> Ball:
-    """Return the ball around a public model's probabilities. Raises InputError if they are none, which may be told of what is public."""
+    """Return the ball around a public model's probabilities.
+
+    Raises InputError if they are no probabilities. The error reveals nothing private, as the model is public.
+    """
     possible = public >= LEAST_PROBABILITY
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
@@ -83,13 +88,13 @@ def ball(public: Array, radius: float) -> Ball:
 
 
 def clip(ball: Ball, private: Array) -> Array:
-    """Return public * clip(s private / public, e^-radius, e^radius), with the s at which that adds up to 1.
+    """Return public * clip(s private / public, e^-radius, e^radius), with the s at which the result adds up to 1.
 
-    Of all distributions in the ball it is the one with the least Kullback-Leibler divergence from the model's. The bound holds for the
-    numbers that are returned, as real numbers: they are products of the public ones with ratios that are rounded inwards.
+    Of all distributions in the ball, the result has the least Kullback-Leibler divergence from the model's. The bound holds for the
+    returned floats as real numbers, since they are products of the public probabilities with ratios that are rounded towards 1.
 
-    Edge cases: a token without public probability gets none. A model without probability where much of the public one lies, so that even
-    e^radius times the rest adds up to less than 1: what is missing goes to the tokens that it calls impossible, in the public proportion.
+    A token without public probability gets none. The model may give no probability to tokens that have much of the public probability, so
+    that even e^radius times the rest adds up to less than 1. The missing probability then goes to those tokens, in the public proportion.
     """
     ratios = ball.ratios(private)
     clipped = np.empty_like(ratios)
@@ -110,7 +115,7 @@ def clip(ball: Ball, private: Array) -> Array:
 
 
 def mix(ball: Ball, private: Array) -> Array:
-    """Return share private + (1 - share) public, with the largest share that stays in the ball: a closed form."""
+    """Return share private + (1 - share) public, with the largest share that stays in the ball, in closed form."""
     ratios = ball.ratios(private)
     possible = ball.inverse > 0.0
     most = float(ratios.max())
@@ -132,11 +137,11 @@ class _Total(Protocol):
 
 
 def _find_scale(total: _Total) -> bool:
-    """Leave `total` at a scale at which it is 1 within CLOSE, or as near as its rounding lets it be; return False if it stays below.
+    """Call `total` last at a scale at which it is 1 within CLOSE, or as close as rounding allows; return False if it stays below 1.
 
-    It rises with the scale, from e^-radius on. Secants in logarithms, kept in a bracket.
+    `total` increases with the scale, from e^-radius on. The search uses secants in logarithms within a bracket.
     """
-    low, high, at = -math.inf, math.inf, 0.0  # of the logarithm of the scale
+    low, high, at = -math.inf, math.inf, 0.0  # bracket of the logarithm of the scale, and the current value
     before: tuple[float, float] | None = None
     for attempt in range(ATTEMPTS):
         value = math.log(total(math.exp(at)))
@@ -145,7 +150,7 @@ def _find_scale(total: _Total) -> bool:
         if value < 0.0 and at >= FARTHEST:
             return False
         low, high = (at, high) if value < 0.0 else (low, at)
-        reach = 2.0**attempt  # an early secant may be nearly flat
+        reach = 2.0**attempt  # An early secant may be nearly flat, so that its step is limited.
         step = -value if before is None else min(max(_secant(before, (at, value)), -reach), reach)
         following = min(max(at + step, -FARTHEST), FARTHEST)
         if not low < following < high or attempt % 8 == 7:
@@ -157,7 +162,7 @@ def _find_scale(total: _Total) -> bool:
 
 
 def _secant(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return the step from `other` to where the line through both is 0, infinite if that is flat."""
+    """Return the step from `other` to the zero of the line through both points; infinite if the line is flat."""
     slope = (other[1] - one[1]) / (other[0] - one[0])
     return -other[1] / slope if slope > 0.0 else math.copysign(math.inf, -other[1])
 
@@ -167,18 +172,17 @@ if TYPE_CHECKING:
 
     Multiples = NDArray[np.int64]
 
-ONE = 2**50  # multiples of a model's 4096 at most add up to less than 2^63
-WORD = 2**64
+ONE = 2**50  # the multiples of a probability of 1; those of up to 4096 models add up to less than 2^63
+WORD = 2**64  # number of values of a random word
 
 
 @dataclass(frozen=True, slots=True)
 class WholeBall:
-    """Bounds on the multiples of 2^-50 of each token, (vocabulary,) whole numbers in float64.
+    """A ball in multiples of 2^-50. Arrays are (vocabulary,) whole numbers in float64.
 
     Attributes:
         public: Multiples of the public model, which add up to 2^50.
-        low, high: Bounds on the multiples of every projected model: e^-radius and e^radius times the public ones, rounded inwards; the
-            public ones lie between.
+        low, high: Bounds on the multiples of every projected model: e^-radius and e^radius times the public multiples, rounded inwards.
     """
 
     public: Array
@@ -186,7 +190,7 @@ class WholeBall:
     high: Array
 
     def rounded(self, projected: Array) -> Multiples:
-        """Return multiples within the bounds, near a projected model's, that add up to 2^50; the rest goes where room is."""
+        """Return multiples within the bounds that are close to a projected model's probabilities and add up to 2^50."""
         near = np.multiply(projected, float(ONE))
         np.rint(near, out=near)
         np.clip(near, self.low, self.high, out=near)
@@ -197,34 +201,35 @@ class WholeBall:
         return multiples
 
     def _fill(self, near: Array) -> None:
-        left = ONE - int(near.sum())  # exact: whole numbers below 2^53 (a projection adds up to 1, all but its rounding)
+        """Change the multiples in place, within the bounds, so that they add up to 2^50."""
+        left = ONE - int(near.sum())  # The sum is exact, as all partial sums are whole numbers below 2^53.
         bound = self.high if left > 0 else self.low
         place = int(np.argmax(bound - near if left > 0 else near - bound))
         if abs(left) <= abs(float(bound[place] - near[place])):
             near[place] += left
             return
-        room = np.abs(bound - near)  # rare: most to the tokens with most room
+        room = np.abs(bound - near)  # In this rare case, the tokens with the most room take the rest, one after another.
         order = np.argsort(-room, kind="stable")
         before = np.cumsum(room[order]) - room[order]
         near[order] += np.sign(left) * np.clip(abs(left) - before, 0.0, room[order])
 
 
 def multiples_ball(ball: Ball) -> WholeBall:
-    """Return the public model's multiples, and the bounds that its ball puts on others. A token below 2^-51 has none."""
+    """Return the ball in multiples of 2^-50. A token whose public probability is below 2^-50 gets none."""
     public = np.floor(ball.public * ONE)
     public[int(np.argmax(public))] += ONE - int(public.sum())
     return WholeBall(public, np.ceil(public * ball.low), np.floor(public * ball.high))
 
 
 def multiples(probabilities: Array) -> Multiples:
-    """Return the multiples of one distribution, without bounds: the published protocol has none."""
+    """Return the multiples of a distribution, without bounds, for the published protocol."""
     near: Multiples = np.floor(probabilities * (ONE / probabilities.sum())).astype(np.int64)
     near[int(np.argmax(near))] += ONE - int(near.sum())
     return near
 
 
 def draw_token(total: Multiples, count: int, stream: Stream) -> int:
-    """Draw a token, with probability its share of the sum of `count` models' multiples: exactly."""
+    """Draw a token with probability exactly equal to its share of the sum of `count` models' multiples."""
     reached = np.cumsum(total)
     if int(reached[-1]) != count * ONE:
         raise InternalError("probabilities that do not add up to 1: this is a bug in dpcli, and no token")
@@ -232,7 +237,7 @@ def draw_token(total: Multiples, count: int, stream: Stream) -> int:
 
 
 def sample_models(stream: Stream, count: int, rate: float) -> list[int]:
-    """Draw the models that take part: each with probability `rate`, exactly the number that the file states, independently."""
+    """Draw the participating models, each independently with probability exactly `rate`, and return their numbers."""
     exact = Fraction(rate) * WORD
     first = int(exact)
     words = stream.words(count).tolist()
@@ -240,7 +245,7 @@ def sample_models(stream: Stream, count: int, rate: float) -> list[int]:
 
 
 def _bernoulli(stream: Stream, rate: Fraction) -> bool:
-    """Return True with this probability, below 1: a binary fraction is compared with it, a word at a time."""
+    """Return True with exactly this probability, below 1. A uniform binary fraction is compared with it, a word at a time."""
     while rate > 0:
         rate *= WORD
         first, word = int(rate), int(stream.words(1)[0])

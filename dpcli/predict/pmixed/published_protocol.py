@@ -1,7 +1,7 @@
-"""The published protocol: its radius, from a claimed epsilon, and its projection. It is not a DP guarantee, and here to be compared with.
+"""The published protocol, for comparison: its radius, from a claimed epsilon, and its projection. It is not a DP guarantee.
 
-As much of a model is mixed in as keeps the Renyi divergence of one order, both ways, within the radius. A divergence that is bounded at one
-order says nothing of the others, which the published proof would need.
+A model is mixed with the public one, with the largest share that keeps the Renyi divergences of one order, in both directions, within the
+radius. A bound at one order implies none at the others, which the published proof would need.
 Source: Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, Section 4, Algorithm 1, Theorems 4.1, 4.2 and 5.1; the conversion is that of
 Balle et al. 2020, arXiv:1905.09982, Theorem 21.
 """
@@ -16,7 +16,7 @@ from dpcli.base.errors import CannotCertify, InputError
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_factorials
 
-CLOSE_BETA = 1e-13  # relative, of beta
+CLOSE_BETA = 1e-13  # relative width of the bracket at which the search for beta ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,10 @@ class Published:
     """The parameters of the protocol.
 
     Attributes:
-        order: A whole number >= 2.
-        rate: With which each model is drawn.
-        epsilon, delta: Claimed for all queries together.
+        order: Renyi order, a whole number >= 2.
+        rate: Probability with which each model is drawn.
+        queries: Number of queries in all.
+        epsilon, delta: Privacy that is claimed for all queries together.
     """
 
     order: int
@@ -37,14 +38,14 @@ class Published:
 
     @property
     def target(self) -> float:
-        """Return the Renyi divergence that one query is given."""
+        """Return the Renyi divergence that the protocol allots to one query. Raises CannotCertify if nothing is left to allot."""
         spent = renyi_epsilon(self.epsilon, self.delta, self.order)
         if spent <= 0.0:
             raise CannotCertify(f"at order {self.order} nothing is left of epsilon = {self.epsilon:g}, delta = {self.delta!r}")
         return spent / self.queries
 
     def radius(self, drawn: int) -> float:
-        """Return beta times order, where `drawn` models take part."""
+        """Return the radius beta times order, for `drawn` participating models."""
         return beta(self.target, self.order, self.rate, drawn) * self.order
 
 
@@ -69,7 +70,7 @@ def beta(target: float, order: int, rate: float, drawn: int) -> float:
 
 
 def per_query(beta: float, order: int, rate: float, drawn: int) -> float:
-    """Return the published bound on the Renyi divergence of one query, with its amplification by sampling where models are drawn."""
+    """Return the published bound on the Renyi divergence of one query, with amplification by sampling if rate < 1."""
     if rate == 1.0:
         return one_sided(beta, order, drawn)
     counts = log_factorials(order)
@@ -88,7 +89,7 @@ def one_sided(beta: float, order: int, drawn: int) -> float:
 
 
 def _log1p_sum(terms: list[float]) -> float:
-    """Return log of the sum of the exponentials; accurate if that is near 1."""
+    """Return log of the sum of the exponentials of the terms. It is accurate even if the sum is near 1."""
     return math.log1p(math.fsum(map(math.expm1, terms)) + (len(terms) - 1)) if max(terms) < 30.0 else _log_sum(terms)
 
 
@@ -97,22 +98,22 @@ def _log_sum(terms: list[float]) -> float:
     return most + math.log(math.fsum(math.exp(term - most) for term in terms))
 
 
-CLOSE = 1e-13  # of a share
-ROUNDS = 200
+CLOSE = 1e-13  # relative width of the bracket at which the search for a share ends
+ROUNDS = 200  # evaluations after which that search stops
 
 
 @dataclass(frozen=True, slots=True)
 class RenyiBall:
-    """Mixtures of a model with a public one, whose Renyi divergences of `order` to and from the public one are at most `radius`."""
+    """The distributions whose Renyi divergences of `order` from and to a public one are at most `radius`."""
 
     public: Array
     inverse: Array
     order: float
     radius: float
-    full_support: bool  # no public probability is 0
+    full_support: bool  # whether no public probability is 0
 
     def share(self, private: Array) -> float:
-        """Return the largest share of a model, between 0 and 1; 0 for what is no probabilities."""
+        """Return the largest share, from 0 to 1, with which a model may be mixed in; 0 if its numbers are no probabilities."""
         ratios = np.multiply(private, self.inverse)
         scratch = np.empty_like(ratios)
         second = float(np.dot(private, ratios))
@@ -126,12 +127,15 @@ class RenyiBall:
         return self._search(ratios, scratch, 1.0 - self.order, forward)
 
     def mixed(self, private: Array) -> Array:
-        """Return the mixture with that share."""
+        """Return the mixture of the model and the public one with the largest share."""
         share = self.share(private)
         return share * private + (1.0 - share) * self.public
 
     def _cubic(self, private: Array, ratios: Array, scratch: Array, second: float) -> float:
-        """Solve order 3: the divergence is log(1 + 3 share^2 v + share^3 w) / 2, v and w the moments 2 and 3 of x - 1 in public."""
+        """Return the largest share at order 3.
+
+        The divergence is log(1 + 3 share^2 v + share^3 w) / 2, where v and w are the moments 2 and 3 of x - 1 under the public model.
+        """
         np.multiply(private, ratios, out=scratch)
         third, level = float(np.dot(scratch, ratios)), math.expm1(2.0 * self.radius)
         v, w = second - 1.0, third - 3.0 * second + 2.0
@@ -145,7 +149,7 @@ class RenyiBall:
         np.multiply(ratios, share, out=scratch)
         np.add(scratch, 1.0 - share, out=scratch)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            if power == -2.0:  # order 3, the other way: faster than a power
+            if power == -2.0:  # This is the reverse direction at order 3. A division is faster than a power.
                 np.multiply(scratch, scratch, out=scratch)
                 np.divide(self.public, scratch, out=scratch)
             else:
@@ -164,7 +168,10 @@ def renyi_ball(public: Array, order: float, radius: float) -> RenyiBall:
 
 
 def _largest(excess: Callable[[float], float], most: float) -> float:
-    """Return the largest share up to `most` at which an increasing excess is at most 0: false position (Illinois), kept in a bracket."""
+    """Return the largest share up to `most` at which an increasing excess is at most 0.
+
+    The search is by false position (the Illinois method) within a bracket.
+    """
     low, high, below, above = 0.0, most, excess(0.0), excess(most)
     if above <= 0.0:
         return most

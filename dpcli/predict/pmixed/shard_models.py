@@ -1,6 +1,7 @@
-"""The public model, the private texts in shards, and the models of these: each learns in a process of its own.
+"""The public model, the private texts in shards, and the model that is fine-tuned on each shard.
 
-Texts are sharded by unit first, then cut into records. A fitted model of the user's own code answers from a process of its own, too.
+Each model is fine-tuned in a process of its own. Texts are first sharded by unit, and then cut into records. A fitted model of the user's
+own code also answers from a process of its own.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 
 Records = list[list[int]]
-ANY = (0,)  # a context that every model is asked about
-TUNE, TUNED = "the public model: tune", "the public model: tuned"  # where messages begin
+ANY = (0,)  # a context that every model can answer
+TUNE, TUNED = "the public model: tune", "the public model: tuned"  # beginnings of messages
 KILLED_MESSAGE = "a process of a fitted model was killed, or out of memory"
 TUNING_GONE = "a process that fine-tunes a model was killed, or out of memory: models that were made are kept, and --resume goes on"
 
@@ -50,8 +51,8 @@ class PublicSide:
     """The public model and its vocabulary.
 
     Attributes:
-        length: Length of a record.
-        content: Content of the model.
+        length: Largest number of tokens of a record.
+        content: Content of the model and its vocabulary, as `content_of` returns it.
     """
 
     model: Tunable
@@ -60,28 +61,33 @@ class PublicSide:
     content: str
 
     def records(self, texts: Sequence[str]) -> Records:
-        """Return each text with the token that closes it, in pieces of at most `length` tokens.
+        """Return the records of the texts, of at most `length` tokens each.
 
         Raises:
-            InputError: If the tokenizer has tokens that the model does not know.
+            InputError: If the tokenizer returns tokens that the model does not know.
         """
         records = records_of(self.vocabulary, texts, self.length)
         require_ids((token for record in records for token in record), self.model.vocabulary)
         return records
 
     def private_records(self, texts: Sequence[str]) -> Records:
-        """Return the records of private texts. Raises InputError if the tokenizer fails, without its words, which may quote one."""
+        """Return the records of private texts.
+
+        Raises InputError if the tokenizer fails. The error omits the tokenizer's message, which may quote a text.
+        """
         return cast(Records, on_private("the tokenizer", self.records, texts))
 
     def require_usable(self) -> None:
-        """Raise InputError if the public model fails, or may draw tokens that its vocabulary has no text for."""
+        """Raise InputError if the public model fails, or gives probability to tokens for which its vocabulary has no text."""
         require_token_texts(self.vocabulary, next_token(self.model, ANY, PUBLIC), "pmixed.tokenizer")
 
     def taught(self, records: Records) -> bytes:
-        """Return what a model learns from private records, called in a process of its own, as the public model may change with it.
+        """Return what a model learns from private records.
+
+        It must be called in a process of its own, as learning may change the public model.
 
         Raises:
-            InputError: If it fails, without its words.
+            InputError: If learning fails. The error omits the original message.
         """
         learnt = on_private(TUNE, self.model.tune, records)
         if not isinstance(learnt, bytes):
@@ -89,25 +95,25 @@ class PublicSide:
         return learnt
 
     def tuned(self, learnt: bytes) -> LanguageModel:
-        """Return the fitted model. Raises InputError, without its words, where it fails, and where it has other tokens."""
+        """Return the fitted model. Raises InputError, without the original message, if it fails or has another vocabulary."""
         model = cast(LanguageModel, on_private(TUNED, self.model.tuned, learnt))
         on_private(TUNED, require_same_vocabulary, self.model, model, TUNED)
         return model
 
     def rehearse(self) -> None:
-        """Raise InputError if a model that has learnt nothing, as of an empty shard, fails or has other tokens."""
+        """Raise InputError if a model of an empty shard fails, or has another vocabulary."""
         self.tuned(self.taught([]))
 
 
 def records_of(vocabulary: Vocabulary, texts: Sequence[str], length: int) -> Records:
-    """Return each text with the token that closes it, in pieces of at most `length` tokens."""
+    """Return the records of the texts: each text is closed by the end token, and cut into pieces of at most `length` tokens."""
     end = vocabulary.end
     closed = ([*vocabulary.ids(text), *([] if end is None else [end])] for text in texts)
     return [ids[start : start + length] for ids in closed for start in range(0, len(ids), length)]
 
 
 def public_side(table: Pmixed, path: str) -> PublicSide:
-    """Return the public side that [pmixed] states. Raises InputError if its model cannot be loaded, or cannot be fine-tuned."""
+    """Return the public model that [pmixed] states. Raises InputError if it cannot be loaded, or cannot be fine-tuned."""
     if table.model == COUNTING:
         assert table.public is not None and table.tokenizer is not None
         vocabulary = vocabulary_of(table.tokenizer, path, "pmixed")
@@ -140,7 +146,7 @@ def _tuning(table: Pmixed) -> Tuning | None:
 
 
 def private_texts(plan: PmixedPlan) -> OwnedTexts:
-    """Return the private texts. Raises InputError, which quotes none of them, where they cannot be read."""
+    """Return the private texts. Raises InputError if they cannot be read. The error quotes none of them."""
     table = plan.pmixed
     return owned_texts(TextSource(table.data, plan.path, "pmixed.data", table.text, table.units, table.record, plan.rows))
 
@@ -148,9 +154,10 @@ def private_texts(plan: PmixedPlan) -> OwnedTexts:
 def shard_texts(plan: PmixedPlan, texts: OwnedTexts) -> list[list[str]]:
     """Return the texts of each shard, in order.
 
-    Which shard a text is in depends on its unit alone, so that one change reaches one shard. Without units: under replace-one on its place,
-    which stays when what it says changes; elsewhere on what it says, as its place moves when others come and go, or are blanked: a blank
-    text is none. Where a whole shard comes or goes, each unit is one.
+    The shard of a text depends on its unit alone, so that one change affects one shard. If the file has no units, each text is a unit.
+    Under replace-one, the unit is then named by its place, which stays when the text changes. Under the other adjacencies it is named by
+    its content, as its place changes when other texts are added, removed or blanked. Blank texts are left out. If a whole shard is added or
+    removed, each unit is a shard.
     """
     shards = plan.spec.shards
     if plan.spec.change == "remove-shard":
@@ -175,7 +182,10 @@ def _by_unit(plan: PmixedPlan, texts: OwnedTexts) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class ShardTuning:
-    """The work on shards: a method of the public side, which is built once, in the process that others are forked from."""
+    """The work on shards: a call of a method of the public side.
+
+    The public side is built once, in the process from which the others are forked.
+    """
 
     table: Pmixed
     path: str
@@ -189,13 +199,13 @@ class ShardTuning:
 
 @contextmanager
 def tuning_processes(plan: PmixedPlan, side: PublicSide) -> Iterator[ShardProcesses]:
-    """Start the processes in which models learn.
+    """Start the processes in which models are fine-tuned.
 
     Args:
-        side: What is public, by which nothing private is asked.
+        side: Public side of this process, which is never given private data.
 
     Raises:
-        InputError: If the public model is another one when it is built again.
+        InputError: If the public model has another content when it is built again.
     """
     with ShardProcesses(ShardTuning(plan.pmixed, plan.path), TUNING_GONE) as processes:
         require_same_content(side.content, processes.content)
@@ -230,7 +240,10 @@ class FittedModel:
         return self.answer(partial(_next_token, contexts=contexts))
 
     def answer(self, question: Callable[[LanguageModel], Array]) -> Array:
-        """Return what a function says of the model. Raises InputError if it raises, without its words, or the process is gone."""
+        """Return the result of a function of the model.
+
+        Raises InputError if the function raises, without its message, or if the process has ended.
+        """
         self.process.ask(question)
         return np.asarray(self.process.answer())
 
@@ -240,7 +253,7 @@ class PendingAnswer:
     """A model that computes its answer about one context in another process.
 
     Attributes:
-        begun: False if that process is gone.
+        begun: Whether the process could be asked. False if it has ended.
     """
 
     vocabulary: int
@@ -255,7 +268,10 @@ class PendingAnswer:
 
 
 def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
-    """Return the model for one answer about this context, which a model in a process of its own begins to compute."""
+    """Return a model from which the answer about this context can be read once.
+
+    A model in a process of its own begins to compute the answer. Any other model is returned unchanged.
+    """
     if not isinstance(model, FittedModel):
         return model
     try:
@@ -266,13 +282,13 @@ def start_answer(model: LanguageModel, context: Tokens) -> LanguageModel:
 
 
 def fitted_models(plan: PmixedPlan, side: PublicSide, learnt: Iterable[bytes]) -> tuple[LanguageModel, ...]:
-    """Return the fitted model of each shard, by what it has learnt.
+    """Return the fitted model of each shard, from what it has learnt.
 
-    Those of dpcli itself and of transformers, without code of the user's, answer in this process: they keep nothing of what they are asked,
-    and an adapter is put in place whole for each answer.
+    Models of dpcli itself and of transformers answer in this process. They run no code of the user's and keep nothing of what they are
+    asked, and all weights of an adapter are copied before each answer. Models of the user's own answer in processes of their own.
 
     Raises:
-        InputError: If one of them fails, or the public model is another one when it is built again.
+        InputError: If a model fails, or the public model has another content when it is built again.
     """
     if ":" not in plan.pmixed.model:
         return tuple(map(side.tuned, learnt))

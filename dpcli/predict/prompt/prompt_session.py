@@ -1,7 +1,7 @@
-"""A PromptPATE session: the teachers vote on public texts, what is answered labels these, and of these a prompt is made.
+"""A PromptPATE session: teachers vote on public texts, and a prompt is made of the texts that got a label.
 
-Each query is charged durably before its noise is drawn, and answered once: the transcript in the session's folder is what was released, and
-a query that is asked again is answered from there, for nothing.
+Each query is charged durably before its noise is drawn, and is answered once. The transcript in the session's folder holds what was
+released. A query that is asked again is answered from the transcript, at no cost.
 """
 
 from __future__ import annotations
@@ -60,13 +60,18 @@ DISCLOSURE_ANSWERS = {
 
 @dataclass(frozen=True, slots=True)
 class PromptOutcome:
-    """The outcome of a session. All of it may be published, but for run and folder, which nobody needs.
+    """The outcome of a session. Everything in it may be published. The run and the folder are of no use to others.
 
     Attributes:
-        queries: Charged up to now.
-        answered: Answered of the texts of this file.
-        waiting: Texts that the budget was not enough for.
-        accuracy: On labelled texts that are declared public, of the student's prompt and of a prompt without demonstrations.
+        charged: Whether a ledger was charged.
+        queries: Number of queries that have been charged.
+        texts: Number of public texts of the file.
+        answered: Number of these texts that got a label.
+        waiting: Number of texts that were not asked about, as the budget was used up.
+        student: The prompt that was chosen.
+        prompt: Text of that prompt, with {text} in place of the text to label.
+        accuracy: Accuracy of the student's prompt and of a prompt without demonstrations, on labelled texts that are declared public.
+            None if the file names no such texts.
     """
 
     plan: PromptPlan
@@ -90,17 +95,17 @@ def vote_and_teach(
     report: Report = lambda done, total: None,
     stream: Stream | None = None,
 ) -> PromptOutcome:
-    """Answer the public texts by the noisy votes of teachers that are prompts, and make a prompt of the answers.
+    """Label the public texts by the noisy votes of teachers that are prompts, and make a prompt of the labelled texts.
 
     Args:
-        ledger: Charged in full before the first noise.
-        resume, moved: --resume and --moved.
-        stream: The noise; the system's if None.
+        ledger: Ledger to charge in full before any noise is drawn; None if there is none.
+        resume, moved: Whether --resume and --moved were given.
+        stream: Source of the noise; the operating system if None.
 
     Raises:
-        InputError: What the file asks for cannot be done.
-        Denied: The file's budget or the ledger says no.
-        LedgerError: Ledger or count cannot be relied on.
+        InputError: If the session cannot be held as the file asks.
+        Denied: If the file's budget or the ledger does not allow the session.
+        LedgerError: If the ledger or the count of queries cannot be relied on.
     """
     plan.require_budget()
     prompt, path, shape = plan.prompt, plan.path, shape_of(plan.prompt)
@@ -132,6 +137,7 @@ def vote_and_teach(
 
 
 def _public(plan: PromptPlan) -> list[Demonstration]:
+    """Return the labelled texts that are declared public; empty if the file names none."""
     if plan.prompt.public is None:
         return []
     public = labelled_texts(plan.prompt.public, plan.prompt, plan.path, "public")
@@ -139,7 +145,7 @@ def _public(plan: PromptPlan) -> list[Demonstration]:
 
 
 def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], place: str) -> None:
-    """Refuse texts before anything is charged: nothing may fail once the votes are cast."""
+    """Raise InputError if a text is too long, before anything is charged. Nothing may fail after the vote."""
     for number, text in enumerate(texts, 1):
         if not labeller.fits(shape.prompt((), text)):
             raise InputError(
@@ -151,7 +157,7 @@ def _require_fitting(labeller: Labeller, shape: Shape, texts: Sequence[str], pla
 def _released_labels(
     voting: VotingSession, votes: Callable[[str], VoteCounts], texts: tuple[str, ...], report: Report
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield each text with its released label, None if the votes did not agree, until no more may be asked."""
+    """Yield each text with its released label, or None if the votes did not agree, until the budget is used up."""
     for number, text in enumerate(texts):
         try:
             answer = voting.ask(text, lambda text=text: votes(text))  # type: ignore[misc]
@@ -175,7 +181,7 @@ def _outcome(
     chosen = best_student(answered, shape, labeller, prompt.candidates, prompt.student_demonstrations, len(prompt.labels))
 
     def accuracy(shown: tuple[Demonstration, ...]) -> float:
-        """Return the share of right labels; a text that does not fit behind the demonstrations is asked about with fewer of them."""
+        """Return the share of right labels. A text that does not fit behind the demonstrations gets fewer of them."""
         return sum(labeller.label(prompt_that_fits(shape, shown, text, labeller.fits)) == label for text, label in public) / len(
             public
         )
@@ -196,7 +202,7 @@ def _outcome(
 
 
 def _write_outputs(outcome: PromptOutcome, released: list[tuple[str, int | None]]) -> None:
-    """Write labels, prompt and statement, each in one piece."""
+    """Write the labels, the prompt and the statement, each file atomically."""
     from dpcli.predict.documents.statements import guarantee, statement
 
     names = outcome.plan.prompt.labels
@@ -219,8 +225,8 @@ class Released:
     """A released answer.
 
     Attributes:
-        number: Number of the query in its budget, from 1.
-        label: The number of a label; None if the votes did not agree.
+        number: Number of the query among all that were charged, from 1.
+        label: Number of the label; None if the votes did not agree.
     """
 
     number: int
@@ -228,13 +234,13 @@ class Released:
 
 
 class VoteTranscript:
-    """The answers of a session, by query, in a file that only grows.
+    """The answers of a session, by query, in a file to which lines are only appended.
 
-    Attributes:
-        labels: How many there are.
+    Args:
+        labels: Number of labels.
 
     Raises:
-        InputError: For any other file.
+        InputError: If the file is damaged, or is no transcript.
     """
 
     def __init__(self, path: str, labels: int) -> None:
@@ -247,21 +253,22 @@ class VoteTranscript:
         return max((one.number for one in self._known.values()), default=0)
 
     def known(self, query: str) -> Released | None:
+        """Return the answer that was released for a query; None if there is none."""
         return self._known.get(query_digest(query))
 
     def add(self, query: str, released: Released) -> None:
-        """Add an answer, durably."""
+        """Append an answer to the file, durably."""
         add_line(self._path, {"query": query_digest(query), "number": released.number, "label": released.label})
         self._known[query_digest(query)] = released
 
 
 @dataclass(frozen=True, slots=True)
 class VotingSession:
-    """Votes on one query at a time.
+    """A voting session, which answers one query at a time.
 
     Attributes:
-        budget: The count of queries.
-        answers: The count of answers, if the entry bounds them.
+        budget: Durable count of the queries.
+        answers: Durable count of the answers; None if the entry does not limit them.
     """
 
     aggregator: Aggregator
@@ -271,16 +278,18 @@ class VotingSession:
     stream: Stream
 
     def ask(self, query: str, votes: Callable[[], VoteCounts]) -> Released:
-        """Return the answer to a public query, by one row of votes; one that was given before from the transcript, without counting any.
+        """Return the answer to a public query by its votes, which are computed only if they are needed.
+
+        A query that was answered before gets the answer of the transcript, and is not counted again.
 
         Raises:
-            Denied: If no more may be asked.
-            LedgerError: If the count cannot be relied on; nothing is released then.
+            Denied: If the budget of queries or answers is used up.
+            LedgerError: If the count cannot be relied on. Nothing is then released.
         """
-        before = self.transcript.known(query)
-        if before is not None:
-            return before
-        for count in (self.budget, self.answers):  # before the work: whoever has had all answers asks no more
+        earlier = self.transcript.known(query)
+        if earlier is not None:
+            return earlier
+        for count in (self.budget, self.answers):  # An exhausted budget is refused before any votes are computed.
             if count is not None and count.taken() == count.total:
                 count.take()  # raises Denied
         counts = votes()
@@ -296,6 +305,7 @@ class VotingSession:
 
 
 def query_digest(query: str) -> str:
+    """Return the SHA-256 by which the transcript names a query."""
     return hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """Teachers that are prompts with private demonstrations, each in a process of its own, and the student's prompt, which is public.
 
-A prompt is answered by a language model, by the first token of each label's word, or by a function of the user's own. No message quotes a
-text.
+A language model answers a prompt by comparing the first tokens of the labels' words. A function of the user's own may answer instead. No
+message quotes a text.
 """
 
 from __future__ import annotations
@@ -39,17 +39,20 @@ from dpcli.train.tasks.user_code import user
 
 
 class Labeller(Protocol):
-    """A way of labelling prompts. content: of the model, if it is one; empty of a function, which may ask a service."""
+    """A way of labelling prompts.
+
+    content: the content of the language model; empty for a function, which may ask a service.
+    """
 
     @property
     def content(self) -> str: ...
 
     def label(self, prompt: str) -> int:
-        """Return the number of a label."""
+        """Return the number of the label that the prompt gets."""
         ...
 
     def fits(self, prompt: str) -> bool:
-        """Return whether the prompt is short enough; a longer one is never cut."""
+        """Return whether the prompt is short enough. A prompt that is too long is never cut."""
         ...
 
 
@@ -58,8 +61,8 @@ class ModelLabeller:
     """A language model that labels.
 
     Attributes:
-        words: The token of each label.
-        place: Where messages begin.
+        words: Token of each label.
+        place: Beginning of every message.
     """
 
     model: LanguageModel
@@ -89,8 +92,11 @@ class OwnLabeller:
     content: str = ""
 
     def label(self, prompt: str) -> int:
-        """Return the label. Raises InputError for what the function raises, without its words, and for any other result."""
-        try:  # also of what it returns, which may be an object of the user's own
+        """Return the label.
+
+        Raises InputError if the function raises, without its words, or returns neither a label nor scores.
+        """
+        try:  # Reading the result may raise too, as it may be an object of the user's own.
             label = self._read(self.function(prompt))
         except InputError:
             raise
@@ -113,7 +119,7 @@ class OwnLabeller:
 
 
 def labeller_of(prompt: Prompt, path: str) -> Labeller:
-    """Return the labeller that [prompt] names. Raises InputError if it cannot be loaded, or has no token for a label."""
+    """Return the labeller that [prompt] names. Raises InputError if it cannot be loaded, or a label has no token of its own."""
     if prompt.labeller is not None:
         return OwnLabeller(prompt.labeller, user(prompt.labeller, path), prompt.labels)
     from dpcli.predict.models.model_loading import language_model
@@ -125,7 +131,7 @@ def labeller_of(prompt: Prompt, path: str) -> Labeller:
 
 
 def _first_tokens(words: Sequence[str], model: LanguageModel, vocabulary: Vocabulary, path: str) -> tuple[int, ...]:
-    """Return the token of each label. Raises InputError if two labels share one, or the model does not know it."""
+    """Return the first token of each label's word. Raises InputError if two labels share a token, or the model lacks one."""
     ids = [next(iter(called(f"{path}: prompt.tokenizer", vocabulary.ids, word)), -1) for word in words]
     if len(set(ids)) < len(ids):
         raise InputError(f"{path}: prompt.verbalizers: expected words that begin with different tokens, found {first_names(words)}")
@@ -139,7 +145,7 @@ Demonstration = tuple[str, int]  # a text, and the number of its label
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """Texts, with as many labels (numbers among the declared ones) and owners."""
+    """Texts with their labels and owners. A label is its number among the declared labels."""
 
     texts: tuple[str, ...]
     labels: tuple[int, ...]
@@ -157,12 +163,13 @@ def labelled_texts(
     """Return the labelled texts of a file, or of module:function.
 
     Args:
-        path, key: Path and key of the file with [prompt], and of the key that names the source.
-        rows: Rows of a file that may be read; all if None.
+        path: Path of the file with [prompt].
+        key: Key of [prompt] that names the source.
+        rows: Rows of the source that may be read; all rows if None.
 
     Raises:
-        InputError: They cannot be read, are none, or some have no label or owner.
-        Unavailable: A package that reads them is missing.
+        InputError: If the texts cannot be read, there are none, or some have no label or owner.
+        Unavailable: If a package that reads them is missing.
     """
     place = TextSource(source, path, f"prompt.{key}", rows=rows)
     columns = read_columns(place, [prompt.text, prompt.label, *([units] if units else [])], tuple(READERS))
@@ -175,11 +182,11 @@ def labelled_texts(
 
 
 def _label_numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
-    """Return each label's place among the declared ones."""
+    """Return the number of each label among the declared ones."""
     places = {name.strip(): number for number, name in enumerate(declared)}
     try:
         return [places[str(label).strip()] for label in labels]
-    except FAILURES:  # KeyError, or what a label of the user's own raises
+    except FAILURES:  # KeyError, or an error of a label that is an object of the user's own
         raise InputError(
             f"{path}: prompt.labels: expected every label of the data among them (which one is not is private)"
         ) from None
@@ -195,6 +202,7 @@ class Shape:
     words: tuple[str, ...]
 
     def prompt(self, demonstrations: Sequence[Demonstration], text: str) -> str:
+        """Return the prompt with these demonstrations, which asks for the label of the text."""
         shown = [self.template.replace("{text}", one) + self.words[label] for one, label in demonstrations]
         parts = [*([self.instruction] if self.instruction else []), *shown, self.template.replace("{text}", text)]
         return self.separator.join(parts)
@@ -206,9 +214,9 @@ def shape_of(prompt: Prompt) -> Shape:
 
 
 def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
-    """Return the prompt with as many of the demonstrations as fit, the last ones left out.
+    """Return the prompt with as many of the first demonstrations as fit.
 
-    A private demonstration that is too long must not be refused: the error would tell that it is.
+    A private demonstration that is too long must not be refused, as the error would reveal its length.
     """
     for count in range(len(demonstrations), 0, -1):
         prompt = shape.prompt(demonstrations[:count], text)
@@ -218,14 +226,17 @@ def prompt_that_fits(shape: Shape, demonstrations: Sequence[Demonstration], text
 
 
 def labels_in_turn(records: Sequence[Demonstration], labels: int) -> list[Demonstration]:
-    """Return records of all labels in turn, each label's in their order, so that the first few are of as many labels as can be."""
+    """Return the records in an order that alternates between labels, so that the first few have as many labels as possible.
+
+    The records of one label keep their order.
+    """
     queues = [[record for record in records if record[1] == label] for label in range(labels)]
     longest = max(map(len, queues), default=0)
     return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
 
 
 def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Adjacency) -> list[tuple[Demonstration, ...]]:
-    """Return the demonstrations of each teacher, from its shard alone; none if that is empty."""
+    """Return the demonstrations of each teacher, from its shard alone. A teacher with an empty shard has none."""
     names = spread_names(private.units, prompt.units is not None, adjacency)
     shards = [
         [(private.texts[place][: prompt.longest], private.labels[place]) for place in shard if private.texts[place].strip()]
@@ -236,10 +247,12 @@ def teacher_demonstrations(private: LabelledTexts, prompt: Prompt, adjacency: Ad
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """The prompt of public texts with noisy labels that agrees best with the other noisy labels: made of what was released, for free.
+    """The prompt of public texts with noisy labels that agrees best with the other noisy labels.
+
+    It is post-processing of the released labels, and costs no privacy.
 
     Attributes:
-        agreement: Share of the other noisy labels that the prompt gives; None if there are no others.
+        agreement: Share of the other noisy labels that the prompt reproduces; None if there are no others.
     """
 
     demonstrations: tuple[Demonstration, ...]
@@ -249,7 +262,7 @@ class Student:
 def best_student(
     answered: Sequence[Demonstration], shape: Shape, labeller: Labeller, candidates: int, size: int, labels: int
 ) -> Student:
-    """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt if nothing was answered."""
+    """Return the best of `candidates` prompts with `size` demonstrations each; the empty prompt if no query was answered."""
     best = Student((), None)
     for chosen in _candidates(answered, candidates, size, labels):
         others = [one for one in answered if one not in chosen]
@@ -264,7 +277,10 @@ def best_student(
 
 
 def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels: int) -> list[tuple[Demonstration, ...]]:
-    """Return different choices, each by the answered texts in an order of its own: a hash of them, as nothing needs to be secret."""
+    """Return up to `count` different choices of demonstrations.
+
+    Each choice orders the answered texts by a hash. Nothing about the choices needs to be secret, so no random stream is needed.
+    """
     choices = []
     for number in range(4 * count):
         ordered = sorted(answered, key=lambda one: hashlib.sha256(f"{number} {one[0]}".encode("utf-8", "surrogatepass")).digest())
@@ -273,12 +289,12 @@ def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels
 
 
 KILLED_MESSAGE = "a process of a teacher was killed, or out of memory: --resume goes on"
-PART = 32  # texts that each teacher is asked about in one process
+PART = 32  # number of texts that one process asks a teacher about
 
 
 @dataclass(frozen=True, slots=True)
 class Voting:
-    """The public part of every teacher: all but its demonstrations."""
+    """The public part of every teacher: everything but its demonstrations."""
 
     prompt: Prompt
     path: str
@@ -294,7 +310,9 @@ class Ballot:
     """The work of one teacher.
 
     Attributes:
-        alone: For each text, the label that the text without any demonstration gets.
+        shown: Demonstrations of the teacher.
+        texts: Texts to vote on.
+        alone: Label of each text in a prompt without demonstrations.
     """
 
     shown: tuple[Demonstration, ...]
@@ -304,7 +322,7 @@ class Ballot:
     def votes(self, shape: Shape, labeller: Labeller) -> list[int]:
         """Return a vote for each text.
 
-        Where the labeller fails, the text alone votes: an error would tell that something in the demonstrations made it.
+        If the labeller fails, the vote is the label of the text alone. An error would reveal something about the demonstrations.
         """
 
         def fits(prompt: str) -> bool:
@@ -322,7 +340,8 @@ class PromptTeachers:
     """All teachers.
 
     Attributes:
-        labeller: Labeller of public texts, in this process.
+        labeller: Labeller in this process, which is asked about public texts only.
+        labels: Number of labels.
     """
 
     processes: ShardProcesses
@@ -332,20 +351,23 @@ class PromptTeachers:
     labels: int
 
     def votes(self, texts: Sequence[str]) -> VoteCounts:
-        """Return a row for each text. Raises InputError if the labeller fails on one of them alone."""
+        """Return the vote counts of each text. Raises InputError if the labeller fails on a text without demonstrations."""
         by_teacher = self.labels_of(texts)
         rows = [list(row) for row in zip(*by_teacher.values(), strict=True)]
         return counted_votes(rows, len(by_teacher), self.labels, "votes")
 
     def labels_of(self, texts: Sequence[str]) -> dict[int, list[int]]:
-        """Return the label that each teacher, by its number, gives each text. Raises as `votes` does."""
+        """Return the label that each teacher gives each text, by the teacher's number. Raises as `votes` does."""
         alone = tuple(self.labeller.label(self.shape.prompt((), text)) for text in texts)
         return dict(
             self.processes.results((number, Ballot(shown, tuple(texts), alone)) for number, shown in enumerate(self.demonstrations))
         )
 
     def in_parts(self, texts: Sequence[str], known: Callable[[str], bool]) -> Callable[[str], VoteCounts]:
-        """Return the votes on a text, made for several that have no answer yet whenever one is asked for."""
+        """Return a function that gives the votes on one text.
+
+        The votes are computed for up to PART texts at a time, of those that have no answer yet.
+        """
         made: dict[str, VoteCounts] = {}
 
         def votes(text: str) -> VoteCounts:
@@ -363,7 +385,7 @@ class PromptTeachers:
 def prompt_teachers(
     plan: PromptPlan, labeller: Labeller, demonstrations: list[tuple[Demonstration, ...]]
 ) -> Iterator[PromptTeachers]:
-    """Start the teachers. Raises InputError if the model is another one when it is loaded again."""
+    """Start the teachers. Raises InputError if the model has another content when it is loaded again."""
     with ShardProcesses(Voting(plan.prompt, plan.path), KILLED_MESSAGE) as processes:
         require_same_content(labeller.content, processes.content)
         yield PromptTeachers(processes, labeller, shape_of(plan.prompt), demonstrations, len(plan.prompt.labels))
