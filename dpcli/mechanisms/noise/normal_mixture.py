@@ -115,7 +115,7 @@ def apart_of(mixture: Mixture, without: float) -> ApartSteps | None:
     if not mixture.single or mixture.log_rest == -math.inf:
         return None
     log_weight = mixture.log_weights[0]
-    rate = math.exp(log_weight) if mixture.weights is None else mixture.stated[0]
+    rate = math.exp(log_weight) if mixture.weights is None else mixture.weights[0]
     return ApartSteps(mixture.reach, rate, without, log_weight - mixture.log_rest + without)
 
 
