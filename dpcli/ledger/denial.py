@@ -10,7 +10,7 @@ from dpcli.base.rounding import down, percent_used, up
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.governance.quotas import Quota
-from dpcli.ledger.grammar import seen
+from dpcli.ledger.grammar import visible_text
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
     from dpcli.ledger.planning.fit import changes_that_fit_now
 
     # The name of its pipeline, if it has one: a program may ask for several.
-    no = f"denied, and nothing was written{f': {seen(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
+    no = f"denied, and nothing was written{f': {visible_text(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
     closed, full_state = state.closed(window), state.over(window)
     if closed is not None:
         return f"{no}: block {closed} was retired, and takes no further run"

@@ -22,7 +22,7 @@ from dpcli.file.toml.limits import escaped_path, read_head
 from dpcli.file.toml.shown import escaped
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.ledger.chain import is_stamp
-from dpcli.ledger.grammar import WORDS, is_a, seen
+from dpcli.ledger.grammar import WORDS, is_a, visible_text
 from dpcli.ledger.requests import checked_key
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> Pa
     window = tuple(part.strip() for part in cells.get("window", "").split(";") if part.strip())
     made, delta = _time_made(cells.get("date", ""), now), _number(cells, "delta")
     pipeline = _pipeline_in_file(cells, folder) if "file" in cells else _stated_guarantee(cells, place, delta)
-    return PastRun(place, key, made, maker, seen(cells.get("note", "")), pipeline, delta, window)
+    return PastRun(place, key, made, maker, visible_text(cells.get("note", "")), pipeline, delta, window)
 
 
 def _time_made(text: str, now: str) -> str:

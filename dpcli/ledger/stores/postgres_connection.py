@@ -22,8 +22,8 @@ LOST = "the connection was lost: {unsure}"
 NOT_TEXT = "a name holds a null character; nothing was written"
 NUL = "cannot contain NUL (0x00) bytes"
 # Messages by the beginning of the SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html). The first match counts, so
-# that longer ones come first. dpcli's own functions raise DPL01 and DPL02. {text} is the server's message, which names objects and
-# contains no values. {unsure} says what is certain without an answer.
+# longer codes come first. dpcli's own functions raise DPL01 and DPL02. {text} is the server's message, which names objects and contains no
+# values. {unsure} states whether something may have been written.
 MEANINGS = {
     "DPL01": "refused by the database: {text}; nothing was written",
     "DPL02": "permission denied: {text}; nothing was written",
@@ -60,10 +60,10 @@ REFUSALS = (
     (r"too many (clients|connections)|remaining connection slots", "the server takes no more connections"),
     (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
 )
-CONNECT_SECONDS = 10
-WORK = 60.0  # seconds for a transaction, without its wait for a lock
+CONNECT_SECONDS = 10  # longest wait for a connection, unless the URL states connect_timeout
+WORK = 60.0  # seconds; longest time of a transaction, without its wait for a lock
 HOLDER = "; held by "
-# Names are looked up in pg_catalog only: another login may have put a function with a better match into a schema that it can write to.
+# Names are looked up in pg_catalog only. Otherwise another login could put a function that matches better into a schema that it can write.
 OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 # A server reports a commit that its standby lacks only as a warning, which a setting of the database, the login or the URL may suppress.
 LIMITS = (
