@@ -32,8 +32,8 @@ class Session:
         run: Key of its run in the ledger.
         fingerprint: Fingerprint of every table of the file on which its privacy depends.
         charged: Whether a ledger was charged.
-        counted: Whether the file that counts the answers was created, so that no answer is given twice. From then on this file must exist,
-            and the ledger must have the run.
+        counted: Whether the run was charged and the counts exist by which no answer is given twice. From then on the counts must exist, and
+            the ledger must have the run.
         inputs: Digests of the inputs besides the file, by name.
         window: The blocks on which the session was charged.
         rows: The rows of these blocks as RowWindow.content describes them; None if all rows are read.

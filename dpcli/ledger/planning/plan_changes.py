@@ -39,7 +39,7 @@ def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
 def _runs_where_all_fit(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
     """Return how many runs there are with another table in a place, 0 where one does not fit."""
     priced = plan.priced if reads is None else _with_run(plan, place, replace(plan.priced[place], reads=reads))
-    return all_fit(plan.before, plan.schedule.replaced(place, run), priced)
+    return all_fit(plan.before, plan.schedule.with_run(place, run), priced)
 
 
 def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
