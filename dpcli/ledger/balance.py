@@ -1,6 +1,6 @@
-"""The balance of a ledger, in terms that a person can plan with: shares of the cap, and how much still fits.
+"""The balance of a ledger in numbers with which a person can plan: shares of the cap, and how much still fits.
 
-All of them are closed forms: nothing in this file needs arrays.
+This module does not need numpy.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from dpcli.ledger.state import LedgerState, Run
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The part of a cap that may still be spent.
+    """The spent and the remaining parts of a cap.
+
+    No epsilon of the spending is stated, as only the cap is a bound at a moment that may depend on outputs.
 
     Attributes:
-        spent, reserved, left: Shares of the cap (the scarcest amount decides); of the number of declared runs in declared mode. There is no
-            epsilon of what is spent: at a moment that is chosen from outputs only the cap is a bound.
-        planned: In declared mode the epsilon of the whole plan, which was fixed in advance; else None.
-        like_last: Further runs like the last one that fit, None if none was made.
-        pure: A pure epsilon that certainly fits in one run. Both are 0 if the dataset has moved, or is a copy that is not open: nothing is
-            taken there, whatever is left of the cap.
+        spent, reserved, left: Shares of the cap, for the amount with the largest share. In declared mode they are shares of the number of
+            declared runs.
+        planned: In declared mode, the epsilon of all declared runs, which were fixed in advance; else None.
+        like_last: The number of further runs like the last one that fit, -1 for any number; None if no run was charged.
+        pure: A pure epsilon that certainly fits in one run. Both `like_last` and `pure` are 0 if the dataset has moved or is a copy that is
+            not open, as nothing can be charged there.
     """
 
     spent: float
@@ -39,7 +41,7 @@ class Remaining:
 
 
 def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
-    """Return what a state leaves; of blocks, the fullest of a window, or of all."""
+    """Return the remaining part of the cap. With blocks, it is that of the fullest block of a window, or of all blocks without a window."""
     terms, closed = state.open_terms(), state.departure is not None
     full = state.over(window) if window else state.fullest()
     declared = terms.mode == "declared"
@@ -55,14 +57,17 @@ def remaining_room(state: LedgerState, window: Sequence[str] = ()) -> Remaining:
 
 
 def share_of(state: LedgerState, part: amounts.Amounts) -> float:
-    """Return the share of the cap that a part of the spending takes; in declared mode, of the number of runs that were declared."""
+    """Return the share of the cap that a part of the spending takes. In declared mode it is a share of the number of declared runs."""
     if state.open_terms().mode == "declared":
         return float(sum(part.values()) / sum(state.caps.values()))
     return amounts.largest_share(part, state.caps)
 
 
 def runs_like(state: LedgerState, run: Run) -> int:
-    """Return how many more runs of that cost fit, by its maker, whose quotas count; -1 if it costs nothing, and any number does."""
+    """Return how many more runs with the cost of `run` fit, if they are charged to the same person; -1 if any number fits, at no cost.
+
+    The quotas of that person are taken into account.
+    """
     if state.closed(run.window) is not None:
         return 0
     quotas = quotas_of(state.quotas, str(run.content["who"]))
@@ -77,7 +82,7 @@ def _pure_room(rule: Filter, left: amounts.Amounts) -> float:
 
 
 def fullest_block(state: LedgerState) -> str | None:
-    """Return the first of the blocks of which most is used, None if there are none."""
+    """Return the block with the largest used share of its cap, and of several the first; None if no block was charged."""
     if state.open_terms().family is None:
         return None
     shares = {block: amounts.largest_share(spent, state.caps) for block, spent in spent_by_block(state.spent, state.caps).items()}

@@ -1,4 +1,4 @@
-"""All datasets of some ledgers at a glance. A dataset that cannot be read hides no other."""
+"""An overview of all datasets of some ledgers. If a dataset cannot be read, the others are still shown."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from dpcli.ledger.state import LedgerState
 from dpcli.ledger.stores.places import open_store, without_secrets
 from dpcli.ledger.stores.store import Store
 
-HIGH = 0.8  # share of a cap above which somebody should look
+HIGH = 0.8  # share of a cap above which the overview warns
 CHANGED = "the definitions that guard its entries were changed: dpcli budget verify"
 UNNOTED = "its definitions are of an earlier version: dpcli budget upgrade"
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A dataset at a glance.
+    """A dataset in the overview.
 
     Attributes:
-        used, reserved: Shares of the cap, with blocks of the fullest, `block`.
-        warnings: Warnings to look at.
+        ledger: The ledger in messages.
+        used, reserved: The spent and the reserved share of the cap. With blocks, they are those of the fullest block, `block`.
+        warnings: Warnings about the dataset.
     """
 
     ledger: str
@@ -41,19 +42,19 @@ class Glance:
 
     @property
     def moved_to(self) -> str | None:
-        """The place where it is charged once the move is complete, None if it has not moved."""
+        """The ledger where the dataset is charged when its move is complete; None if it has not moved."""
         return None if self.state.departure is None else self.state.departure.to
 
     @property
     def added_up_by(self) -> str:
-        """The filter, or "declared"."""
+        """The name of the filter, or "declared" in declared mode."""
         terms = self.state.open_terms()
         return "declared" if terms.mode == "declared" else terms.filter
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A dataset that cannot be read, or a whole ledger (dataset None), and why."""
+    """A dataset that cannot be read, with the reason. If a whole ledger cannot be read, `dataset` is None."""
 
     ledger: str
     dataset: str | None
@@ -61,10 +62,12 @@ class Unread:
 
 
 def overview(urls: Sequence[str]) -> tuple[tuple[Unread, ...], tuple[Glance, ...]]:
-    """Return what cannot be read, and every dataset, the fullest first; those that have moved come last.
+    """Return the datasets and ledgers that cannot be read, and all other datasets.
+
+    The datasets are sorted by the used share of their caps, the largest first. Moved datasets come last.
 
     Raises:
-        InputError: For what names no ledger at all.
+        InputError: A URL is not the path or URL of a ledger.
     """
     datasets = [each for url in dict.fromkeys(urls) for each in _of_ledger(url)]
     glances = [each for each in datasets if isinstance(each, Glance)]

@@ -1,4 +1,4 @@
-"""Denials: by how much a run does not fit, what would fit, and why a smaller total does not change this verdict."""
+"""The messages of denials: by how much a run does not fit, what would fit, and why a smaller total does not change the verdict."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from dpcli.base.rounding import down, percent_used, up
 from dpcli.ledger import amounts
 from dpcli.ledger.filters.filter import Cost, label
 from dpcli.ledger.governance.quotas import Quota
-from dpcli.ledger.grammar import seen
+from dpcli.ledger.grammar import visible_text
 from dpcli.ledger.state import LedgerState
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-OVER_QUOTA = ", and the quota of "  # what the message of such a denial holds, and no other one but for the name of a pipeline
-NAMED = 60  # characters of a name in print
-DECLARED = "run "  # how the amounts of a declared set begin
+OVER_QUOTA = (
+    ", and the quota of "  # a part of the message of a denial by a quota; other messages contain it only in a pipeline's name
+)
+NAMED = 60  # characters of a pipeline's name in a message
+DECLARED = "run "  # start of the names of a declared set's amounts
 
 
 def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, window: Sequence[str] = (), who: str = "") -> str:
-    """Return the message of a charge by `who`, several lines: the numbers, what would fit, and what other composition says."""
+    """Return the message for a charge by `who` that does not fit. Its lines state the numbers, what would fit, and why the denial is final.
+
+    Args:
+        state: The state of the ledger before the charge.
+        pipeline, cost, delta, window: The run, its cost, the delta at which it is described, and its blocks.
+        who: The person who is charged.
+    """
     from dpcli.ledger.planning.fit import changes_that_fit_now
 
-    # The name of its pipeline, if it has one: a program may ask for several.
-    no = f"denied, and nothing was written{f': {seen(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
+    # The message names the pipeline, if it has a name, as a program may charge several runs.
+    no = f"denied, and nothing was written{f': {visible_text(pipeline.name)[:NAMED]}' if pipeline.name else ''}"
     closed, full_state = state.closed(window), state.over(window)
     if closed is not None:
         return f"{no}: block {closed} was retired, and takes no further run"
@@ -45,7 +53,7 @@ def denial(state: LedgerState, pipeline: Pipeline, cost: Cost, delta: float, win
 
 
 def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[str]) -> str:
-    """Return whose quota it is, how much of it is left, and who may change it."""
+    """Return the message for a run that exceeds a quota: whose quota it is, how much of it is left, and who may change it."""
     wanted, used, limits = amounts.read(cost.amounts), state.quota_used(quota, window), quota.limits(state.caps)
     name = amounts.exceeded(amounts.add(used, wanted), limits) or next(iter(wanted))
     left, of = max(amounts.add(limits, used, -1)[name], Decimal(0)), " on the fullest block of its window" if window else ""
@@ -58,7 +66,7 @@ def _over_quota(state: LedgerState, quota: Quota, cost: Cost, window: Sequence[s
 
 
 def shortfall(state: LedgerState, cost: Cost) -> str:
-    """Return what a run costs, what is left, and how much is missing, of the amount that is scarcest."""
+    """Return the cost of a run, what is left, and how much is missing, in words, for the first amount that does not fit."""
     wanted, left = amounts.read(cost.amounts), state.left()
     if state.open_terms().mode == "declared":
         name = next(iter(wanted))
@@ -72,7 +80,7 @@ def shortfall(state: LedgerState, cost: Cost) -> str:
 
 
 def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> str:
-    """Return which blocks of a window do not take the cost, in words; "" without blocks."""
+    """Return, in words, the blocks of a window in which the cost does not fit; "" if there are none."""
     wanted = amounts.read(cost.amounts)
     blocks = [block for block in window if not state.over((block,)).fits(wanted)]
     named = ", ".join(blocks[:3]) + (f" and {len(blocks) - 3} more" if len(blocks) > 3 else "")
@@ -80,7 +88,7 @@ def full_blocks_words(state: LedgerState, cost: Cost, window: Sequence[str]) -> 
 
 
 def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
-    """Return what to do where delta is what does not fit; nothing if another amount is.
+    """Return a line of advice if delta is the amount that does not fit; an empty list otherwise.
 
     Args:
         path: Path of the run's file.
@@ -94,12 +102,12 @@ def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
 
 
 def _scarcest(state: LedgerState, wanted: amounts.Amounts) -> str:
-    """Return the amount that does not fit; the first if all do."""
+    """Return the first amount that does not fit, or the first amount if all fit."""
     return amounts.exceeded(amounts.add(state.spent, wanted), state.caps) or next(iter(wanted))
 
 
 def _no_argument(state: LedgerState) -> str:
-    """Return why a smaller total of other accountants changes nothing."""
+    """Return the explanation why a smaller total of another accountant does not change the verdict."""
     terms = state.open_terms()
     order = getattr(terms.the_filter, "order", None)
     of_order = (
@@ -117,12 +125,12 @@ def _no_argument(state: LedgerState) -> str:
 
 
 def costs(cost: amounts.Amounts) -> str:
-    """Return a cost in words; a run of a declared set by its number."""
+    """Return a cost in words. A run of a declared set is named by its number."""
     nonzero = {name: value for name, value in sorted(cost.items(), key=lambda item: item[0] == "delta") if value}
     words = (name if name.startswith(DECLARED) else f"{up(value)} of {label(name)}" for name, value in nonzero.items())
     return " and ".join(words) or "nothing"
 
 
 def percent_of_cap(amount: Decimal, state: LedgerState, name: str) -> str:
-    """Return a share of a cap in print, rounded up."""
+    """Return an amount as a percentage of its cap, in words, rounded up."""
     return percent_used(amounts.largest_share({name: amount}, state.caps))

@@ -1,7 +1,8 @@
-"""The grammar of ledger entries: the rules that dpcli checks before it writes, and from which the database checks are generated.
+"""The grammar of ledger entries.
 
-A reader (dpcli.ledger.state) is more lenient, so that every entry that these rules accept can be read. Each type has a function here and
-one in SQL (dpcli.is_a). Both are tested on the same values.
+dpcli checks these rules before it writes an entry, and the checks of a database are generated from them. A reader (dpcli.ledger.state) is
+more lenient, so that every entry that the rules accept can be read. Each type has a function in this module and one in SQL (dpcli.is_a).
+Both functions are tested on the same values.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from dpcli.ledger.governance.proposals import MOST_DAYS
 
 LONGEST_TEXT, LONGEST_NAME = 20_000, 200  # characters of a reason, and of a name or key
 LONGEST_ENTRY = 4_000_000  # characters of an entry in its canonical form
-AMOUNT_DIGITS = 20  # significant digits
-SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # 0 is allowed as well
-MOST_COUNT = 10**18
-HOLDERS = ("person", "team")  # of a quota
+AMOUNT_DIGITS = 20  # significant digits of an amount
+SMALLEST_AMOUNT, LARGEST_AMOUNT = Decimal("1E-330"), Decimal("1E+310")  # a little more than the range of doubles; 0 is allowed too
+MOST_COUNT = 10**18  # fits in a 64-bit integer of a database
+HOLDERS = ("person", "team")  # kinds of subjects of a quota
 MODES = ("adaptive", "declared")
 PATTERNS = {
     "hash": "^[0-9a-f]{64}$",
@@ -42,7 +43,7 @@ UNSEEN = (
 )  # fmt: skip
 SPACES = ((0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000))
 
-# The names of each table and the types of their values. A type with "?" is optional.
+# The names of each table, and the types of their values. A name whose type ends in "?" is optional.
 COMMON = {
     "ledger": "count",
     "dataset": "name",
@@ -83,7 +84,7 @@ ENTRIES = {
     "refuse": {"proposal": "count", "why": "said"},
     "quota": {**QUOTA, **APPROVED},
 }
-# The entries that may be proposed, without the parts that the approver adds.
+# The entries that can be proposed, without the fields that the approval adds.
 ASKS = {
     "amend": {"kind": "name", "epsilon": "positive", "caps": "amounts", "why": "said"},
     "void": {"kind": "name", "key": "name", "why": "said"},
@@ -145,7 +146,7 @@ WORDS = {
 
 
 def rules() -> dict[str, Any]:
-    """Return all rules as JSON values, as the database receives them."""
+    """Return all rules as JSON values, in the form that the database receives."""
     return {
         "patterns": PATTERNS,
         "words": WORDS,
@@ -187,8 +188,8 @@ def wrong_entry(content: Mapping[str, Any]) -> str | None:
     return wrong
 
 
-def seen(text: str) -> str:
-    """Return a reason in the form that entries may hold: invisible characters replaced, and cut to the largest length."""
+def visible_text(text: str) -> str:
+    """Return a text in the form that entries accept. Invisible characters are replaced, and the text is cut to `LONGEST_TEXT`."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)[:LONGEST_TEXT]
 
 
@@ -198,7 +199,10 @@ def is_a(kind: str, value: Any) -> bool:
 
 
 def _wrong_table(names: Mapping[str, str], table: Mapping[str, Any]) -> str | None:
-    """Return the first fault of a table, as "expected ...": an unknown or missing name, or a value of another type."""
+    """Return the first fault of a table, as "expected ..."; None if there is none.
+
+    A fault is an unknown name, a missing name, or a value of another type.
+    """
     unknown = sorted(set(table) - set(names))
     if unknown:
         return f"expected no {unknown[0]}"

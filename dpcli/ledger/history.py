@@ -1,8 +1,8 @@
-"""Histories: what was spent before there was a ledger, charged all or none.
+"""The charge of a history, that is, of runs that were made before the ledger was opened. Either all runs are charged or none.
 
-A run of the past is charged as a spend, like the others, and says of itself when it was made. What was spent is spent: a ledger that holds
-less than the history would claim a cap that the data no longer have. So a history that does not fit is refused as a whole, with the cap
-that would hold it; `amend` sets that, with an approver, and then the ledger takes nothing more.
+The entry of such a run is a "spend" that also states when the run was made. If the ledger charged only a part of the history, its cap would
+not bound the loss that the data already have. So a history that does not fit is refused as a whole, and the message states a cap that would
+suffice. `amend` sets that cap, with an approver. After the import the ledger then has almost nothing left.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from dpcli.ledger.ledger import Ledger, Receipt
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
-LARGEST_CAP = 1e6  # epsilon that is looked at
+LARGEST_CAP = 1e6  # largest epsilon that a message proposes as a cap
 
 
 def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ...]:
-    """Charge all of them or none; those that are charged already, under the same key and in the same words, are passed.
+    """Charge all runs or none. A run that was charged before by the same request is skipped.
 
     Raises:
-        InputError: If a line has no place in this ledger.
-        LedgerError: If a key is another run's, and Denied with the cap that would hold the history where the ledger's does not: then
-            nothing was written.
+        InputError: A line is invalid for this ledger.
+        LedgerError: A key belongs to another run.
+        Denied: The history does not fit. The message states a cap that would suffice. Nothing was written.
     """
     place = runs[0].place.rpartition(":")[0]
     requests = each_or_all_mistakes(
@@ -44,6 +44,7 @@ def charge_history(ledger: Ledger, runs: Sequence[PastRun]) -> tuple[Receipt, ..
 
 
 def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
+    """Return the request for one run. The message of an error begins with the line of the run."""
     try:
         cost, at = ledger.cost(run.pipeline, run.delta)
         window = ledger.stated_window(run.pipeline, run.window)
@@ -54,7 +55,7 @@ def _charge_of(ledger: Ledger, run: PastRun) -> Charge:
 
 
 def _denial_message(state: LedgerState, requests: Sequence[Charge]) -> str:
-    """Return by how much it does not fit, and which cap would hold it."""
+    """Return by how much a history does not fit, and which cap would suffice."""
     new = [request for request in requests if request.key not in state.runs]
     closed = next((block for request in new if (block := state.closed(request.window)) is not None), None)
     if closed is not None:
@@ -92,7 +93,7 @@ def _advice(after: LedgerState) -> str:
 
 
 def _smallest_cap(after: LedgerState) -> float | None:
-    """Return the smallest cap on epsilon, to four digits, that holds what is spent; None if none up to 10^6 does."""
+    """Return the smallest cap on epsilon within which the spending fits, rounded up to four digits; None if none up to 10^6 suffices."""
 
     def holds(epsilon: float) -> bool:
         trial = copy(after)

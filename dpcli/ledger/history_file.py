@@ -1,8 +1,12 @@
-"""The file of a history: runs that were made before there was a ledger, in csv or json lines.
+"""The file of a history, that is, of runs that were made before the ledger was opened, in CSV or JSON lines.
 
-One line is one run: when it was made (`date`) and its `key`; a pipeline `file`, or the guarantee that somebody stated for one unit
-(`epsilon` with or without `delta`, or `rho`, and the `unit` and `adjacency` that it was stated for); by `who`, and a `note`; a `window`
-if the dataset has blocks (BLOCKS;BLOCKS). delta beside a file or a rho is where the run is described.
+Each line is a run with these columns:
+
+* `date`, when the run was made, and its `key`;
+* either a pipeline `file`, or a guarantee for one unit: `epsilon` with or without `delta`, or `rho`, with its `unit` and `adjacency`;
+* `delta` beside a file or a rho: the delta at which the run is described;
+* `who` made it, and a `note`;
+* a `window` (BLOCKS;BLOCKS), if the dataset has blocks.
 """
 
 from __future__ import annotations
@@ -22,21 +26,30 @@ from dpcli.file.toml.limits import escaped_path, read_head
 from dpcli.file.toml.shown import escaped
 from dpcli.file.toml.suggest import did_you_mean
 from dpcli.ledger.chain import is_stamp
-from dpcli.ledger.grammar import WORDS, is_a, seen
+from dpcli.ledger.grammar import WORDS, is_a, visible_text
 from dpcli.ledger.requests import checked_key
 
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-MOST_BYTES, MOST_RUNS = 16 * 1024 * 1024, 1_000  # of one history: all of it is one transaction, in which nobody else writes
-MOST_MISTAKES = 20  # that are told at once
+MOST_BYTES, MOST_RUNS = (
+    16 * 1024 * 1024,
+    1_000,
+)  # limits of one history, as it is charged in one transaction, which excludes other writers
+MOST_MISTAKES = 20  # largest number of mistakes in one message
 COLUMNS = ("date", "key", "file", "epsilon", "delta", "rho", "unit", "adjacency", "who", "note", "window")
-Line = tuple[int, Mapping[str, str]]  # its number, and its cells by column
+Line = tuple[int, Mapping[str, str]]  # the number of a line, and its cells by column
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run of the past: `place` is that of its line, `made` the time of the run."""
+    """A run of a history.
+
+    Attributes:
+        place: The file and line of the run, for messages.
+        made, maker: When and by whom the run was made.
+        delta: The delta at which the run is described; None if the line states none.
+    """
 
     place: str
     key: str
@@ -49,14 +62,19 @@ class PastRun:
 
 
 class WrongCell(Exception):
-    """A mistake in a column of a line."""
+    """A cell of a line is invalid."""
 
     def __init__(self, column: str, text: str) -> None:
         super().__init__(f"{column}: {text}")
 
 
 def read_history(path: str, now: str) -> tuple[PastRun, ...]:
-    """Return the runs in a file. Raises InputError with every mistake and its line, at most 20."""
+    """Return the runs in a file. Raises InputError with all mistakes and their lines, but at most `MOST_MISTAKES`.
+
+    Args:
+        path: Path of the file.
+        now: The current time. A run that was made later is a mistake.
+    """
     shown = escaped_path(path)
     data = read_head(path, MOST_BYTES, "a history in csv or json lines")
     if len(data) > MOST_BYTES:
@@ -76,7 +94,7 @@ def read_history(path: str, now: str) -> tuple[PastRun, ...]:
 
 
 def _refuse_repeated_keys(runs: Sequence[PastRun]) -> None:
-    """Raise InputError for two lines with one key, which would be charged as one run."""
+    """Check that the keys of the runs differ, as two runs with one key would be charged once. Raises InputError if not."""
     first: dict[str, str] = {}
     for run in runs:
         before = first.setdefault(run.key, run.place)
@@ -88,7 +106,12 @@ def _refuse_repeated_keys(runs: Sequence[PastRun]) -> None:
 
 
 def each_or_all_mistakes(items: Sequence[Any], place: str, made: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """Return `made` of each item. Raise one InputError with the mistakes of all of them; another error as it is, where it comes first."""
+    """Return the result of `made` for each item.
+
+    Raises:
+        InputError: `made` raised InputError for some items. The message contains all of them, but at most `MOST_MISTAKES`.
+        CannotCertify, NotRepresentable: `made` raised this error for an item before any InputError.
+    """
     results, wrong = [], []
     for item in items:
         try:
@@ -167,11 +190,11 @@ def _json_lines(text: str, shown: str) -> Iterator[Line]:
 
 
 class RepeatedName(ValueError):
-    """A name that a JSON object has twice."""
+    """A JSON object has a name twice."""
 
 
 def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object. Raise RepeatedName for two values under one name, of which the first would be lost."""
+    """Return a JSON object. Raises RepeatedName if a name has two values, as the first value would be lost."""
     names = [name for name, _ in pairs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -199,7 +222,7 @@ def _past_run(cells: Mapping[str, str], place: str, folder: str, now: str) -> Pa
     window = tuple(part.strip() for part in cells.get("window", "").split(";") if part.strip())
     made, delta = _time_made(cells.get("date", ""), now), _number(cells, "delta")
     pipeline = _pipeline_in_file(cells, folder) if "file" in cells else _stated_guarantee(cells, place, delta)
-    return PastRun(place, key, made, maker, seen(cells.get("note", "")), pipeline, delta, window)
+    return PastRun(place, key, made, maker, visible_text(cells.get("note", "")), pipeline, delta, window)
 
 
 def _time_made(text: str, now: str) -> str:
@@ -224,7 +247,7 @@ def _pipeline_in_file(cells: Mapping[str, str], folder: str) -> Pipeline:
 
 
 def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None) -> Pipeline:
-    """Return a run of which a guarantee for one unit is all that is known."""
+    """Return a pipeline that states only a guarantee for one unit, for a run whose mechanisms are unknown."""
     from dpcli.file.pipeline.canonical import pipeline_from
 
     epsilon, rho = _number(cells, "epsilon"), _number(cells, "rho")
@@ -259,8 +282,8 @@ def _number(cells: Mapping[str, str], name: str) -> float | None:
     except ValueError:
         value = math.nan
     if 0.0 < value < math.inf and Decimal(text) > Decimal(repr(value)):
-        value = math.nextafter(value, math.inf)  # never less than what was written; a double is charged as it is spelled
+        value = math.nextafter(value, math.inf)  # rounded up, so that the charge is not below the stated number
     vanished = value == 0.0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
     if not 0.0 <= value < math.inf or vanished:
         raise WrongCell(name, f"expected a number >= 0 that a double holds, found {text[:40]!r}")
-    return abs(value)  # -0.0 is 0, and no ledger takes it as it is
+    return abs(value)  # -0.0 becomes 0.0, as a ledger accepts no negative zero

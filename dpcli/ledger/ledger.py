@@ -19,7 +19,7 @@ from dpcli.ledger.filters.filter import Cost, sum_of
 from dpcli.ledger.governance.amendments import Amend, Approve, Proposable, Refuse, SetQuota
 from dpcli.ledger.governance.proposals import proposal_numbered
 from dpcli.ledger.governance.quotas import ALERT_AT, UnknownPeople
-from dpcli.ledger.grammar import LONGEST_ENTRY, seen, wrong_entry
+from dpcli.ledger.grammar import LONGEST_ENTRY, visible_text, wrong_entry
 from dpcli.ledger.past_runs import EarlierRuns, ForgetfulRuns, fold_entries, rows_up_to
 from dpcli.ledger.requests import (
     OWN_KEY,
@@ -255,7 +255,7 @@ class Ledger:
         Args:
             why: Reason. Required if another person reserved the run.
         """
-        return self._append(Move("start", key, self.who, seen(why)), key)
+        return self._append(Move("start", key, self.who, visible_text(why)), key)
 
     def commit(self, key: str, why: str = "") -> Receipt:
         """Record that a reserved run has ended. It stays charged.
@@ -263,7 +263,7 @@ class Ledger:
         Args:
             why: Reason. Required if another person reserved the run, or if it was never started.
         """
-        return self._append(Move("commit", key, self.who, seen(why)), key)
+        return self._append(Move("commit", key, self.who, visible_text(why)), key)
 
     def count(self, key: str, of: str, count: int, total: int) -> int:
         """Grant `count` more answers of a run, all or none, and return the number granted so far.
@@ -287,7 +287,7 @@ class Ledger:
         Args:
             expires: As in `amend`.
         """
-        return self._append(Proposable(Move("void", key, self.who, seen(why)), expires), key)
+        return self._append(Proposable(Move("void", key, self.who, visible_text(why)), expires), key)
 
     def amend(
         self,
@@ -307,7 +307,9 @@ class Ledger:
                 further runs but guarantees nothing more about earlier runs.
             expires: Until when another person may approve the proposal (a time, 7d, 36h); a week if None.
         """
-        return self._append(Proposable(Amend(epsilon, seen(why), seen(approver), self.who, unseen, acknowledged), expires), "")
+        return self._append(
+            Proposable(Amend(epsilon, visible_text(why), visible_text(approver), self.who, unseen, acknowledged), expires), ""
+        )
 
     def approve(self, seq: int, why: str, unseen: bool = False, acknowledged: bool = False) -> Receipt:
         """Approve the proposal of entry `seq`. Raises LedgerError if the proposal is not open, or was made by the same person.
@@ -318,11 +320,11 @@ class Ledger:
         proposal = proposal_numbered(self.state().proposals, seq)
         if proposal is not None and proposal.asks["kind"] == "quota":
             self._require_people()
-        return self._append(Approve(seq, self.who, seen(why), unseen, acknowledged), "")
+        return self._append(Approve(seq, self.who, visible_text(why), unseen, acknowledged), "")
 
     def refuse(self, seq: int, why: str) -> Receipt:
         """Refuse the proposal of entry `seq`, which closes it. The proposer can withdraw the proposal by this method."""
-        return self._append(Refuse(seq, seen(why)), "")
+        return self._append(Refuse(seq, visible_text(why)), "")
 
     def quota(
         self,
@@ -346,11 +348,11 @@ class Ledger:
         """
         self._require_people()
         people = tuple(sorted({*members})) if of == "team" else (name,)
-        return self._append(Proposable(SetQuota(of, name, people, share, alert_at, seen(why)), expires), "")
+        return self._append(Proposable(SetQuota(of, name, people, share, alert_at, visible_text(why)), expires), "")
 
     def retire(self, window: Sequence[str], why: str) -> Receipt:
         """Close blocks permanently, with a reason. Raises InputError if the dataset has no blocks."""
-        return self._append(Retire(self.window(window), seen(why)), "")
+        return self._append(Retire(self.window(window), visible_text(why)), "")
 
     def window(self, stated: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the stated blocks in order; an empty tuple if the dataset has no blocks.
@@ -424,7 +426,7 @@ class Ledger:
         Raises:
             LedgerError: The dataset has moved elsewhere.
         """
-        return self._append(Proposable(Leave(to, seen(why)), expires), "", even_moved=True)
+        return self._append(Proposable(Leave(to, visible_text(why)), expires), "", even_moved=True)
 
     def name_copy(self, copy: str) -> Receipt:
         """Record the name of the copy to which the dataset has moved: the hash of the copy's first own entry."""
@@ -463,7 +465,7 @@ class Ledger:
 
         cost, at = self.cost(pipeline, delta)
         blocks = self.stated_window(pipeline, self.resolve_trailing(window))
-        return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, seen(why), expires, blocks)
+        return Charge(kind, checked_key(key), tables_of(pipeline), at, cost, self.who, visible_text(why), expires, blocks)
 
     def _append(self, request: LedgerRequest, key: str, even_moved: bool = False) -> Receipt:
         """Append the entry of one request, as `append_all` does."""

@@ -1,4 +1,4 @@
-"""Lint findings about a ledger: the rules that its entries can decide."""
+"""Lint findings about a ledger, by the rules that can be checked from its entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = 3600.0  # seconds
 
 
 class LedgerFinding(NamedTuple):
-    """A finding of a rule (`code`) about an entry, by its number; about the terms if that is 0."""
+    """A finding of the rule `code` about the entry with the number `entry`, or about the terms if the number is 0."""
 
     code: str
     message: str
@@ -26,7 +26,7 @@ class LedgerFinding(NamedTuple):
 
 
 def findings(ledger: Ledger) -> tuple[Diagnostic, ...]:
-    """Return every finding about one dataset, placed at its entries. Raises LedgerError if it cannot be read."""
+    """Return every finding about one dataset, each at its entry. Raises LedgerError if the dataset cannot be read."""
     state = ledger.state()
     place = f"{ledger.store.place}#{ledger.dataset}"
     return tuple(
@@ -58,10 +58,10 @@ def _large_epsilon(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding
 
 
 def _same_run(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """Find one run under two keys within an hour: a retry that was charged twice, or one question that was answered twice."""
+    """Find equal runs under two keys within an hour. Either a retry was charged twice, or one question was answered twice."""
     last: dict[str, Run] = {}
     for run in state.runs.values():
-        text = canonical({"pipeline": run.pipeline, "window": run.window})  # the same question about other blocks is another
+        text = canonical({"pipeline": run.pipeline, "window": run.window})  # a question about other blocks is another question
         before = last.get(text)
         if run.status != "void":
             last[text] = run
@@ -78,7 +78,7 @@ def _seconds(run: Run) -> float:
 
 
 def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """Find runs of different dataset_size: batch_size is a rate only over the true size."""
+    """Find runs that state different values of dataset_size, as batch_size gives the sampling rate only with the true size."""
     first: Run | None = None
     for run in state.runs.values():
         size = run.pipeline["privacy"].get("dataset_size")
@@ -91,7 +91,7 @@ def _sizes(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
 
 
 def _overspent(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """Find a cap that was amended below what is spent, which takes nothing back."""
+    """Find a cap that was amended below the spending. This does not reduce the spending."""
     if not state.fullest().fits({}):
         words = "more is spent than the cap allows since it was amended: what is spent stays spent"
         yield LedgerFinding("DP304", words, state.head.seq)
@@ -120,7 +120,7 @@ def _network(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
 
 
 def _forgotten(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """Find reservations past their day, which count in full; whoever made one should say how it ended."""
+    """Find reservations that have expired. They count in full, and the person who made one should record how the run ended."""
     for run in state.runs.values():
         if run.expired(ledger.now()):
             words = f'the reservation "{run.key}" has expired and counts in full: commit it, with the reason'

@@ -1,4 +1,4 @@
-"""The folder of a session: it records, before the first noise, the run that the session is charged as in the ledger."""
+"""The charge of a session, and the file in its folder that names the charged run. The file is written before the first noise is drawn."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
 
-RUN = "run.json"
-UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors after which a ledger has written nothing
+RUN = "run.json"  # name of the file of a session
+UNCHARGED = (Denied, InputError, CannotCertify, NotRepresentable)  # errors of a ledger that has written nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,15 @@ class Session:
     """A session and its charge.
 
     Attributes:
-        fingerprint: Fingerprint of every table that its privacy depends on.
-        charged: A ledger was charged.
-        counted: Whether the count was made by which no answer is given twice: from then on it must be there, and the ledger must know the
-            run.
+        folder: Folder of the session.
+        run: Key of its run in the ledger.
+        fingerprint: Fingerprint of every table of the file on which its privacy depends.
+        charged: Whether a ledger was charged.
+        counted: Whether the run was charged and the counts exist by which no answer is given twice. From then on the counts must exist, and
+            the ledger must have the run.
         inputs: Digests of the inputs besides the file, by name.
-        window: The blocks that the session was charged on.
-        rows: Rows of these blocks, if dpcli has chosen them.
+        window: The blocks on which the session was charged.
+        rows: The rows of these blocks as RowWindow.content describes them; None if all rows are read.
     """
 
     folder: str
@@ -47,11 +49,11 @@ class Session:
     rows: dict[str, Any] | None = None
 
     def require_same(self, inputs: Mapping[str, str], same: Callable[[str, str], bool] = str.__eq__) -> None:
-        """Check that inputs are those that the session began with. Raises InputError if not.
+        """Check that inputs have the same content as when the session began. Raises InputError if not.
 
         Args:
             inputs: Digests of the inputs, by name.
-            same: Function that tells whether two digests are of equal content.
+            same: A function that returns whether two digests are of equal content.
         """
         others = [name for name, content in inputs.items() if not same(self.inputs.get(name, ""), content)]
         if others:
@@ -62,11 +64,11 @@ class Session:
 
     @property
     def identity(self) -> str:
-        """The name under which the session's answers are counted, unique among the sessions of a file."""
+        """The name under which the session's answers are counted. It is unique among the sessions of a file."""
         return hashlib.sha256(f"{self.run} {self.fingerprint}".encode()).hexdigest()
 
     def write(self) -> None:
-        """Write the session durably. Raises LedgerError if it cannot be written; the caller must then draw no noise."""
+        """Write the session durably to its folder. Raises LedgerError if this fails; the caller must then draw no noise."""
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
         path = os.path.join(self.folder, RUN)
         try:
@@ -76,7 +78,7 @@ class Session:
 
 
 def session_there(folder: str) -> Session | None:
-    """Return the session of a folder; None if there is none. Raises InputError if its file was changed."""
+    """Return the session of a folder; None if there is none. Raises InputError if its file is not in the form that dpcli writes."""
     path = os.path.join(folder, RUN)
     return _read(path, folder) if os.path.lexists(path) else None
 
@@ -89,13 +91,18 @@ def session_in(
     inputs: Mapping[str, str] | None = None,
     same: Callable[[str, str], bool] = str.__eq__,
 ) -> Session:
-    """Return a new session or, with --resume, the existing one. The caller holds the lock of the folder.
+    """Return a new session or, to resume, the existing one. The caller must hold the lock of the folder.
 
     Args:
+        folder: Folder of the session.
+        fingerprint: Fingerprint of the file as it is now.
+        resume: Whether --resume was given.
+        ledger: Ledger that the session is charged to, if any.
         inputs, same: As in `Session.require_same`.
 
     Raises:
-        InputError: A new session finds an existing one, a resumed session finds none, or the file has changed since.
+        InputError: The folder of a new session has a session already, the folder of a resumed one has none, or the file or an input has
+            changed since the session began.
     """
     inputs = inputs or {}
     path = os.path.join(folder, RUN)
@@ -118,11 +125,13 @@ def session_in(
 
 
 def require_same_books(place: str, charged: bool, ledger: Ledger | None, what: str) -> None:
-    """Check that a session is resumed with the ledger that was charged for it, if any. Raises InputError if not.
+    """Check that a ledger is given if and only if one was charged for the session. Raises InputError if not.
 
     Args:
-        place: Start of messages.
-        what: Kind of session, for messages.
+        place: Start of the message.
+        charged: Whether a ledger was charged.
+        ledger: The given ledger.
+        what: Kind of session, for the message.
     """
     if charged != (ledger is not None):
         stated = (f"the --ledger that was charged for this {what}", "none") if charged else ("no --ledger, as at its start", "one")
@@ -151,7 +160,14 @@ def require_going_on(place: str, run: str, ledger: Ledger, what: str) -> None:
 
 
 def charge(session: Session, pipeline: Pipeline, ledger: Ledger | None, why: str) -> Session:
-    """Reserve and start the session in the ledger, once, and return it. Its folder records the run before the ledger does."""
+    """Reserve and start the run of a session in the ledger, unless this was done before, and return the session.
+
+    The session is written to its folder before the ledger is charged. If nothing was charged, a new session is removed from the folder.
+
+    Raises:
+        LedgerError: The ledger does not have the run of a session whose answers are counted already, or as `charge_run`.
+        Denied: The run does not fit in the ledger's budget.
+    """
     path = os.path.join(session.folder, RUN)
     new = not os.path.lexists(path)
     session.write()
@@ -191,13 +207,14 @@ def commit(session: Session, ledger: Ledger | None) -> None:
 
 
 def mark_counted(session: Session) -> Session:
-    """Return the session with a record that its counts exist."""
+    """Write and return the session, marked as counted (`Session.counted`)."""
     counted = replace(session, counted=True)
     counted.write()
     return counted
 
 
 def _read(path: str, folder: str) -> Session:
+    """Return the session in a file. Raises InputError if the file is not in the form that dpcli writes."""
     try:
         with open(path, "rb") as file:
             content = json.load(file)
@@ -215,7 +232,7 @@ def _read(path: str, folder: str) -> Session:
 def require_charged(ledger: Ledger, run: str) -> None:
     """Check that the ledger has charged the run and that it was started. Raises LedgerError if not.
 
-    A copy of the folder is the same run: the ledger counts the answers of all copies together.
+    A copy of the session's folder has the same run, so that the ledger counts the answers of all copies together.
     """
     status = ledger.state().run(run).status
     if status not in ("started", "committed"):
@@ -226,6 +243,9 @@ def require_charged(ledger: Ledger, run: str) -> None:
 
 
 def reason(command: str, path: str, pipeline: Pipeline) -> str:
-    """Return the reason of a charge for the log, such as "dpcli train week.toml (clicks-week)": a stored pipeline has no name."""
+    """Return the reason of a charge for the log, such as "dpcli train week.toml (clicks-week)".
+
+    The reason contains the name of the pipeline, as the pipeline in an entry has no name.
+    """
     name = f" ({pipeline.name})" if pipeline.name else ""
     return f"dpcli {command} {os.path.basename(path)}{name}"

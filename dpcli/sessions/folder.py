@@ -32,7 +32,7 @@ if hasattr(os, "register_at_fork"):
 
 
 LOCK = ".lock"
-LOCK_ATTEMPTS = 100  # on a folder that other processes keep making and removing
+LOCK_ATTEMPTS = 100  # number of attempts to lock a folder that other processes repeatedly create and remove
 
 
 def replace_file(
@@ -144,7 +144,7 @@ def _lock(folder: str, mode: int) -> int:
 
 
 def _is_same_file(lock: int, path: str) -> bool:
-    """Check whether the open file still has this path: a lock on a removed file keeps nobody out."""
+    """Check whether the open file still has this path. A lock on a removed file excludes no other process."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(path))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The plan of a session with its privacy cost: that of the whole file, and of the one entry in it that is performed."""
+"""The plan of a session: a pipeline file, its privacy cost, and the entry of the file that the session performs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """A pipeline file that is performed.
+    """A pipeline file that a command performs.
 
     Attributes:
-        accounts: Names of the fields that hold an account of a pipeline.
+        accounts: Names of the fields that hold an account of the pipeline.
         path: Path of the file.
-        pipeline: The pipeline, with a number wherever the file says "calibrate".
-        rows: Rows of the private data that may be read; all if None.
+        pipeline: The pipeline, in which a number replaces each "calibrate" of the file.
+        rows: The rows of the private data that may be read; None for all rows.
     """
 
     accounts: ClassVar[tuple[str, ...]] = ()
@@ -40,12 +40,12 @@ class FilePlan:
 
     @property
     def private_file(self) -> str | None:
-        """The file of private data, as the pipeline file names it, if it is read as a table; None for other sources."""
+        """The path of the private data, as the pipeline file states it, if they are a table; None for other sources."""
         return None
 
     @property
     def bounded(self) -> tuple[str, str] | None:
-        """The key that names the owners of records, with its value; None if no owner's contributions are bounded."""
+        """The key of the file that names the column of the owners of records, and the column; None if no contributions are bounded."""
         return None
 
     def on_rows(self, rows: RowWindow | None) -> Self:
@@ -63,26 +63,29 @@ class FilePlan:
         return replace(self, pipeline=_over_window(self.pipeline, window), **accounts)
 
     def stated_folder(self, output: str | None) -> str:
-        """Return the folder that a key of the file states, or one by the file's name; relative to the current folder."""
+        """Return the folder `output` or, if none is stated, a folder in "runs" with the name of the pipeline or file.
+
+        A relative folder is relative to the current one.
+        """
         return output or os.path.join("runs", self.pipeline.name or os.path.splitext(os.path.basename(self.path))[0])
 
     def folder_at(self, output: str | None) -> str:
-        """Return the absolute `stated_folder`."""
+        """Return the absolute path of `stated_folder`."""
         return os.path.join(os.getcwd(), self.stated_folder(output))
 
     def fingerprint_with(self, name: str, table: Any, free: Container[str]) -> str:
         """Return the SHA-256 of everything that must be unchanged when a session is resumed.
 
         Args:
-            name, table: Name and table of the file, a dataclass that says what is done.
-            free: Keys of it that may change, as no answer depends on them.
+            name, table: The name and the content of the file's table for the command, a dataclass.
+            free: Keys of the table that may change, as no answer depends on them.
         """
-        kept = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
-        return fingerprint({"pipeline": tables_of(self.pipeline), name: kept, **self.row_data})
+        fixed = {key: value for key, value in dataclasses.asdict(table).items() if key not in free}
+        return fingerprint({"pipeline": tables_of(self.pipeline), name: fixed, **self.row_data})
 
     @property
     def row_data(self) -> dict[str, Any]:
-        """The rows that are read, as JSON values; empty if all rows are."""
+        """The rows that are read, as JSON values; an empty table if all rows are read."""
         return {} if self.rows is None else {"rows": self.rows.content()}
 
 
@@ -91,13 +94,13 @@ def _over_window(pipeline: Pipeline, window: tuple[str, ...]) -> Pipeline:
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of JSON values, whatever the order of their keys."""
+    """Return the SHA-256 of a JSON object. It does not depend on the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class PricedFile(FilePlan):
-    """A pipeline file with its account, whose epsilon is certified."""
+    """A pipeline file with its account, which certifies a finite epsilon."""
 
     accounts: ClassVar[tuple[str, ...]] = ("account",)
     account: Account
@@ -114,13 +117,13 @@ class PricedFile(FilePlan):
 
 @dataclass(frozen=True, slots=True)
 class PricedSession(PricedFile):
-    """A priced file with the entry that the session performs."""
+    """A pipeline file with its account, and the entry that the session performs."""
 
     entry: Entry
 
 
 def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
-    """Return the account of a pipeline before it is performed. Raises CannotCertify if no finite cost can be certified."""
+    """Return a pipeline file with its account. Raises CannotCertify if no finite epsilon can be certified."""
     from dpcli.analysis.account import account
 
     result = account(pipeline)
@@ -133,9 +136,16 @@ def priced_file(path: str, pipeline: Pipeline) -> PricedFile:
 
 
 def priced(path: str, data: bytes, types: Collection[str], table: str, named: str | None) -> PricedSession:
-    """Return the account of a file, its noise solved for where it says "calibrate", and its entry of one of these types.
+    """Return a file with its account and its entry of one of these types. Each "calibrate" is replaced by a number first.
 
-    Raise as `one_entry` and `priced_file` do, and InputError if the file cannot be read.
+    Args:
+        path: Path of the file.
+        data: Content of the file.
+        types, table, named: As in `one_entry`.
+
+    Raises:
+        InputError: The file cannot be read, or as `one_entry`.
+        CannotCertify: As `priced_file`.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -148,11 +158,13 @@ def one_entry(path: str, pipeline: Pipeline, types: Collection[str], table: str,
     """Return the entry of one of these types that is performed, on all of the data.
 
     Args:
+        types: Types of mechanisms.
         table: The table whose key `mechanism` is `named`, for messages.
+        named: Name of the entry; None if the file has only one of these types.
 
     Raises:
-        InputError: It is unclear which entry is meant, or the entry is charged as a part of something else: of a partition, of a sample
-            that others read, or of another entry, which may cost less than the run that is made here.
+        InputError: There is not exactly one such entry. Or the entry is a part of a partition, of a sample that others read, or of another
+            entry, so that its cost may be smaller than that of a run on all of the data.
     """
     known = [entry.name for entry in pipeline.mechanisms if entry.type in types]
     fitting = [entry for entry in pipeline.mechanisms if entry.type in types and named in (None, entry.name)]

@@ -1,20 +1,20 @@
-"""The window of a session: the blocks of its dataset that it reads, settled before any record is read or charged.
+"""The window of a session: the blocks of its dataset that it reads. The window is determined before any record is read or charged.
 
 A ledger may cut a dataset into blocks (days, weeks, values of a column), each with a budget of its own. A window is the list of blocks
 that a run reads and is charged to. It comes from privacy.window of the file or, if the file has none, from --window. It is then written
-into the pipeline, and so it is part of the fingerprint, of the charge, of a resumed session and of the statement.
+into the pipeline. So it is a part of the fingerprint, of the charge, of a resumed session and of the statement.
 
 The module also checks the unit of privacy (`require_bounded`). A run bounds the contributions of an owner, that is, of one value of the
-column that source.unit, train.units or a similar key names: over the whole window or, if each record is read in a single block of the
-ledger with max_blocks = 1, per block. This owner must be the unit that privacy.unit claims to protect:
+column that source.unit, train.units or a similar key names. It bounds them over the whole window or, if each record is read in a single
+block of a ledger with max_blocks = 1, in each block. This owner must be the unit that privacy.unit claims to protect:
 
-* A column that is finer than the claimed unit (patient_week for "patient") bounds each of the unit's parts by itself. A unit with several
-  parts then loses as many times the claimed epsilon.
-* A column that is coarser (patient for "patient_week") bounds many units together, by choosing some of their rows. Removing one unit
-  changes which rows of the others are chosen: up to twice the claimed loss.
+* If the column is finer than the claimed unit (patient_week for "patient"), the run bounds each part of a unit by itself. The loss of a
+  unit with k parts is then up to k times the claimed epsilon.
+* If the column is coarser (patient for "patient_week"), the run bounds many units together, by choosing some of their rows. The removal of
+  one unit changes which rows of the others are chosen, so that the loss is up to twice the claimed one.
 
-Only names can be compared, and names are free (a "visitor" may have the column `cookie`). So the check refuses a column only if its name
-contradicts the unit.
+Only names can be compared, and names are arbitrary (a "visitor" may have the column `cookie`). So the check refuses a column only if its
+name contradicts the unit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Words for periods of time.
 PERIODS = frozenset({"minute", "hour", "day", "date", "week", "month", "quarter", "year"})
-# Words for things of which one person has several.
+# Words for things of which one person can have several.
 PARTS = PERIODS | {
     "visit",
     "session",
@@ -54,7 +54,7 @@ PARTS = PERIODS | {
     "message",
     "device",
 }
-# Words that mark a column as an identifier, and say nothing of what it identifies.
+# Words that mark a column as an identifier, but do not say what it identifies.
 IDENTIFIER_WORDS = frozenset({"id", "key", "no", "nr", "number", "uuid", "guid", "hash", "code"})
 
 
@@ -148,7 +148,7 @@ def in_table(source: str | None, path: str, rows: RowWindow | None) -> RowWindow
     if columns is None or rows.column in columns:
         return rows
     near = next((name for name in columns if same_word(name, rows.column)), None)
-    if near is not None:  # otherwise all rows would be read, but only these blocks charged
+    if near is not None:  # without this error all rows would be read, although only these blocks are charged
         raise InputError(
             f'{source}: expected the column "{rows.column}", by which the ledger\'s blocks are cut, found {quoted(near)}: give it that '
             "name, or another one where it is not what the blocks are cut by"

@@ -144,9 +144,9 @@ def changed(folder: Path, plan: BudgetPlan, change: str) -> Schedule:
     place = plan.refused.place
     run = plan.schedule.runs[place]
     if found := re.match(r"count = (\d+) ", change):
-        return plan.schedule.replaced(place, replace(run, last=None, count=int(found[1])))
+        return plan.schedule.with_run(place, replace(run, last=None, count=int(found[1])))
     if found := re.match(r'(every|window) = "(.*?)" \(now', change):
-        return plan.schedule.replaced(place, replace(run, **{found[1]: found[2]}))
+        return plan.schedule.with_run(place, replace(run, **{found[1]: found[2]}))
     raise AssertionError(change)
 
 

@@ -1,4 +1,4 @@
-"""The windows that still take a run: stretches of blocks without a gap, the widest and the latest of them. Nothing is spent."""
+"""The windows in which a run still fits, as stretches of consecutive blocks. Nothing is charged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Blocks that follow one another, each of which takes the run; single ones where the blocks have no order."""
+    """Consecutive blocks in each of which the run fits. If the blocks have no order, a stretch is a single block."""
 
     blocks: tuple[str, ...]
 
@@ -35,13 +35,13 @@ class BlockRoom:
     """The blocks in which one run fits now.
 
     Attributes:
-        within: The blocks that were looked at, in order.
-        stretches: Stretches of those that take it, in order.
-        cost: Cost of one run, on each of its blocks.
+        within: The blocks that were checked, in order.
+        stretches: The stretches of blocks in which the run fits, in order.
+        cost: The cost of one run, on each of its blocks.
         share: The cost as a share of a block's cap.
-        before, after: The first or the last of `within`, if no block on its other side was ever charged or retired and none was looked
-            at; None else.
-        unused_takes: Whether a block that was never charged takes the run.
+        unused_takes: Whether the run fits in a block that was never charged.
+        before, after: The first and the last of the checked blocks, if no block before or after it was ever charged, retired or checked;
+            None otherwise.
     """
 
     within: tuple[str, ...]
@@ -54,20 +54,24 @@ class BlockRoom:
 
     @property
     def widest(self) -> Stretch | None:
-        """The latest of the longest, None if nothing takes it."""
+        """The longest stretch, and of several the latest; None if the run fits in no block."""
         return max(reversed(self.stretches), key=lambda stretch: len(stretch.blocks), default=None)
 
     @property
     def latest(self) -> Stretch | None:
-        """The last stretch, None if nothing takes it."""
+        """The last stretch; None if the run fits in no block."""
         return self.stretches[-1] if self.stretches else None
 
 
 def block_room(ledger: Ledger, pipeline: Pipeline, within: Sequence[str] = (), delta: float | None = None) -> BlockRoom:
-    """Return where a run of `pipeline` fits: among the blocks `within`, or among all that are listed or lie between charged ones.
+    """Return the blocks in which a run of `pipeline` fits.
+
+    Args:
+        within: The blocks to check. If empty, these are all listed blocks or, by calendar, all from the first to the last charged block.
 
     Raises:
-        InputError: If the dataset has no blocks, or none was charged yet and none is stated; what `cost` of a ledger raises.
+        InputError: The dataset has no blocks, or no block was charged yet and none is stated.
+        CannotCertify, NotRepresentable, LedgerError: As `Ledger.cost`.
     """
     state = ledger.state()
     blocks = _candidates(state, ledger.window(ledger.resolve_trailing(within)) if within else ())
@@ -96,7 +100,7 @@ def _candidates(state: LedgerState, within: Sequence[str]) -> tuple[str, ...]:
         )
     if family.kind.listed:
         return tuple(known)[-MOST:]
-    end = family.kind.rank(known[-1])  # a block in the year 1 must not make a list of all days since
+    end = family.kind.rank(known[-1])  # at most `MOST` blocks are listed, also if a block in the year 1 was charged
     return tuple(family.kind.between(next(block for block in known if end - family.kind.rank(block) < MOST), known[-1]))
 
 
@@ -106,7 +110,7 @@ def _used_blocks(state: LedgerState) -> list[str]:
 
 
 def _unused_sides(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None, str | None]:
-    """Return the blocks before and after which none was ever charged or retired."""
+    """Return `BlockRoom.before` and `BlockRoom.after`."""
     family = state.open_terms().family
     if family is None or family.kind.listed:
         return None, None
@@ -114,6 +118,6 @@ def _unused_sides(state: LedgerState, blocks: Sequence[str]) -> tuple[str | None
 
 
 def window_words(state: LedgerState, window: Sequence[str]) -> str:
-    """Return a window as --window takes it, its stretches separated by commas; "" without blocks."""
+    """Return a window in the spelling of --window, with commas between its stretches; "" for an empty window."""
     family = state.open_terms().family
     return ", ".join(window if family is None or not family.kind.ordered else spelled(family, window))

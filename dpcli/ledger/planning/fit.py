@@ -1,4 +1,4 @@
-"""Changes that would fit: one parameter of a run changed until the ledger takes it."""
+"""Proposals for a run that does not fit: the smallest change of one parameter with which it fits in the ledger."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dpcli.file.pipeline.section import contradictions
 from dpcli.ledger.amounts import read
 from dpcli.ledger.state import LedgerState
 
-DIGITS = 4
-DOUBLINGS = 14
+DIGITS = 4  # significant digits of a proposed value
+DOUBLINGS = 14  # the search for more noise stops before 2^14 times the current noise
 
 
 def changes_that_fit_now(state: LedgerState, pipeline: Pipeline, delta: float) -> tuple[str, ...]:
-    """Return changes of one parameter each that would fit now, as "noise_multiplier = 1.913 in train (now 1.1)"; none in declared mode.
+    """Return changes of one parameter each with which the run fits, for example "noise_multiplier = 1.913 in train (now 1.1)".
 
-    The values are on the side that fits, to four significant digits.
+    The values have four significant digits and are rounded to the side that fits. There are no proposals in declared mode.
     """
     if state.open_terms().mode == "declared":
         return ()
@@ -30,10 +30,13 @@ def changes_that_fit_now(state: LedgerState, pipeline: Pipeline, delta: float) -
 
 
 def fitting_changes(pipeline: Pipeline, fits: Callable[[Pipeline], bool]) -> tuple[str, ...]:
-    """Return changes of one parameter each, in words, with which `fits` holds; it must go on holding with more noise, and with fewer steps.
+    """Return changes of one parameter each, in words, with which the pipeline fits.
 
-    Where none does, the noise of all that adds some, as it is also for queries, which are priced together. Where a section says that
-    something else is done, as [federated] may, it has to be changed too, and the words say so.
+    If no single change is enough, or if the mechanism that runs most often is a query, the proposal is a factor for the noise of all
+    mechanisms or queries. If a change contradicts a section, such as [federated], the words say that the section has to be changed too.
+
+    Args:
+        fits: A function that returns whether a pipeline fits. If it is true, it must stay true with more noise and with fewer steps.
     """
     busiest = max(pipeline.mechanisms, key=lambda entry: (entry.steps if entry.epochs is None else 10**18, entry.name))
     if busiest in _query_entries(pipeline):
@@ -66,7 +69,7 @@ def _noise_change(pipeline: Pipeline, entry: Entry, fits_with: Callable[[Pipelin
 
 
 def _noise_change_of_all(pipeline: Pipeline, entries: Sequence[Entry], fits: Callable[[Pipeline], bool]) -> str:
-    """Return the factor by which the noise of all of these would have to grow."""
+    """Return the proposal to multiply the noise of all these entries by one factor; "" if no factor is enough."""
     scaled = [entry for entry in entries if _noisier(entry, 1.0) is not None]
     times = _least_value(1.0, lambda factor: fits(_with_noise(pipeline, scaled, factor))) if scaled else None
     if times is None:
@@ -86,7 +89,10 @@ def _with_noise(pipeline: Pipeline, entries: Sequence[Entry], factor: float) -> 
 
 
 def _noisier(entry: Entry, factor: float) -> Entry | None:
-    """Return the entry with so many times its noise, where an epsilon falls as that grows; None where neither is a key of it."""
+    """Return the entry with `factor` times its noise; None if it has no key for its noise.
+
+    If the entry states an epsilon in place of its noise, epsilon is divided by the factor.
+    """
     spec: Any = entry.spec
     key = parameter_key(entry, "noise")
     if key is not None:
@@ -97,13 +103,13 @@ def _noisier(entry: Entry, factor: float) -> Entry | None:
 
 
 def _query_of(pipeline: Pipeline, entry: Entry) -> str:
-    """Return the name of the query that an entry comes from: where it makes several, each has one more word behind a dot."""
+    """Return the name of the query of an entry. If a query has several entries, the name of each ends in a dot and one more word."""
     place = pipeline.queries[_query_entries(pipeline).index(entry)]
     return entry.name if pipeline.queries.count(place) == 1 else entry.name.rpartition(".")[0]
 
 
 def _least_value(now: float, fits: Callable[[float], bool]) -> float | None:
-    """Return about the smallest value above `now` that fits, to four digits and on the side that fits; None if none does."""
+    """Return the smallest value above `now` that fits, rounded up to about four digits; None if no value up to 2^13 times `now` fits."""
     doubled = (float(f"{now * 2.0**i:.{DIGITS}g}") for i in range(1, DOUBLINGS))
     high = next((value for value in doubled if fits(value)), None)
     if high is None:
@@ -133,13 +139,13 @@ def _query_entries(pipeline: Pipeline) -> tuple[Entry, ...]:
 
 
 def _section_words(changed: Pipeline) -> str:
-    """Return what else has to be changed for the file to be taken."""
+    """Return, in words, the section of the file that has to be changed to match; "" if there is none."""
     section = next((name for name, _ in contradictions(changed)), None)
     return f", with [{section}] changed to match" if section else ""
 
 
 def _most_steps(fits: Callable[[int], bool], above: int) -> int:
-    """Return about the largest whole number below `above` that fits, to three digits and on the side that fits; 0 where 1 does not."""
+    """Return the largest whole number below `above` that fits, rounded down to about three digits; 0 if 1 does not fit."""
     if not fits(1):
         return 0
     low, high = 1, above

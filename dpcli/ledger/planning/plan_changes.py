@@ -1,4 +1,7 @@
-"""Changes of one thing about a plan with which all of its runs fit: fewer runs, longer between them, shorter windows, cheaper files."""
+"""Proposals for a schedule whose runs do not all fit.
+
+Each proposal changes one thing: fewer runs, a longer time between them, shorter windows, or a cheaper file.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,22 @@ if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
     from dpcli.ledger.ledger import Ledger
 
-WIDEST = 60  # times the time between two runs that is tried at most
+WIDEST = 60  # the search for a longer time between two runs stops at this multiple of the current time
 
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """A change after which all runs fit, as a file states it, and how many runs there are then in all."""
+    """A change with which all runs fit, in the words of a file, and the number of all runs after it."""
 
     change: str
     runs: int
 
 
 def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
-    """Return changes of one thing each about the table of the first run that is denied; none if all fit, or nothing helps."""
+    """Return proposals that each change one thing in the table of the first run that does not fit.
+
+    There are none if all runs fit, or if no such change is enough.
+    """
     if plan.refused is None:
         return ()
     place = plan.refused.place
@@ -37,9 +43,9 @@ def instead_of(ledger: Ledger, plan: BudgetPlan) -> tuple[Instead, ...]:
 
 
 def _runs_where_all_fit(plan: BudgetPlan, place: int, run: ScheduledRun, reads: Trailing | None = None) -> int:
-    """Return how many runs there are with another table in a place, 0 where one does not fit."""
+    """Return the number of runs of the schedule with another run at a position; 0 if they do not all fit."""
     priced = plan.priced if reads is None else _with_run(plan, place, replace(plan.priced[place], reads=reads))
-    return all_fit(plan.before, plan.schedule.replaced(place, run), priced)
+    return all_fit(plan.before, plan.schedule.with_run(place, run), priced)
 
 
 def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, ...]:
@@ -47,7 +53,10 @@ def _with_run(plan: BudgetPlan, place: int, run: PricedRun) -> tuple[PricedRun, 
 
 
 def _fewer_runs(plan: BudgetPlan, place: int) -> Instead | None:
-    """Return the largest number of its runs with which all fit: with fewer, no block is charged more."""
+    """Return the largest number of runs of this table with which all runs fit, by bisection.
+
+    Bisection is valid, as fewer runs charge no block more.
+    """
     run, (planned, _) = plan.priced[place].scheduled, plan.counted(place)
     if run.every is None:
         return None
@@ -56,7 +65,7 @@ def _fewer_runs(plan: BudgetPlan, place: int) -> Instead | None:
 
 
 def _longer_intervals(plan: BudgetPlan, place: int) -> Instead | None:
-    """Return the shortest time between two of its runs with which all fit."""
+    """Return the shortest time between two runs of this table with which all runs fit."""
     run = plan.priced[place].scheduled
     if run.every is None:
         return None
@@ -65,7 +74,7 @@ def _longer_intervals(plan: BudgetPlan, place: int) -> Instead | None:
         every = replace(now, count=count).words
         changed = replace(run, every=every)
         if sum(1 for _ in changed.days()) < 2:
-            return None  # no longer a repetition
+            return None  # the run would be made only once
         runs = _runs_where_all_fit(plan, place, changed)
         if runs:
             return Instead(f'every = "{every}" (now "{now.words}")', runs)
@@ -73,7 +82,10 @@ def _longer_intervals(plan: BudgetPlan, place: int) -> Instead | None:
 
 
 def _shorter_window(plan: BudgetPlan, place: int) -> Instead | None:
-    """Return the longest window up to its day with which all fit: in a shorter one, no block is charged more."""
+    """Return the longest trailing window of this table with which all runs fit, by bisection.
+
+    Bisection is valid, as a shorter window charges no block more.
+    """
     run, reads = plan.priced[place].scheduled, plan.priced[place].reads
     if not isinstance(reads, Trailing):
         return None
@@ -82,7 +94,7 @@ def _shorter_window(plan: BudgetPlan, place: int) -> Instead | None:
 
 
 def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, place: int) -> Iterator[Instead]:
-    """Yield more noise in its file, or fewer steps, wherever the schedule has that file."""
+    """Yield proposals for more noise or fewer steps in the file of this table, which other tables of the schedule may name too."""
     run = plan.priced[place]
     if plan.before.open_terms().mode == "declared" or plan.before.closed(_denied_window(plan)) is not None:
         return
@@ -106,7 +118,7 @@ def _denied_window(plan: BudgetPlan) -> tuple[str, ...]:
 
 
 def _largest(runs: Callable[[int], int], above: int) -> tuple[int, int] | None:
-    """Return (count, runs) of the largest count below `above` for which there are any; None if there is none."""
+    """Return the largest count below `above` for which `runs` is not 0, and the value of `runs`; None if there is no such count."""
     low, high, most = 0, above, 0
     while high - low > 1:
         middle = (low + high) // 2

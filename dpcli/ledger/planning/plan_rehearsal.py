@@ -1,7 +1,7 @@
-"""A schedule walked on a copy of a ledger's balance: what fits, what does not, and what is then used. Nothing is written.
+"""The rehearsal of a schedule on a copy of a ledger's state: which runs fit, and how much of the cap is then used. Nothing is written.
 
-There is one accounting, the ledger's: each run is asked for as `dpcli budget spend` asks, and what is granted goes through the fold that
-reads the chain. A run that is denied is not made, and costs nothing; those after it are asked for all the same.
+The rehearsal uses the rules of the ledger itself. Each run is requested as by `dpcli budget spend`, and each granted entry is applied to
+the copy as by a reader of the chain. A denied run costs nothing, and the runs after it are still requested.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from dpcli.ledger.planning.schedule import Schedule, ScheduledRun
 
 
-NAMED = 100  # denied runs of which each full block is looked up
-MOST_CHARGED = 2_000_000  # runs times the blocks of each, in one schedule
-BEYOND = 1000  # runs that are walked past the end of a schedule
+NAMED = 100  # number of denied runs whose messages name the full blocks, as the look-up takes time
+MOST_CHARGED = 2_000_000  # largest sum of the numbers of blocks of all runs in a schedule
+BEYOND = 1000  # number of runs that are rehearsed beyond the end of a schedule
 
 
 @dataclass(frozen=True, slots=True)
 class PricedRun:
-    """A run of a schedule with its price.
+    """A run of a schedule with its cost.
 
     Attributes:
-        reads: The blocks, or how they follow from the day.
-        delta: Delta that it is described at.
+        delta: The delta at which the run is described.
+        reads: The blocks that the run reads, or the trailing window from which they follow on each day.
     """
 
     scheduled: ScheduledRun
@@ -55,9 +55,9 @@ class PlannedRun:
     """A run on its day.
 
     Attributes:
-        place: Place of its table in the schedule.
-        used: The share of the cap that is used after it; with blocks, on the fullest of its window.
-        why: It is denied; "" where it fits.
+        place: Position of the run's table in the schedule.
+        used: The share of the cap that is used after the run. With blocks, it is that of the fullest block of the window.
+        why: The reason why the run is denied; "" if it fits.
     """
 
     day: date
@@ -74,10 +74,12 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
-    """The fate of a schedule.
+    """The result of the rehearsal of a schedule.
 
     Attributes:
-        before, after: The balance now, and when all runs that fit are made.
+        priced: The runs of the tables, with their costs.
+        runs: All runs on their days.
+        before, after: The state of the ledger now, and after all runs that fit.
     """
 
     schedule: Schedule
@@ -93,30 +95,31 @@ class BudgetPlan:
 
     @property
     def refused(self) -> PlannedRun | None:
-        """The first run that does not fit, None if all do."""
+        """The first run that does not fit; None if all runs fit."""
         return next((run for run in self.runs if not run.fits), None)
 
     @property
     def in_order(self) -> int:
-        """The number of runs that fit before the first that does not."""
+        """The number of runs before the first one that does not fit."""
         return next((i for i, run in enumerate(self.runs) if not run.fits), len(self.runs))
 
     @property
     def touched(self) -> Counter[str]:
-        """By block, how many of the runs that fit are charged on it."""
+        """For each block, the number of fitting runs that are charged on it."""
         return Counter(block for run in self.runs if run.fits for block in run.window)
 
     def counted(self, place: int) -> tuple[int, int]:
-        """Return how many runs a table of the schedule has, and how many of them fit."""
+        """Return the number of runs of one table of the schedule, and the number of those that fit."""
         own = [run.fits for run in self.runs if run.place == place]
         return len(own), sum(own)
 
 
 def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
-    """Price every table of a schedule once, and walk the calendar from the ledger's balance of now.
+    """Return the result of a schedule that starts from the current state of a ledger.
 
     Raises:
-        InputError: If a file or a window is not one for this ledger, CannotCertify or NotRepresentable if a run has no cost.
+        InputError: A file or a window does not suit this ledger, or the schedule is too long.
+        CannotCertify, NotRepresentable: A run has no cost.
     """
     from dpcli.file.pipeline.read import load
 
@@ -127,7 +130,7 @@ def plan_of(ledger: Ledger, schedule: Schedule) -> BudgetPlan:
 
 
 def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[PricedRun]) -> None:
-    """Raise InputError for more blocks than anybody waits for: each block of each run is added up."""
+    """Check that the runs charge at most `MOST_CHARGED` blocks in all, which limits the time. Raises InputError if not."""
     blocks = [max(1, len(window_on(before, run, run.scheduled.first))) for run in priced]
     charged = sum(blocks[place] for _, place in schedule.days())
     if charged > MOST_CHARGED:
@@ -138,14 +141,14 @@ def _refuse_long(before: LedgerState, schedule: Schedule, priced: Sequence[Price
 
 
 def rehearse(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> BudgetPlan:
-    """Return what becomes of a schedule whose runs have their prices."""
+    """Return the result of a schedule whose runs have costs."""
     after = _spendable_copy(before)
     runs = tuple(_walk(after, schedule.days(), priced))
     return BudgetPlan(schedule, priced, runs, before, after)
 
 
 def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ...]) -> int:
-    """Return how many runs a schedule has if all of them fit, 0 where one does not."""
+    """Return the number of runs of a schedule if all of them fit; 0 if one does not."""
     runs = 0
     for run in _walk(_spendable_copy(before), schedule.days(), priced):
         if not run.fits:
@@ -156,10 +159,11 @@ def all_fit(before: LedgerState, schedule: Schedule, priced: tuple[PricedRun, ..
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A plan gone on with past its end.
+    """The continuation of a schedule beyond its end.
 
     Attributes:
-        refused: The first run that does not fit, None if none of `walked` runs past the plan's does.
+        refused: The first run that does not fit; None if all runs fit that were rehearsed.
+        walked: The number of runs before `refused`. If that is None, the number of runs that were rehearsed beyond the end.
     """
 
     refused: PlannedRun | None
@@ -167,7 +171,7 @@ class Outlook:
 
 
 def outlook_of(plan: BudgetPlan) -> Outlook | None:
-    """Return what comes after a plan of which all runs fit, repeated without an end; None if nothing is repeated, or not all fit."""
+    """Return the continuation of a plan whose repeated runs go on without an end; None if no run is repeated, or not all runs fit."""
     if plan.refused is not None or not any(run.every for run in plan.schedule.runs):
         return None
     days = islice(plan.schedule.days(endless=True), len(plan.runs) + BEYOND)
@@ -177,13 +181,13 @@ def outlook_of(plan: BudgetPlan) -> Outlook | None:
             walked += 1
             if not run.fits:
                 return Outlook(run, walked - 1)
-    except InputError:  # the calendar has come to its end
+    except InputError:  # a day or a window is outside the calendar
         pass
     return Outlook(None, max(walked - len(plan.runs), 0))
 
 
 def _spendable_copy(state: LedgerState) -> LedgerState:
-    """Return a copy to spend from; its runs have keys of their own, and no earlier run is asked for."""
+    """Return a copy of a state to which runs can be charged. It has no earlier runs, so that the keys of new runs are free."""
     copied = state.rehearsal()
     copied.runs = {}
     return copied
@@ -198,7 +202,11 @@ def _price(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> PricedRun:
 
 
 def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str, ...] | Trailing:
-    """Return what a run reads. Raises InputError if that is no window of this ledger, or not that of its file."""
+    """Return the blocks that a run reads, or its trailing window.
+
+    Raises:
+        InputError: The window is not valid in this ledger, or contradicts the window of the file.
+    """
     stated = () if run.window is None else (run.window,) if isinstance(run.window, str) else run.window
     family = ledger.state().open_terms().family
     moving = trailing_of(stated[0], family.kind) if family is not None and len(stated) == 1 else None
@@ -210,7 +218,7 @@ def reads_of(ledger: Ledger, run: ScheduledRun, pipeline: Pipeline) -> tuple[str
 
 
 def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence[PricedRun]) -> Iterator[PlannedRun]:
-    """Yield each run in its turn, charged to `state` where it fits."""
+    """Yield each run in order. A run that fits is charged to `state`."""
     from dpcli.file.pipeline.canonical import tables_of
 
     tables, denied = [tables_of(run.pipeline) for run in priced], 0
@@ -225,7 +233,7 @@ def _walk(state: LedgerState, days: Iterable[tuple[date, int]], priced: Sequence
 
 
 def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
-    """Return the blocks that a run reads on a day, as a charge has them."""
+    """Return the blocks that a run reads on a day, sorted by name. Raises InputError if there are too many."""
     if not isinstance(run.reads, Trailing):
         return run.reads
     family = state.open_terms().family
@@ -235,7 +243,7 @@ def window_on(state: LedgerState, run: PricedRun, day: date) -> tuple[str, ...]:
 
 
 def _charge_or_reason(state: LedgerState, charge: Charge, named: bool) -> str:
-    """Charge a run, or return why it is denied; where `named`, with the blocks."""
+    """Charge a run and return "", or return why it is denied. If `named` is true, the reason names the full blocks."""
     try:
         content = charge.entry(state, "")
     except Denied:

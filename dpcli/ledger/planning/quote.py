@@ -1,4 +1,4 @@
-"""Quotes: would these runs still fit? All of them together, against one reading of the ledger; nothing is spent."""
+"""Quotes of a ledger: whether a number of runs would still fit, all together, in its current state. Nothing is charged."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ class RequestedRuns(NamedTuple):
     """A number of runs of one file.
 
     Attributes:
-        wanted, cost: Of all of them, as decimals and as a cost.
-        delta: Delta that they are described at.
+        runs: Number of runs.
+        wanted, cost: The cost of all runs together, as decimals and as texts.
+        delta: The delta at which the runs are described.
+        window: The blocks that each run reads.
     """
 
     pipeline: Pipeline
@@ -48,13 +50,14 @@ class RequestedRuns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """The answer of a ledger about a number of runs that have not been made, among all that were asked for with them.
+    """The quote of a ledger for the runs of one file, among the runs of several files.
 
     Attributes:
-        fits: All of them together.
-        share: Share of the cap, for these runs.
-        left: Rest of the cap before any of these runs. Both between 0 and 1, share above 1 if they never fit.
-        delta: Delta of the cap.
+        fits: Whether the runs of all files together would fit on the blocks of this file.
+        message: The quote in words.
+        share: The share of the cap that the runs of this file take; above 1 if they alone exceed the cap.
+        left: The share of the cap that is left before any of the runs.
+        delta: The delta of the cap.
     """
 
     fits: bool
@@ -65,14 +68,19 @@ class Quote:
 
 
 def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, int]]) -> tuple[Quote | Refusal, ...]:
-    """Ask the ledger at `url` whether all of these still fit: (pipeline, runs), each answered in its place.
+    """Return a quote of the ledger at `url` for each pipeline, whether all runs of all pipelines still fit.
 
-    A pipeline that is stated for another unit or adjacency, or whose cost is unknown in the ledger's currency, is answered by the error,
-    and the others without it.
+    If a pipeline states another unit or adjacency than the ledger, or has no cost in its currency, the error takes the place of its quote,
+    and the other quotes do not include its runs.
+
+    Args:
+        url: The ledger.
+        dataset: The dataset; None for the only one of the ledger.
+        pipelines: Each pipeline with the number of its runs.
 
     Raises:
-        LedgerError: If the ledger cannot be read.
-        InputError: If it cannot be found.
+        LedgerError: The ledger cannot be read.
+        InputError: The dataset must be named, or its name is invalid.
     """
     with open_ledger(url, dataset) as ledger:
         answers = [_requested(ledger, pipeline, runs) for pipeline, runs in pipelines]
@@ -85,7 +93,7 @@ def quotes(url: str, dataset: str | None, pipelines: Sequence[tuple[Pipeline, in
 
 
 def quote(url: str, dataset: str | None, pipeline: Pipeline, runs: int = 1) -> Quote:
-    """Ask about one pipeline. Raise what `quotes` would answer."""
+    """Return the quote for one pipeline. An error that `quotes` returns in its place is raised."""
     (answer,) = quotes(url, dataset, [(pipeline, runs)])
     if isinstance(answer, Exception):
         raise answer
@@ -104,10 +112,13 @@ def _requested(ledger: Ledger, pipeline: Pipeline, runs: int) -> RequestedRuns |
 
 
 def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, Decimal], files: int) -> Quote:
-    """Return the answer about one file.
+    """Return the quote for one file.
 
     Args:
-        everything: What all files cost together, on each block.
+        balance: The state of the ledger.
+        request: The runs of the file.
+        everything: The cost of all files together, on each block.
+        files: The number of files.
     """
     window = request.window
     state, closed = balance.over(window), balance.closed(window)
@@ -126,7 +137,7 @@ def _answer(balance: LedgerState, request: RequestedRuns, everything: dict[str, 
 
 
 def _with(state: LedgerState, more: dict[str, Decimal]) -> LedgerState:
-    """Return the balance after more was spent."""
+    """Return a copy of the state in which `more` was spent too."""
     after = copy(state)
     after.spent = amounts.add(state.spent, more)
     return after
@@ -156,7 +167,7 @@ def _alone_too_much(state: LedgerState, request: RequestedRuns) -> str:
 
 
 def _together_too_much(state: LedgerState, request: RequestedRuns, total: dict[str, Decimal], files: int) -> str:
-    """Return the message for runs that would fit, but not with those of the other files."""
+    """Return the message for runs that would fit alone, but not with those of the other files."""
     name = amounts.exceeded(amounts.add(state.spent, total), state.caps) or next(iter(total))
     alone = request.wanted.get(name, Decimal(0))
     return (

@@ -63,7 +63,7 @@ class Rhythm:
         return self.unit if self.count == 1 else f"{self.count} {self.unit}s"
 
     def days(self, first: date) -> Iterator[date]:
-        """Yield the first day, and every later one; the calendar ends with the year 9999."""
+        """Yield the first day and all later days, up to the end of the year 9999, where the calendar ends."""
         number = 0
         while (day := self._after(first, number * self.count)) is not None:
             yield day
@@ -79,7 +79,7 @@ class Rhythm:
 
 
 def rhythm_of(text: str) -> Rhythm:
-    """Return the rhythm that a file states, for which `EVERY` holds."""
+    """Return the rhythm that a text of a file states. The text must satisfy `EVERY`."""
     match = _RHYTHM.fullmatch(text)
     assert match is not None
     return Rhythm(int(match[1] or 1), match[2])
@@ -93,7 +93,7 @@ def _is_rhythm(text: str) -> bool:
 EVERY = Constraint('day, week, month, or a number of them as "2 weeks"', _is_rhythm, (("pattern", f"^{_RHYTHM.pattern}$"),))
 
 
-MOST = 10_000  # runs in a schedule
+MOST = 10_000  # largest number of runs in a schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class ScheduledRun:
     ] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what its keys do not agree on."""
+        """Yield a problem for keys that contradict each other."""
         if self.every is None:
             for key, value in (("to", self.last), ("count", self.count)):
                 if value is not None:
@@ -125,7 +125,7 @@ class ScheduledRun:
             yield ("to",), f"a day from {self.first} on", str(self.last)
 
     def days(self) -> Iterator[datetime.date]:
-        """Yield the days on which it is made, in order."""
+        """Yield the days on which the run is made, in order."""
         if self.every is None:
             yield self.first
             return
@@ -137,32 +137,36 @@ class ScheduledRun:
 
     @property
     def endless(self) -> ScheduledRun:
-        """The run with no end if it is repeated."""
+        """The same run without an end. A run that is made once is unchanged."""
         return replace(self, last=None, count=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Everything that is planned.
+    """The planned runs of a schedule file.
 
     Attributes:
-        path: The file's, as messages call it.
+        path: The path of the file, for messages.
     """
 
     runs: tuple[ScheduledRun, ...]
     path: str = ""
 
     def days(self, endless: bool = False) -> Iterator[tuple[datetime.date, int]]:
-        """Return (day, place of the run in the file) in the order in which they are made; with no end where `endless`."""
+        """Return the day of each run and the run's position in the file, in the order in which the runs are made.
+
+        Args:
+            endless: Whether repeated runs continue without an end.
+        """
         return heapq.merge(*(_days_with_place(run.endless if endless else run, place) for place, run in enumerate(self.runs)))
 
-    def replaced(self, place: int, run: ScheduledRun) -> Schedule:
-        """Return the schedule with another run in a place."""
+    def with_run(self, place: int, run: ScheduledRun) -> Schedule:
+        """Return the schedule with another run at the position `place`."""
         return replace(self, runs=(*self.runs[:place], run, *self.runs[place + 1 :]))
 
     @property
     def too_long(self) -> bool:
-        """True if it has more runs than anybody walks."""
+        """True if the schedule has more than `MOST` runs."""
         return next(islice(self.days(), MOST, None), None) is not None
 
 
@@ -175,10 +179,10 @@ _TRAILING = re.compile(r"last ([1-9][0-9]{0,4}) (day|week)s?")
 
 @dataclass(frozen=True, slots=True)
 class Trailing:
-    """The days up to the one before a run.
+    """A window of days or weeks that ends on the day before the run.
 
-    Weeks are counted back from the day of the run where blocks are days, and from its Monday if they are weeks. A block of which some
-    day is read is read, and charged, as a whole.
+    If the blocks are weeks, a number of weeks is counted back from the Monday before or on the day of the run, and otherwise from that day.
+    A block is read and charged as a whole if the window contains one of its days.
     """
 
     count: int
@@ -190,7 +194,11 @@ class Trailing:
         return f"last {self.count} {self.unit}{'' if self.count == 1 else 's'}"
 
     def blocks(self, kind: BlockKind, day: date) -> Sequence[str]:
-        """Return the blocks that a run on a day reads. Raises InputError if blocks or the calendar have no such days."""
+        """Return the blocks that a run on a day reads.
+
+        Raises:
+            InputError: The blocks are not days or weeks, or the window begins before the calendar.
+        """
         today = kind.of_day(day)
         if today is None:
             raise InputError(f'expected the names of blocks, found "{self.words}": the blocks are not days or weeks')
@@ -200,17 +208,17 @@ class Trailing:
             first, last = (kind.of_day(end - timedelta(back)) for back in (self.count * DAYS[self.unit], 1))
         except OverflowError:
             raise InputError(f'expected days of the calendar, found "{self.words}" of {day}') from None
-        assert first is not None and last is not None  # as today has a block
+        assert first is not None and last is not None  # every day has a block, as today has one
         return kind.between(first, last)
 
 
 def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
-    """Return the days that a window counts back, None if it names blocks."""
+    """Return the trailing window that a text such as "last 7 days" states; None if it names blocks."""
     match = None if kind.holds(text) else _TRAILING.fullmatch(text)
     return None if match is None else Trailing(int(match[1]), match[2])
 
 
-WORDS = {"first": "from", "last": "to"}  # which Python keeps for itself, or means otherwise
+WORDS = {"first": "from", "last": "to"}  # the key of a field in a file, if it is a keyword of Python or would be unclear in code
 FIELDS = {word: name for name, word in WORDS.items()}
 
 
@@ -222,7 +230,7 @@ class StatedRun:
 
     @property
     def run(self) -> ScheduledRun:
-        """The run, with the names of its fields."""
+        """The run whose keys are stated."""
         return ScheduledRun(**{FIELDS.get(key, key): value for key, value in self.stated.items()})
 
 
@@ -237,17 +245,17 @@ KEYS: Members = {
 
 
 def read_schedule(path: str) -> Schedule:
-    """Return the schedule in a file, or on standard input ("-"); the files that it names are found from its folder.
+    """Return the schedule in a file, or on standard input ("-"). Paths in it are relative to the folder of the file.
 
     Raises:
         InputError: There is no such file.
-        InvalidFile: With every problem found, at its place.
+        InvalidFile: The file is not a valid schedule. The error contains every problem with its place.
     """
     return read_schedule_bytes(read_bytes(path), path)
 
 
 def read_schedule_bytes(data: bytes, path: str) -> Schedule:
-    """Return the schedule in the bytes of a file that messages call `path`. Raises InvalidFile as `read_schedule` does."""
+    """Return the schedule in the content of a file, which messages call `path`. Raises InvalidFile as `read_schedule` does."""
     text, tables = toml_document(data, path)
     findings = Findings()
     runs: tuple[ScheduledRun, ...] = ()

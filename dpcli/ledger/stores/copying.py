@@ -26,7 +26,7 @@ from itertools import zip_longest
 
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import Head, StoredRow, digest, next_entry, unchecked_entry
-from dpcli.ledger.grammar import LONGEST_TEXT, is_a, seen
+from dpcli.ledger.grammar import LONGEST_TEXT, is_a, visible_text
 from dpcli.ledger.ledger import PAGE, Ledger, refuse_known_data
 from dpcli.ledger.past_runs import ForgetfulRuns, rows_up_to
 from dpcli.ledger.requests import Open, Prepare
@@ -100,7 +100,7 @@ class Copying:
 
     def open(self, target: Ledger, copy: str) -> None:
         """Open the named copy (step 6). Do nothing if it is open already."""
-        request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, seen(self.why))
+        request = Open(copy, self.ledger.store.address, digest(target.store.schema()), target.store.version, visible_text(self.why))
         target.append_all([(request, "")], even_moved=True)
 
     def _refuse(self, target: Store, to: str) -> None:

@@ -1,4 +1,4 @@
-"""The places of ledgers, as a user writes them (a path, sqlite:///path, postgresql://...), and the stores there."""
+"""The stores of ledgers by the path or URL that a user gives: a path, sqlite:///path or postgresql://..."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dpcli.ledger.terms import LedgerTerms
 POSTGRES = ("postgresql://", "postgres://")
 EXPECTED = "expected a path, sqlite:///path or postgresql://..."
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}")
-# What libpq reads as well as a URL, and would be made as a file of that name, password and all.
+# Connection parameters, which libpq accepts in place of a URL. Taken as a path, they would become the name of a file, with the password.
 CONNINFO = re.compile(r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|sslpassword|sslkey|service)\s*=")
 
-# A URL whose slashes are missing; ./ before it makes it the path of a file, and so does the letter of a drive.
+# A URL with a password whose slashes are missing. A text that begins with ./ or the letter of a drive is the path of a file.
 CREDENTIALS = re.compile(r"(?![A-Za-z]:[\\/])[^/]+:[^@]*@")
 
 
 def open_store(url: str) -> Store:
-    """Return the store at a path or URL, which must be there. Raises LedgerError if it is not, InputError for another scheme."""
+    """Return the existing store at a path or URL. Raises LedgerError if there is none, InputError if the URL has another scheme."""
     if url.startswith(POSTGRES):
         store: Store = load("dpcli.ledger.stores.postgres:PostgresStore")(url)
         return store
@@ -37,12 +37,12 @@ def open_store(url: str) -> Store:
 
 
 def absolute_url(url: str) -> str:
-    """Return the place as it means the same ledger from every working directory."""
+    """Return the path or URL in a form that names the same ledger from every working directory."""
     return url if url.startswith(POSTGRES) else os.path.abspath(path_of(url))
 
 
 def path_of(url: str) -> str:
-    """Return the path of a ledger in a file. Raises InputError for what is none."""
+    """Return the path of a ledger in a file. Raises InputError if the text is not a path or sqlite:/// URL."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         if CONNINFO.search(url):
@@ -56,7 +56,7 @@ def path_of(url: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return a place as a message may quote it: nothing of a URL but its scheme, as its other parts may hold a password."""
+    """Return a path or URL without secrets, for messages. Only the scheme of a URL is kept, as other parts may contain a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         return "the parameters of a connection" if CONNINFO.search(url) or CREDENTIALS.match(url) else url
@@ -64,7 +64,12 @@ def without_secrets(url: str) -> str:
 
 
 def open_ledger(url: str, dataset: str | None = None) -> Ledger:
-    """Return the ledger of a dataset; of the only one where None. Raises LedgerError if there is none, InputError without its name."""
+    """Return the ledger of a dataset; None stands for the only dataset of a store.
+
+    Raises:
+        LedgerError: There is no store at the path or URL.
+        InputError: The name is invalid, or it is missing and the store does not have exactly one dataset.
+    """
     if dataset is not None and not is_a("name", dataset):
         raise InputError(f"--dataset: expected a name of {WORDS['name']}, found {dataset[:60]!a}")
     store = open_store(url)
@@ -84,11 +89,11 @@ def _only_dataset(store: Store) -> str:
 
 
 def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
-    """Open the ledger of a new dataset, in a new file, in a file that holds other datasets, or in a database.
+    """Open the ledger of a new dataset, in a new file, in a file with other datasets, or in a database.
 
     Raises:
-        InputError: For terms that make no sense.
-        LedgerError: If the dataset or something else is there already.
+        InputError: The name or the terms are invalid.
+        LedgerError: The dataset exists already, or the path is not a ledger.
     """
     if not dataset.strip() or not dataset.isprintable() or len(dataset) > 200:
         raise InputError(f"--dataset: expected a name of at most 200 printable characters, found {dataset[:60]!r}")
@@ -109,10 +114,10 @@ def init(url: str, dataset: str, terms: LedgerTerms) -> Ledger:
 
 
 def upgrade(url: str) -> tuple[str, ...]:
-    """Make the definitions of a ledger again, and note it in every visible dataset. Return the names of those that needed it.
+    """Renew the definitions of a ledger, and record this in every visible dataset. Return the names of the datasets with a new entry.
 
     Raises:
-        LedgerError: If the user may not, or the definitions are not those of any version.
+        LedgerError: The user may not renew them, or the current definitions are not those of any version of dpcli.
     """
     _refuse_changed(url)
     store: Store = load("dpcli.ledger.stores.postgres:upgraded")(url) if url.startswith(POSTGRES) else open_store(url)
@@ -123,15 +128,19 @@ def upgrade(url: str) -> tuple[str, ...]:
 
 
 def _refuse_changed(url: str) -> None:
-    """Raise LedgerError for definitions that were changed by hand: they would be noted as if a version of dpcli had made them so.
+    """Check that the definitions were not changed by hand, as an upgrade would record them as if dpcli had made them.
 
-    Looked at twice: whoever upgrades at this moment changes them between two questions of one look.
+    A fault is reported only if a second check finds one too, as another process may upgrade the ledger during the first check.
+
+    Raises:
+        LedgerError: The definitions were changed.
     """
     if _changed_definitions(url) is not None and (problem := _changed_definitions(url)) is not None:
         raise LedgerError(problem)
 
 
 def _changed_definitions(url: str) -> str | None:
+    """Return a message about a dataset whose definitions were changed by hand; None if there is none."""
     store = open_store(url)
     try:
         schema = digest(store.schema())
@@ -148,18 +157,18 @@ def _changed_definitions(url: str) -> str | None:
 
 
 def address_of(url: str, store: Store) -> str:
-    """Return `Store.address`, of a file also before it has its name."""
+    """Return the address of a store (`Store.address`). A file that is being created gets its final address."""
     return store.address if url.startswith(POSTGRES) else os.path.realpath(path_of(url))
 
 
 def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.0) -> None:
-    """Make a store at a path or URL if there is none, and let `fill` write to it; in a database within `seconds`."""
+    """Create a store at a path or URL if there is none, and call `fill`, which writes to it. A database gets `seconds` for it."""
     if url.startswith(POSTGRES):
         load("dpcli.ledger.stores.postgres:create")(url, fill, work=seconds)
         return
     path = path_of(url)
     if os.path.lexists(path):
-        store = open_store(url)  # says what is wrong with it, if something is
+        store = open_store(url)  # raises an error that says what is wrong with an invalid file
         try:
             fill(store)
         finally:

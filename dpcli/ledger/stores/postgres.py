@@ -1,7 +1,8 @@
-"""The ledger in a PostgreSQL database, for teams: roles, row-level security, and rules that the server enforces.
+"""A ledger store in a PostgreSQL database, for teams. The server enforces roles, row-level security and the rules of entries.
 
-A dataset has one writer at a time: `dpcli.hold` locks its row before the first read. The isolation level is READ COMMITTED, so that every
-later statement sees all commits before it. Only the function `dpcli.append` writes rows, and it checks each of them again.
+A dataset has one writer at a time, as the function `dpcli.hold` locks the row of the dataset before the first read. The isolation level is
+READ COMMITTED, so that every later statement sees all commits before it. Only the functions `dpcli.append` and `dpcli.take` write rows, and
+they check each row again.
 
 Source: https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS and
 https://www.postgresql.org/docs/current/wal-async-commit.html.
@@ -31,8 +32,8 @@ from dpcli.ledger.stores.postgres_connection import (
 from dpcli.ledger.stores.postgres_install import ATTEMPTS, OLDEST_READ, VERSION, Raced, install, installed_version, renew
 from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
-BUSY_SECONDS = 30.0  # the wait for a lock
-LONGEST_CONNECT = 600  # seconds; the largest connect_timeout of a URL
+BUSY_SECONDS = 30.0  # longest wait for a lock
+LONGEST_CONNECT = 600  # seconds; a larger connect_timeout in a URL is reduced to this
 SERVER_IDENTITY = (
     "SELECT pg_catalog.pg_postmaster_start_time()::text, oid::bigint FROM pg_catalog.pg_database "
     "WHERE datname = pg_catalog.current_database()"
@@ -57,7 +58,7 @@ UNSAFE_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class PostgresTail:
-    """The end of one dataset's chain, as one transaction sees it."""
+    """The end of one dataset's chain, as a transaction sees it."""
 
     connection: Any
     dataset: str
@@ -67,7 +68,11 @@ class PostgresTail:
         return self.page(seq, None)
 
     def page(self, seq: int, most: int | None) -> Sequence[StoredRow]:
-        """Return up to `most` rows after `seq`. Raises LedgerError if the last entries are missing, as less would seem spent."""
+        """Return up to `most` rows after `seq`.
+
+        Raises:
+            LedgerError: The last entries are missing, so that the spending would seem smaller than it is.
+        """
         # The head is read before the rows, so that an entry that is written in between cannot seem missing.
         head = self.connection.execute(HEAD, (self.dataset,)).fetchone()
         rows = self.rows(ROWS_AFTER, seq, most)
@@ -89,18 +94,19 @@ class PostgresTail:
         self.connection.execute("SELECT dpcli.take(%s, %s, %s, %s)", (self.dataset, row.seq, row.body, row.hash))
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """Do nothing: the server computes its own totals and accepts none from a login."""
+        """Do nothing, as the server makes its own checkpoints and accepts none from a login."""
 
 
 class PostgresStore:
     """A store in the schema dpcli of the database at `url`. The schema must exist; `create` makes it.
 
-    The next call after a lost connection opens a new one.
+    If the connection is lost, the next call opens a new one.
 
     Args:
+        url: URL of the database.
         seconds: Longest wait for a lock.
-        work: Longest time in seconds for the rest of a transaction.
-        installing: Accept a database without the schema, which the caller makes.
+        work: Longest time of a transaction in seconds, without its wait for a lock.
+        installing: Whether a database without the schema is accepted, as the caller creates the schema.
     """
 
     hides = True
@@ -120,7 +126,7 @@ class PostgresStore:
 
     @property
     def address(self) -> str:
-        """The URL of the database without a user, the same for every login and spelling."""
+        """The URL of the database without a user. It is the same for every login and every spelling of the URL."""
         info = self.connection.info
         return f"postgresql://{info.host}:{info.port}/{info.dbname}"
 
@@ -137,7 +143,7 @@ class PostgresStore:
 
     @property
     def version(self) -> int:
-        """The version of the definitions in the database. An earlier one works."""
+        """The version number of the definitions in the database. It may be earlier than `VERSION`, down to `OLDEST_READ`."""
         return self._version
 
     @property
@@ -151,7 +157,7 @@ class PostgresStore:
 
     @property
     def connection(self) -> Any:
-        """The connection, opened again if it was closed."""
+        """The connection. If it was closed, a new one is opened."""
         if self._last_connection.closed:
             self._last_connection = self._new_connection()
         return self._last_connection
@@ -186,7 +192,7 @@ class PostgresStore:
     def schema(self) -> str:
         statement = Path(__file__).with_name("postgres_schema.sql").read_text(encoding="utf-8")
         with self._transaction() as connection:
-            # Run in a transaction: its search_path decides which names the server qualifies, and so the text that is hashed.
+            # The search_path of the transaction determines which names the server qualifies, and so the text that is hashed.
             return "\n".join(line for (line,) in connection.execute(statement).fetchall())
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
@@ -198,6 +204,7 @@ class PostgresStore:
         self._last_connection.close()
 
     def _text(self, query: str) -> str:
+        """Return the text that a query returns in its only row."""
         with self._transaction() as connection:
             text: str = connection.execute(query).fetchone()[0]
         return text
@@ -213,16 +220,16 @@ class PostgresStore:
             if self.wrote:
                 raise error_after_write(error) from error.__context__
             raise
-        is_idle = connection.info.transaction_status == 0  # False after a savepoint, which has committed nothing yet
+        is_idle = connection.info.transaction_status == 0  # False after a savepoint, whose transaction is not committed yet
         self.wrote |= writes and is_idle
 
     def _new_connection(self) -> Any:
         connection = self._connect()
-        weakref.finalize(self, connection.close)  # a store that is dropped without `close` must not keep a server connection
+        weakref.finalize(self, connection.close)  # closes the connection if `close` is never called
         return connection
 
     def _read_version(self) -> None:
-        """Set the version of the definitions. If there are none, or a later dpcli made them, close and raise LedgerError."""
+        """Read the version of the definitions. If there are none, or this dpcli cannot read them, close and raise LedgerError."""
         try:
             with self._transaction() as connection:
                 version = installed_version(connection)
@@ -241,7 +248,7 @@ class PostgresStore:
 def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUSY_SECONDS, work: float = WORK) -> None:
     """Create the schema if it is missing and call `fill`, in one transaction.
 
-    If another login creates the schema at the same moment, use that one.
+    If another login creates the schema at the same moment, that schema is used.
     """
     with closing(PostgresStore(url, seconds, installing=True, work=work)) as store:
         for _ in range(ATTEMPTS):
@@ -256,7 +263,7 @@ def create(url: str, fill: Callable[[PostgresStore], None], seconds: float = BUS
 
 
 def upgraded(url: str) -> PostgresStore:
-    """Return the store after an upgrade of its definitions to this version. Raises LedgerError if the user may not upgrade it."""
+    """Return the store at `url` after an upgrade of its definitions to this version. Raises LedgerError if the user may not upgrade it."""
     store = PostgresStore(url)
     try:
         if store.version < VERSION:
@@ -269,7 +276,7 @@ def upgraded(url: str) -> PostgresStore:
 
 
 def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], Any]:
-    """Return a function that opens a connection in autocommit and READ COMMITTED. Only the closure holds the password."""
+    """Return a function that opens a connection with autocommit and READ COMMITTED. Only this closure holds the password."""
     psycopg = driver()
 
     def connect() -> Any:
@@ -291,7 +298,7 @@ def connector(url: str, settings: dict[str, Any], place: str) -> Callable[[], An
 
 
 def _connect_seconds(settings: dict[str, Any]) -> int:
-    """Return the connect_timeout of a URL, or the default: to libpq, zero or less means no limit."""
+    """Return the connect_timeout of a URL in seconds, or the default if it is not a number > 0, which to libpq means no limit."""
     text = str(settings.get("connect_timeout", CONNECT_SECONDS)).strip()
     stated = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
     return min(stated, LONGEST_CONNECT) or CONNECT_SECONDS

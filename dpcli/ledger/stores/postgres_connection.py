@@ -22,8 +22,8 @@ LOST = "the connection was lost: {unsure}"
 NOT_TEXT = "a name holds a null character; nothing was written"
 NUL = "cannot contain NUL (0x00) bytes"
 # Messages by the beginning of the SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html). The first match counts, so
-# that longer ones come first. dpcli's own functions raise DPL01 and DPL02. {text} is the server's message, which names objects and
-# contains no values. {unsure} says what is certain without an answer.
+# longer codes come first. dpcli's own functions raise DPL01 and DPL02. {text} is the server's message, which names objects and contains no
+# values. {unsure} states whether something may have been written.
 MEANINGS = {
     "DPL01": "refused by the database: {text}; nothing was written",
     "DPL02": "permission denied: {text}; nothing was written",
@@ -60,10 +60,10 @@ REFUSALS = (
     (r"too many (clients|connections)|remaining connection slots", "the server takes no more connections"),
     (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
 )
-CONNECT_SECONDS = 10
-WORK = 60.0  # seconds for a transaction, without its wait for a lock
+CONNECT_SECONDS = 10  # longest wait for a connection, unless the URL states connect_timeout
+WORK = 60.0  # seconds; longest time of a transaction, without its wait for a lock
 HOLDER = "; held by "
-# Names are looked up in pg_catalog only: another login may have put a function with a better match into a schema that it can write to.
+# Names are looked up in pg_catalog only. Otherwise another login could put a function that matches better into a schema that it can write.
 OWN_NAMES = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 # A server reports a commit that its standby lacks only as a warning, which a setting of the database, the login or the URL may suppress.
 LIMITS = (
@@ -82,30 +82,30 @@ HOLDERS = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The longest waits in seconds: for a lock, and for the rest of a transaction."""
+    """The longest waits in seconds, for a lock and for the rest of a transaction."""
 
     lock: float
     work: float = WORK
 
     @property
     def statement(self) -> float:
-        """The wait for one statement, including its wait for a lock."""
+        """The longest time of one statement in seconds, including its wait for a lock."""
         return self.lock + 30.0
 
     @property
     def answer(self) -> float:
-        """The wait for a transaction, after which the socket is shut."""
+        """The longest time of a transaction in seconds, after which the socket is shut."""
         return self.lock + self.work
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A kind of data on a server, with what messages say about it.
+    """A kind of data on a server, with its messages.
 
     Attributes:
-        schema: The schema of its tables.
+        schema: The schema of the tables.
         meanings: Messages by the beginning of the SQLSTATE.
-        unsure: What is certain if a commit gets no answer.
+        unsure: The part of a message that says what is certain if a commit gets no answer.
     """
 
     schema: str
@@ -117,7 +117,7 @@ LEDGER = Kept("dpcli", MEANINGS, UNSURE)
 
 
 def driver() -> Any:
-    """Return psycopg, imported when the first URL is opened. Raises InputError if it is not installed."""
+    """Return psycopg, which is imported by the first call. Raises InputError if it is not installed."""
     try:
         import psycopg
         import psycopg.conninfo
@@ -127,7 +127,11 @@ def driver() -> Any:
 
 
 def settings_of(url: str) -> dict[str, Any]:
-    """Return the parameters of a URL. Raises InputError without quoting it, as it may contain a password, if it cannot be parsed."""
+    """Return the parameters of a URL.
+
+    Raises:
+        InputError: The URL cannot be parsed. The message does not quote it, as it may contain a password.
+    """
     expected = "expected postgresql://user@host:port/database (a password belongs in PGPASSWORD or ~/.pgpass)"
     try:
         settings: dict[str, Any] = driver().conninfo.conninfo_to_dict(url)
@@ -141,7 +145,7 @@ def settings_of(url: str) -> dict[str, Any]:
 
 
 def place_of(settings: dict[str, Any]) -> str:
-    """Return the database for messages: user, host, port and name only."""
+    """Return the URL of the database for messages, with only the user, host, port and name."""
     user = f"{settings['user']}@" if settings.get("user") else ""
     port = f":{settings['port']}" if settings.get("port") else ""
     return f"postgresql://{user}{settings.get('host', '')}{port}/{settings.get('dbname', '')}"
@@ -149,10 +153,12 @@ def place_of(settings: dict[str, Any]) -> str:
 
 @contextmanager
 def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callable[[], str] = lambda: UNSURE) -> Iterator[None]:
-    """Raise a LedgerError for every error of psycopg.
+    """Turn every error of psycopg into a LedgerError.
 
     Args:
-        unsure: Returns what is certain without an answer, at the moment of the error.
+        place: Start of the message.
+        meanings: Messages by the beginning of the SQLSTATE.
+        unsure: A function that returns, at the moment of an error without an answer, the part of the message that says what is certain.
     """
     psycopg = driver()
     try:
@@ -166,7 +172,7 @@ def explained(place: str, meanings: Mapping[str, str] = MEANINGS, unsure: Callab
 def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> LedgerError:
     """Return the error for a failed connection, with every password in its text replaced by ***."""
     text = " ".join(str(error).split())
-    known = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
+    meaning = next((meaning for pattern, meaning in REFUSALS if re.search(pattern, text)), None)
     secrets = sorted(
         (str(value) for name, value in settings.items() if ("password" in name or name == "passfile") and value),
         key=len,
@@ -174,12 +180,13 @@ def unreachable(place: str, error: Exception, settings: dict[str, Any]) -> Ledge
     )
     secrets = [part for each in secrets for part in dict.fromkeys((each, quote(each, safe="")))]
     quoted = re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text
-    return LedgerError(f"{place}: {known or f'cannot connect: {quoted}'}")
+    return LedgerError(f"{place}: {meaning or f'cannot connect: {quoted}'}")
 
 
 def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
+    """Return the message for an error of psycopg."""
     state = error.sqlstate or ""
-    if not state:  # the server did not answer, or was not asked
+    if not state:  # the server did not answer, or the statement was not sent
         return NOT_TEXT if str(error).endswith(NUL) else meanings["08"].format(unsure=unsure)
     meaning = next(
         (text for start, text in meanings.items() if state.startswith(start)), "the server says {text} (SQLSTATE {state})"
@@ -192,11 +199,16 @@ def _meaning_of(error: Any, meanings: Mapping[str, str], unsure: str) -> str:
 def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, writes: bool = True) -> Iterator[None]:
     """Open a transaction with bounded waits, in which names are looked up in pg_catalog only.
 
-    Raises LedgerError. After a lock timeout it names the login that holds the lock. Without an answer it says whether something may have
-    been written: only a commit can have done that.
-
     Args:
-        writes: The transaction may write something.
+        connection: The connection.
+        place: Start of messages.
+        limits: The longest waits.
+        kept: The kind of data.
+        writes: Whether the transaction may write.
+
+    Raises:
+        LedgerError: The transaction failed. After a lock timeout the message names the login that holds the lock. If the server does not
+            answer, the message says whether something may have been written, which is possible only during the commit.
     """
     known = [NOTHING]
     try:
@@ -208,7 +220,7 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
         ):
             connection.execute(LIMITS, (_milliseconds(limits.statement), _milliseconds(limits.lock)))
             yield
-            warned.clear()  # only warnings about the commit count
+            warned.clear()  # only warnings that the commit causes are refused
             known[:] = [kept.unsure if writes else NOTHING]
     except LedgerError as error:
         if not _is_lock_timeout(error):
@@ -219,7 +231,7 @@ def bounded(connection: Any, place: str, limits: Limits, kept: Kept = LEDGER, wr
 
 @contextmanager
 def _refusing_warnings(connection: Any, place: str, unsure: str) -> Iterator[list[str]]:
-    """Raise LedgerError if the server warns about a commit. It may have given up waiting for its standby, and then lose the entry."""
+    """Raise LedgerError if the server warns about a commit. The server may have stopped waiting for its standby, and can lose the entry."""
     warned: list[str] = []
 
     def note(notice: Any) -> None:
@@ -236,7 +248,7 @@ def _refusing_warnings(connection: Any, place: str, unsure: str) -> Iterator[lis
 
 
 def _is_lock_timeout(error: BaseException | None) -> bool:
-    """Check whether a lock timeout caused an error."""
+    """Check whether an error was caused by a lock timeout."""
     while error is not None and not isinstance(error, driver().errors.LockNotAvailable):
         error = error.__context__
     return error is not None
@@ -272,7 +284,7 @@ def _with_deadline(connection: Any, place: str, seconds: float, known: Sequence[
 
 
 def _holder_words(connection: Any, place: str, limits: Limits, schema: str) -> str:
-    """Return who holds the rows, for a message; "" if nobody does any more or the server does not answer."""
+    """Return the logins that hold the rows, in words; "" if there are none any more or the server does not answer."""
     with suppress(Exception):
         with _with_deadline(connection, place, limits.answer), connection.transaction():
             connection.execute(OWN_NAMES)

@@ -10,17 +10,17 @@ from dpcli.file.toml.looks import letters
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
-VERSION = 7
-OLDEST_READ = 7  # that of dpcli 0.1.0
-OLDEST = 130000  # the oldest server, as libpq writes versions: PostgreSQL 13
+VERSION = 7  # version number of the definitions
+OLDEST_READ = 7  # oldest version that dpcli reads, which dpcli 0.1.0 made
+OLDEST = 130000  # oldest server that is accepted, PostgreSQL 13, in the notation of libpq
 # Each role includes the one before it.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
-ATTEMPTS = 5
-RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # replaced by every upgrade
+ATTEMPTS = 5  # number of attempts to create the schema while other logins create it too
+RENEWED = ("postgres_moving.sql", "postgres_functions.sql")  # files whose definitions every upgrade replaces
 
 
 def installed_version(connection: Any) -> int | None:
-    """Return the version of the schema, or None without one."""
+    """Return the version of the schema; None if the database has no schema dpcli."""
     if connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'dpcli'").fetchone() is None:
         return None
     version: int = connection.execute("SELECT max(version) FROM dpcli.format").fetchone()[0]
@@ -32,13 +32,14 @@ class Raced(Exception):
 
 
 def install(connection: Any, place: str) -> int:
-    """Create schema and roles inside the caller's transaction if they are missing, and return the version of the schema.
+    """Create the schema and the roles if they are missing, in the caller's transaction, and return the version of the schema.
 
-    No lock is taken that another login could hold. If two logins create the schema at once, the unique indexes of the catalogue admit one.
+    No lock is taken that another login could hold. If two logins create the schema at once, the unique indexes of the catalogue let only
+    one succeed.
 
     Raises:
-        LedgerError: If the user may not create them, or the server is too old.
-        Raced: If another login created them first.
+        LedgerError: The user may not create them, the server is too old, or a later dpcli made the schema.
+        Raced: Another login has created them first.
     """
     from psycopg import errors
 
@@ -62,9 +63,9 @@ def install(connection: Any, place: str) -> int:
 
 
 def renew(connection: Any, place: str) -> int:
-    """Replace the functions of an older ledger, inside the caller's transaction, and return the new version. Entries do not change.
+    """Replace the functions of an older ledger, in the caller's transaction, and return the new version. Entries do not change.
 
-    A second upgrade at the same moment waits for the first and then changes nothing.
+    A second upgrade at the same moment waits for the first one, and then changes nothing.
     """
     _make(connection, place, "SELECT FROM dpcli.format FOR UPDATE")
     version = installed_version(connection)
@@ -75,12 +76,13 @@ def renew(connection: Any, place: str) -> int:
 
 
 def definitions(name: str) -> str:
-    """Return a file of SQL definitions, with the grammar's rules and the table of confusable letters filled in."""
+    """Return a file of SQL definitions, with the rules of the grammar and the table of confusable letters inserted."""
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return text.replace("{rules}", canonical(rules())).replace("{letters}", canonical(letters()))
 
 
 def _refuse_server(connection: Any, place: str) -> None:
+    """Check that the server is recent enough and that the database is in UTF-8. Raises LedgerError if not."""
     if connection.info.server_version < OLDEST:
         raise LedgerError(f"{place}: expected PostgreSQL 13 or later, found {connection.info.parameter_status('server_version')}")
     encoding = connection.info.parameter_status("server_encoding")
@@ -89,6 +91,7 @@ def _refuse_server(connection: Any, place: str) -> None:
 
 
 def _make_roles(connection: Any, place: str) -> None:
+    """Create the roles that are missing, and grant the last one to the user. Raises LedgerError if the user may not do this."""
     from psycopg.errors import InsufficientPrivilege
 
     try:
@@ -108,6 +111,7 @@ def _make_roles(connection: Any, place: str) -> None:
 
 
 def _make(connection: Any, place: str, *statements: str) -> None:
+    """Execute statements that create definitions. Raises LedgerError if the user may not do this."""
     from psycopg.errors import InsufficientPrivilege
 
     try:

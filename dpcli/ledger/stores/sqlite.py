@@ -1,9 +1,10 @@
 """A ledger store in one SQLite file.
 
-Durability: a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed. With FULL alone, a
-power failure can restore the journal and undo an acknowledged commit. (WAL with FULL is as durable, but only since SQLite 3.51.3.)
+For durability the file has a rollback journal with synchronous = EXTRA, which also syncs the directory after the journal is removed. With
+FULL alone, a power failure can restore the journal and undo an acknowledged commit. (A write-ahead log with FULL is as durable, but only
+since SQLite 3.51.3.)
 
-Isolation: one writer at a time. BEGIN IMMEDIATE takes the lock before the first read.
+There is one writer at a time, as BEGIN IMMEDIATE takes the lock before the first read.
 
 Source: https://www.sqlite.org/pragma.html#pragma_synchronous,
 https://www.sqlite.org/atomiccommit.html.
@@ -38,7 +39,7 @@ from dpcli.ledger.stores.sqlite_file import (
 )
 from dpcli.ledger.stores.store import StoredCheckpoint, error_after_write
 
-BUSY_SECONDS = 30.0
+BUSY_SECONDS = 30.0  # longest wait for the lock of another process
 SETTINGS = (
     "PRAGMA journal_mode = DELETE",
     "PRAGMA synchronous = EXTRA",
@@ -46,16 +47,16 @@ SETTINGS = (
     "PRAGMA trusted_schema = OFF",
     "PRAGMA cell_size_check = ON",
 )
-# Datasets that do not begin with entry 1: a last entry that was moved to another name would not be noticed otherwise.
+# Datasets whose first entry is not entry 1. Otherwise nobody would notice if the last entry of a dataset were moved to another name.
 STRAY_ENTRIES = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVING min(seq) <> 1"
-NOT_TEXT = "Could not decode"  # start of sqlite3's message about invalid text
+NOT_TEXT = "Could not decode"  # start of the message of sqlite3 about text that is not UTF-8
 READ = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
-NO_LIMIT = -1  # for LIMIT: all rows
+NO_LIMIT = -1  # a value for LIMIT that returns all rows
 ABOUT = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
 BEGINNING = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} >= ? AND {KEY} < ? ORDER BY seq"
 NOTE = "INSERT INTO checkpoint VALUES (?, ?, ?) ON CONFLICT (dataset) DO UPDATE SET body = excluded.body, digest = excluded.digest"
 Connect = Callable[[str, float], Any]
-# Explanations of SQLite's errors, by the start of their names.
+# Messages for SQLite's errors, by the start of their names.
 MEANINGS = {
     "SQLITE_BUSY": "locked by another process for too long; nothing was written",
     "SQLITE_LOCKED": "locked by another process for too long; nothing was written",
@@ -73,13 +74,13 @@ MEANINGS = {
 
 
 def connect(path: str, seconds: float) -> sqlite3.Connection:
-    """Return a connection to an existing file, without automatic transactions."""
+    """Return a connection to an existing file, without automatic transactions. It waits up to `seconds` for a lock."""
     return sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=seconds, isolation_level=None)
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteTail:
-    """The entries of one dataset, as read and appended under the lock of a writer."""
+    """The entries of one dataset, which are read and appended under the lock of a writer."""
 
     connection: Any
     dataset: str
@@ -88,8 +89,8 @@ class SqliteTail:
         return self.page(seq, NO_LIMIT)
 
     def page(self, seq: int, most: int) -> Sequence[StoredRow]:
-        """Return up to `most` entries after entry `seq`."""
-        end = self._end()  # read first, as other processes may append entries
+        """Return up to `most` entries after entry `seq`. Raises LedgerError if the last entries are missing."""
+        end = self._end()  # read before the rows, so that an entry that is appended in between cannot seem missing
         rows = self.rows(READ, seq, most)
         hidden = end > seq and all(row.seq != end for row in rows)
         if len(rows) != most and (hidden or (rows and not (end or self._end()))):
@@ -100,13 +101,14 @@ class SqliteTail:
         return rows
 
     def rows(self, statement: str, *values: object) -> list[StoredRow]:
+        """Return the rows of a query whose first parameter is the dataset. Raises sqlite3.DataError if a value has a wrong type."""
         rows = self.connection.execute(statement, (self.dataset, *values)).fetchall()
         if any(tuple(map(type, row)) != (int, str, str) for row in rows):
             raise sqlite3.DataError(NOT_TEXT)
         return [StoredRow(*row) for row in rows]
 
     def _end(self) -> int:
-        """Return the number of the last entry as the table `head` states it; 0 if it states none."""
+        """Return the number of the last entry that the table `head` states; 0 if it states none."""
         row = self.connection.execute("SELECT seq FROM head WHERE dataset = ?", (self.dataset,)).fetchone()
         return int(row[0]) if row else 0
 
@@ -120,7 +122,14 @@ class SqliteTail:
 
 
 class SqliteStore:
-    """A store in an existing file. `create` makes a new file."""
+    """A store in an existing file. `create` makes a new file.
+
+    Args:
+        path: Path of the file.
+        connect: A function that opens a connection.
+        seconds: Longest wait for the lock of another process.
+        trusted: Whether the file was just created by this process, so that it need not be checked.
+    """
 
     hides = False
 
@@ -135,7 +144,7 @@ class SqliteStore:
             _OPEN.add(self)
         with self._explained():
             self.connection = connect(path, seconds)
-        weakref.finalize(self, _close_quietly, self.connection)  # closes the file if the store is never closed
+        weakref.finalize(self, _close_quietly, self.connection)  # closes the connection if `close` is never called
         try:
             self._prepare(trusted)
         except BaseException:
@@ -143,6 +152,7 @@ class SqliteStore:
             raise
 
     def _prepare(self, trusted: bool) -> None:
+        """Apply the settings to the connection and, unless the file is trusted, check it for damage."""
         with self._explained():
             for setting in SETTINGS:
                 answer = self.connection.execute(setting).fetchall()
@@ -156,10 +166,10 @@ class SqliteStore:
             self.connection.execute("COMMIT")
 
     def _refuse_damaged(self) -> None:
-        """Check the file for damage: one flipped bit can hide the last entries, and the chain before them stays valid.
+        """Check the file for damage. One flipped bit can hide the last entries, although the chain before them stays valid.
 
-        If there is a checkpoint, only the length of the file is checked, as reading all of a long file at each opening would be slow. A
-        hidden or moved last entry is then noticed by comparison with the table `head`. `verify` reads every page.
+        If there is a checkpoint, only the length of the file is checked, as reading a long file at each opening would be slow. If the last
+        entry is then hidden or moved, the table `head` reveals this. `verify` reads every page.
 
         Raises:
             LedgerError: The file is damaged.
@@ -174,7 +184,10 @@ class SqliteStore:
         self._strays = tuple(self.connection.execute(STRAY_ENTRIES).fetchall())
 
     def _refuse_strays(self, dataset: str) -> None:
-        """Check that no entry of the dataset was moved to another name. An entry without a name may belong to any dataset."""
+        """Check that no entry of the dataset was moved to another name. Raises LedgerError if one was.
+
+        A stray entry that does not state its dataset may belong to any dataset.
+        """
         for name, seq, body in self._strays:
             if stated_dataset(body) in (dataset, None) or name == dataset:
                 raise LedgerError(
@@ -273,6 +286,7 @@ class SqliteStore:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
+        """Turn an error of SQLite into a LedgerError that explains it."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -287,14 +301,18 @@ class SqliteStore:
 
 
 _OPENING = threading.Lock()
-_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()  # closing another descriptor of a file would drop its lock
+# The open stores of this process. Their files are not opened again, as closing a second descriptor of a file would drop its locks.
+_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
 
 def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = connect) -> None:
-    """Make a new ledger at `path`, complete with everything that `fill` writes, or not at all.
+    """Create a new ledger at `path` with everything that `fill` writes. If anything fails, no file is left.
 
-    The file is built under another name in the same folder, synced, and then linked to its name, which fails if the name is taken. Its
-    mode is 0600.
+    The file is written under another name in the same folder, synced, and then linked to its name. The link fails if the name is taken.
+    The mode of the file is 0600.
+
+    Raises:
+        LedgerError: The path is taken, or the file cannot be created.
     """
     require_posix(f"{path}: a ledger in a file")
     folder, name = os.path.split(os.path.abspath(path))
@@ -305,7 +323,9 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
         raise LedgerError(
             f"{path}: expected no leftover of another ledger next to a new one, found {leftover}, which SQLite would play back"
         )
-    draft = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.new")  # no process id, which can be the same in another container
+    draft = os.path.join(
+        folder, f".{name}.{os.urandom(8).hex()}.new"
+    )  # random, as processes in two containers can have the same id
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
@@ -322,7 +342,7 @@ def create(path: str, fill: Callable[[SqliteStore], None], connect: Connect = co
 
 
 def _try_link(draft: str) -> None:
-    """Check that the file system supports hard links, before another ledger is changed. Raises LedgerError if not."""
+    """Check that the file system supports hard links, before the origin of a move is changed. Raises LedgerError if not."""
     other = f"{draft[: -len('.new')]}.link"
     try:
         os.link(draft, other)
@@ -335,6 +355,7 @@ def _try_link(draft: str) -> None:
 
 
 def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> None:
+    """Create the tables of a ledger in an empty file, and call `fill`."""
     store = SqliteStore(draft, connect, trusted=True)
     try:
         with store._explained():
@@ -352,11 +373,12 @@ def _fill(draft: str, fill: Callable[[SqliteStore], None], connect: Connect) -> 
 
 
 def _close_quietly(connection: Any) -> None:
-    with suppress(Exception):  # fails in any thread but the one that opened it
+    with suppress(Exception):  # SQLite raises an error in any other thread than the one that opened the connection
         connection.close()
 
 
 def _identity(path: str) -> tuple[int, int] | None:
+    """Return the device and the inode of a file; None if it does not exist."""
     try:
         info = os.stat(path)
     except OSError:
@@ -365,11 +387,12 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _size(path: str) -> int:
+    """Return the size of a file in bytes; 0 if it does not exist."""
     return os.stat(path).st_size if os.path.exists(path) else 0
 
 
 def sync_folder(folder: str) -> None:
-    """Sync a folder, so that a new name in it is durable."""
+    """Sync a folder, so that a new name in the folder is durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

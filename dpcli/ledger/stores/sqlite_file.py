@@ -1,9 +1,9 @@
-"""The file of a ledger: when a path may be opened as one, and its definitions.
+"""The file of a ledger: the checks before a path is opened as a ledger, and the definitions of its tables.
 
-Every way in which a path may not be opened has its own message, and none of them writes anything.
+Each fault of a path has a message of its own. The checks write nothing.
 
-The definitions are those of the entries and of what spares a reader all of them. `head` is kept by a trigger: a last entry that damage
-hides is missed. `entry_by_key` finds the entries of a run. `checkpoint` holds what dpcli.ledger.checkpoint wrote.
+The table `entry` holds the entries. A trigger keeps the number of the last entry in `head`, so that a reader notices if damage hides the
+last entries. The index `entry_by_key` finds the entries of a run. The table `checkpoint` holds the checkpoints of dpcli.ledger.checkpoint.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 from dpcli.base.errors import LedgerError
 
 MAGIC = b"SQLite format 3\0"
-APPLICATION = 0x6470636C  # "dpcl": tells a ledger from any other SQLite database
-VERSION = 1
+APPLICATION = 0x6470636C  # "dpcl", the application_id that distinguishes a ledger from other SQLite databases
+VERSION = 1  # user_version of the file, which a later format would raise
 CUT_OFF = "the file was cut off: it holds fewer pages than it says; restore it from a backup"
 DRAFT = re.compile(r"\..*\.[0-9a-f]{16}\.new", re.DOTALL)  # the name of a ledger that is being made (stores.sqlite.create)
 NETWORK = frozenset(
@@ -34,7 +34,7 @@ NETWORK = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileWords:
-    """The words of messages for a file: what it is called, and what an empty one means."""
+    """The words of messages about a file: the noun for it, and the message for an empty file."""
 
     noun: str
     empty: str
@@ -46,13 +46,18 @@ LEDGER_WORDS = FileWords(
 
 
 def require_ledger_file(path: str, is_open: bool = False) -> int:
-    """Return the bytes that `path` says to hold. Raises LedgerError unless it is a regular, private file that can be read as a ledger.
+    """Return the size in bytes that the header of the file states.
 
-    Fewer may be there while another process commits or before a transaction that was cut short is rolled back: SQLite tells.
+    The file may be shorter while another process commits, or before an interrupted transaction is rolled back. SQLite recognises this.
 
     Args:
-        is_open: A connection of this process has it open, so that it was looked into before (0 is returned); closing another descriptor of
-            it would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
+        path: Path of the file.
+        is_open: Whether a connection of this process has the file open. Its header was then checked before and is not read again, as
+            closing another descriptor of the file would drop every lock of the process (https://www.sqlite.org/howtocorrupt.html, 2.2).
+            The result is then 0.
+
+    Raises:
+        LedgerError: The path is not a regular file with one name that only its owner may write, or not a ledger that this version reads.
     """
     if DRAFT.fullmatch(os.path.basename(path)):
         raise LedgerError(
@@ -63,7 +68,7 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
         info = os.lstat(path)
     except FileNotFoundError:
         raise LedgerError(f"{path}: no ledger here; dpcli budget init opens one") from None
-    except (OSError, ValueError) as error:  # a null character in it
+    except (OSError, ValueError) as error:  # ValueError for a null character in the path
         raise LedgerError(f"{path}: cannot be looked at: {getattr(error, 'strerror', error)}") from None
     refuse_kind(path, info, LEDGER_WORDS)
     _refuse_stray(path)
@@ -82,11 +87,11 @@ def require_ledger_file(path: str, is_open: bool = False) -> int:
 
 
 def _refuse_stray(path: str) -> None:
-    """Raise LedgerError if SQLite would open what is no file with a ledger: it would wait for ever for a writer of a named pipe."""
+    """Check that SQLite's files next to the ledger are regular files. Raises LedgerError if not, as SQLite may wait forever for a pipe."""
     for stray in (f"{path}-journal", f"{path}-wal", f"{path}-shm"):
         try:
             mode = os.lstat(stray).st_mode
-        except OSError:  # there is none, or none any more
+        except OSError:  # the file does not exist, or was removed meanwhile
             continue
         if not stat.S_ISREG(mode):
             kind = "a symbolic link" if stat.S_ISLNK(mode) else _kind(mode)
@@ -94,7 +99,10 @@ def _refuse_stray(path: str) -> None:
 
 
 def _refuse_foreign_log(path: str, header: bytes) -> None:
-    """Raise LedgerError for a write-ahead log, which a ledger does not have: SQLite would play pages of another file or time."""
+    """Check that there is no write-ahead log, which a ledger does not use. Raises LedgerError if there is one.
+
+    SQLite would apply the pages of the log, which belong to another file or to an older copy.
+    """
     log = f"{path}-wal"
     if header[18] == 1 and os.path.lexists(log) and os.lstat(log).st_size:
         raise LedgerError(
@@ -103,7 +111,7 @@ def _refuse_foreign_log(path: str, header: bytes) -> None:
 
 
 def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
-    """Raise LedgerError unless it is a regular file with one name, not empty, which only its owner may write."""
+    """Check that a file is regular, not empty, has one name, and that only its owner may write it. Raises LedgerError if not."""
     if stat.S_ISLNK(info.st_mode):
         raise LedgerError(f"{path}: expected {words.noun} itself, found a symbolic link: give the path that it points to")
     if not stat.S_ISREG(info.st_mode):
@@ -122,6 +130,7 @@ def refuse_kind(path: str, info: os.stat_result, words: FileWords) -> None:
 
 
 def _kind(mode: int) -> str:
+    """Return the kind of a file that is not regular, in words."""
     if stat.S_ISDIR(mode):
         return "a directory"
     if stat.S_ISFIFO(mode):
@@ -130,16 +139,18 @@ def _kind(mode: int) -> str:
 
 
 def _number(header: bytes, start: int, size: int) -> int:
+    """Return the number in `size` bytes of a header."""
     return int.from_bytes(header[start : start + size], "big")
 
 
 def _stated_size(header: bytes) -> int:
+    """Return the size of the file in bytes that a header states: the number of pages times the page size, where 1 stands for 65536."""
     page = _number(header, 16, 2)
     return _number(header, 28, 4) * (65536 if page == 1 else page)
 
 
 def _header_problem(header: bytes) -> str | None:
-    """Return why the first 100 bytes of a file are not those of a ledger, None if they are.
+    """Return why the first 100 bytes of a file are not the header of a ledger; None if they are.
 
     Source: https://www.sqlite.org/fileformat2.html, page size at 16, number of pages at 28, user_version at 60, application_id at 68.
     """
@@ -155,13 +166,16 @@ def _header_problem(header: bytes) -> str | None:
 
 
 def network_file_system(path: str) -> str | None:
-    """Return the type of the network file system that holds `path`, whose locks are not reliable; None on a local one or where unknown."""
+    """Return the type of the network file system that contains `path`; None if the file system is local or unknown.
+
+    The locks of network file systems are not reliable.
+    """
     kind = mounted(path)
     return kind if kind in NETWORK else None
 
 
 def mounted(path: str) -> str | None:
-    """Return the type of the file system that holds `path`, by the longest mount point above it; None where that is unknown."""
+    """Return the type of the file system that contains `path`, by the longest mount point above it; None if it is unknown."""
     try:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -169,18 +183,18 @@ def mounted(path: str) -> str | None:
     real = os.path.realpath(path)
     kinds = {
         _unescaped(fields[1]): fields[2] for line in mounts if len(fields := line.split(" ")) > 2
-    }  # of two at one point the later
+    }  # the later of two file systems that are mounted at one point is visible
     holder = max((point for point in kinds if real == point or real.startswith(point.rstrip("/") + "/")), key=len, default="")
     return kinds.get(holder)
 
 
 def _unescaped(point: str) -> str:
-    """Return a mount point with its escaped blanks (\\040 and the like) as they are."""
+    """Return a mount point with its octal escapes, such as \\040 for a blank, decoded."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)
 
 
-# A key as it is spelled in an entry (`dpcli.ledger.chain.canonical`): names are sorted, quotation marks in strings are escaped, and what
-# comes before has no names of its own but those of amounts. SQLite's functions for JSON are none that a definition may use safely.
+# The SQL expression for the key in the canonical text of an entry (`dpcli.ledger.chain.canonical`). Names are sorted, quotation marks in
+# strings are escaped, and only names of amounts can come before the key. SQLite's JSON functions are not safe in definitions.
 KEY = """CASE WHEN instr(body, ',"key":"') THEN
   substr(body, instr(body, ',"key":"') + 8, instr(body, '","kind":"') - instr(body, ',"key":"') - 8) END"""
 SCHEMA = (
@@ -196,11 +210,11 @@ SCHEMA = (
     "CREATE TRIGGER entry_is_the_last AFTER INSERT ON entry BEGIN "
     "INSERT INTO head VALUES (NEW.dataset, NEW.seq) ON CONFLICT (dataset) DO UPDATE SET seq = max(seq, NEW.seq); END",
 )
-DEFINITIONS = 2  # their version, as entries note it
+DEFINITIONS = 2  # version number of the definitions, which entries record
 
 
 def key_in_entry(key: str) -> str:
-    """Return a key as `KEY` finds it."""
+    """Return the spelling of a key in an entry, as the SQL expression `KEY` returns it."""
     return json.dumps(key)[1:-1]
 
 

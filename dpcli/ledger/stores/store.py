@@ -1,7 +1,7 @@
-"""The port: what a backend must do. Rows go in at the end and never change.
+"""The interface of a store, in which the chains of datasets are kept. Rows are appended at the end and never change.
 
-A backend knows nothing of privacy: it keeps rows in order, lets one writer at a time look and append, and returns from `writing` only when
-what was appended would survive a power failure.
+A store knows nothing of privacy. It keeps rows in order and lets one writer at a time read and append. It returns from `writing` only when
+the appended rows would survive a power failure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from dpcli.base.errors import LedgerError
 from dpcli.ledger.chain import StoredRow
 
-# What somebody knows who has no answer: to anything before a commit, and to the commit itself.
+# Parts of messages for an error before a commit, for a commit without an answer, and for an error after an earlier commit.
 NOTHING = "nothing was written"
 UNSURE = (
     "nothing is acknowledged, and the entry may be written or not: dpcli budget log shows it, and the same request under the same key "
@@ -24,7 +24,7 @@ STANDS = "what was written before stands"
 
 
 def error_after_write(error: LedgerError) -> LedgerError:
-    """Return the error of a request that came after something was written."""
+    """Return an error whose message also says that earlier entries were written and stay valid."""
     text = str(error)
     if UNSURE in text or STANDS in text:
         return error
@@ -33,107 +33,110 @@ def error_after_write(error: LedgerError) -> LedgerError:
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A checkpoint of a chain (dpcli.ledger.checkpoint), as a backend keeps it: a text, and the SHA-256 of it."""
+    """A checkpoint of a chain (dpcli.ledger.checkpoint) as a store keeps it: a text, and the SHA-256 of the text."""
 
     body: str
     digest: str
 
 
 class Tail(Protocol):
-    """The end of one dataset's chain, held by one writer."""
+    """The end of one dataset's chain, to which one writer at a time can append."""
 
     def after(self, seq: int) -> Sequence[StoredRow]:
-        """Return the rows with a number above `seq`, ascending."""
+        """Return the rows after number `seq`, in ascending order."""
         ...
 
     def append(self, row: StoredRow) -> None:
-        """Add a row at the end."""
+        """Append a new row."""
         ...
 
     def take(self, row: StoredRow) -> None:
-        """Add a row of another place at the end of a chain that is being copied here (dpcli.ledger.stores.copying)."""
+        """Append a row that is copied from another store (dpcli.ledger.stores.copying)."""
         ...
 
     def note(self, checkpoint: StoredCheckpoint) -> None:
-        """Keep a checkpoint in place of the last one; nothing where the store makes its own."""
+        """Replace the checkpoint of the dataset. A store that makes its own checkpoints does nothing."""
         ...
 
 
 class Store(Protocol):
-    """A place where chains are kept. Every method raises LedgerError if the place is missing, locked or damaged."""
+    """A store of chains, in a file or a database. Every method raises LedgerError if the store is missing, locked or damaged."""
 
     wrote: bool
-    """True once something was written by it: what fails later says so."""
+    """True after this object has written an entry. The messages of later errors then say so."""
     hides: bool
-    """True where it shows a login only some datasets: one that is not seen may be there."""
+    """True if a login sees only some of the datasets, so that a dataset that it does not see may exist."""
 
     @property
     def place(self) -> str:
-        """The ledger as messages call it; never holds a password."""
+        """The name of the ledger in messages. It never contains a password."""
         ...
 
     @property
     def address(self) -> str:
-        """The place from everywhere on this machine, and whoever is logged in: what an entry calls it."""
+        """The name of the ledger in entries. It is the same from every working directory and for every login."""
         ...
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """An identity that two stores share where a row that is written to one is in the other."""
+        """A value that is equal for two store objects if and only if they share their rows."""
         ...
 
     @property
     def who(self) -> str | None:
-        """The login, None if the backend cannot know it."""
+        """The login; None if the store does not know it."""
         ...
 
     def datasets(self) -> tuple[str, ...]:
-        """Return the names, sorted."""
+        """Return the names of the datasets, sorted."""
         ...
 
     def after(self, dataset: str, seq: int, most: int | None = None) -> Sequence[StoredRow]:
-        """Return the rows of one dataset with a number above `seq`, ascending, as of one moment, up to `most` from the first.
+        """Return the rows of one dataset after number `seq`, in ascending order, but at most the first `most` of them.
 
-        Empty for an unknown dataset.
+        All rows are read at one moment. There are none for an unknown dataset.
         """
         ...
 
     def about(self, dataset: str, key: str) -> Sequence[StoredRow]:
-        """Return the rows that name a key, ascending, without reading the others."""
+        """Return the rows that name a key, in ascending order. Other rows are not read."""
         ...
 
     def beginning(self, dataset: str, start: str) -> Sequence[StoredRow]:
-        """Return the rows that name a key which begins with `start`, an ASCII character at its end; otherwise as `about`."""
+        """Return the rows whose key begins with `start`, as `about` does. The last character of `start` must be ASCII."""
         ...
 
     def checkpoint(self, dataset: str) -> StoredCheckpoint | None:
-        """Return the last one of a dataset, as it was kept; None if there is none."""
+        """Return the last checkpoint of a dataset, without a check of it; None if there is none."""
         ...
 
     def writing(self, dataset: str) -> AbstractContextManager[Tail]:
-        """Open the transaction of one writer: what `after` answers stays true until its end, which commits durably; an error rolls back."""
+        """Open a transaction of one writer, in which no other writer can append to the dataset.
+
+        The end of the context commits durably. An exception rolls the transaction back.
+        """
         ...
 
     def schema(self) -> str:
-        """Return the definitions that guard the rows, as text: hashed at `init`, compared by `verify`."""
+        """Return the definitions that guard the rows, as text. The opening entry states their hash, and `verify` compares it."""
         ...
 
     @property
     def version(self) -> int:
-        """The version of the definitions that guard the rows."""
+        """The version number of the definitions that guard the rows."""
         ...
 
     @property
     def outdated(self) -> str:
-        """A sentence where a later version has better definitions, which dpcli budget upgrade would make; "" if it has not."""
+        """A sentence that the definitions are of an earlier version, which dpcli budget upgrade would renew; "" if they are current."""
         ...
 
     def now(self) -> str:
-        """Return the time that an entry is given (STAMP): the server's if there is one, else this machine's."""
+        """Return the current time in the form of entries (STAMP), by the clock of the server or, for a file, of this machine."""
         ...
 
     def check(self, dataset: str | None = None) -> tuple[str, ...]:
-        """Return what the backend's own integrity check finds wrong about a dataset, or about all; nothing if all is well."""
+        """Return the faults that the store's own integrity check finds in a dataset, or in all datasets if None."""
         ...
 
     def close(self) -> None:

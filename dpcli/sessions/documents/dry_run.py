@@ -1,4 +1,4 @@
-"""A plan as a document: what would be done, at what cost, whether the file's own budget pays for it, and which rows are read."""
+"""The document of a dry run: what a command would do, its cost, whether the file's budget allows it, and which rows would be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Planned(Protocol):
-    """A file, priced."""
+    """A plan with its account."""
 
     @property
     def account(self) -> Account: ...
@@ -31,12 +31,13 @@ OVER = "over budget: nothing would be done"
 
 
 def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequence[str]) -> Document:
-    """Return the document, with exit code 1 if the file's budget would deny the command itself.
+    """Return the document of a dry run. Its exit code is 1 if the file's budget would deny the command.
 
     Args:
-        schema: Schema of the machine form.
-        data: What it holds besides result, fingerprint and exit_code.
-        details: What would be done, a line each.
+        plan: The plan.
+        schema: Schema of the JSON form.
+        data: The keys of the JSON form other than result, fingerprint and exit_code.
+        details: Lines that say what would be done.
     """
     over, result = plan.over_budget, plan.account
     lines = (*details, OVER) if over else tuple(details)
@@ -59,26 +60,26 @@ def dry_run(plan: Planned, schema: str, data: Mapping[str, Any], details: Sequen
 
 
 def shown(folder: str) -> str:
-    """Return a folder as a person would write it from the current one."""
-    near = os.path.relpath(folder)
-    return folder if near.startswith("..") else near
+    """Return a folder for messages: its path relative to the current folder, if it lies below it."""
+    relative = os.path.relpath(folder)
+    return folder if relative.startswith("..") else relative
 
 
 def rows_words(plan: FilePlan) -> str:
-    """Return which rows are read, in a sentence; "" if that is the word of the file."""
+    """Return a sentence about the rows that are read; "" if dpcli does not choose the rows."""
     return "" if plan.rows is None else plan.rows.words
 
 
 def window_note(plan: FilePlan) -> tuple[str, ...]:
-    """Return a line about the window of a session; none if it has none."""
+    """Return a line about the window of a session; an empty tuple if it has no window."""
     return () if plan.pipeline.privacy.window is None else (rows_words(plan) or UNCHECKED,)
 
 
 def rows_data(plan: FilePlan) -> dict[str, Any]:
-    """Return the machine form of the window: the blocks, and their rows where dpcli has chosen them; nothing without a window."""
+    """Return the JSON form of the window: the blocks and, if dpcli chooses them, the rows. It is empty without a window."""
     return {**window_data(plan.pipeline.privacy), **plan.row_data}
 
 
 def rows_of(stated: Mapping[str, Any]) -> str:
-    """Return `window_note` of a guarantee with a window that was kept."""
+    """Return the line about the window of a stored guarantee."""
     return str(stated["rows"]["words"]) if stated.get("rows") is not None else UNCHECKED
