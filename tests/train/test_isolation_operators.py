@@ -104,9 +104,9 @@ def test_what_torch_calls_pointwise_is(part: int) -> None:
                 break
 
 
-MOVES = [name for name, rule in RULES.items() if rule.__module__ == moves.__name__ and rule not in (moves.split, moves.unbound)]
+MOVES = [name for name, rule in RULES.items() if rule.__module__ == moves.__name__ and rule not in (moves.split, moves.unbind)]
 CHAINED = [
-    *(name for name in RULES if name not in UNLIKE and RULES[name] not in (moves.split, moves.unbound, operators.recurrent)),
+    *(name for name in RULES if name not in UNLIKE and RULES[name] not in (moves.split, moves.unbind, operators.recurrent)),
     *BESIDE * 2,
     *MOVES * 3,
 ]

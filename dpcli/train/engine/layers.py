@@ -53,9 +53,8 @@ def aligned(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     output = functional.linear(
         flat, functional.pad(weight, (0, more, 0, wider)), None if bias is None else functional.pad(bias, (0, wider))
     )
-    return (
-        output[:count, :width].clone().view(*inputs.shape[:-1], width)
-    )  # a copy, as a view of the padded output must not be written to
+    # A copy: the output may be written to, and must not be a view of the padded tensor.
+    return output[:count, :width].clone().view(*inputs.shape[:-1], width)
 
 
 def summed(values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The plan of a training run, settled before any data is read: its stages, their noise, and what they cost."""
+"""The plan of a training run: its stages, their noise and their cost. It is complete before any data are read."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from dpcli.train.plan.stages import Stage, performed, stages
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-Portion = tuple[int, int]  # from one step to another
+# Consecutive steps: the number of steps before the portion, and the number of its last step.
+Portion = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan(PricedFile):
-    """A training run as it is accounted for and as it is performed.
+    """A training run, as the accountant prices it and as it is performed.
 
     Attributes:
-        canaries: Canaries of [audit], each inserted by a fair coin.
-        canary: What one is, a record or a gradient.
-        source: The file's content.
+        canaries: Number of canaries of [audit], each of which a fair coin toss inserts or not.
+        canary: Kind of a canary, "record" or "gradient".
+        source: Content of the training file.
     """
 
     train: Train
@@ -43,6 +44,7 @@ class TrainingPlan(PricedFile):
 
     @property
     def steps(self) -> int:
+        """Return the number of steps of the whole run."""
         return self.stages[-1].stop
 
     @property
@@ -53,7 +55,7 @@ class TrainingPlan(PricedFile):
 
     @property
     def laid_open(self) -> bool:
-        """Return whether an audit looks into the steps: what such a run leaves is not private."""
+        """Return whether an audit observes the steps. The results of such a run are not private."""
         return self.canaries > 0 and self.canary == "gradient"
 
     @property
@@ -64,7 +66,7 @@ class TrainingPlan(PricedFile):
 
     @property
     def folder(self) -> str:
-        """Return where the run leaves its files."""
+        """Return the folder to which the run writes its files."""
         return self.folder_at(self.train.output)
 
     @property
@@ -88,30 +90,36 @@ class TrainingPlan(PricedFile):
         )
 
     def parts(self) -> dict[str, str]:
-        """Return the SHA-256 of the file, and by key of the code and files that it names, which a resumed run must find again. Private."""
+        """Return the SHA-256 of the file, and of the code and the files that it names, by key. They are private.
+
+        A run can be resumed only if none of them has changed.
+        """
         return {
             "the file": self.fingerprint(),
             **{f"train.{key}": digest for key, digest in source_digests(in_full(self.train), self.path).items()},
         }
 
     def stage_at(self, step: int) -> Stage:
-        """Return the stage that takes step number `step` + 1."""
+        """Return the stage of the step after `step` steps."""
         return next(stage for stage in self.stages if step < stage.stop)
 
     def milestone(self, step: int) -> int:
-        """Return the next step after which a state is saved: every so many, and at the end of a stage."""
+        """Return the next step after which a state is saved. This is a multiple of train.checkpoint_every, or the end of a stage."""
         every = self.train.checkpoint_every
         return min((step // every + 1) * every, self.stage_at(step).stop)
 
     def repeated_portions(self, resumed_at: Iterable[int]) -> list[Portion]:
-        """Return the steps that a run may have taken twice, by the steps at which it was resumed: each up to the next saved state."""
+        """Return the portions of steps that a run may have taken twice, given the steps at which it was resumed.
+
+        Each portion ends at the next saved state.
+        """
         return [(step, self.milestone(step)) for step in resumed_at]
 
     def costs(self, portions: Iterable[Portion], with_rest: bool = True) -> Pipeline:
-        """Return the pipeline that charges for some portions of the run, each portion by itself.
+        """Return a pipeline whose cost is that of some portions of the run, each charged separately.
 
         Args:
-            with_rest: With the entries of the file that training does not perform.
+            with_rest: Whether to include the entries of the file that training does not perform.
         """
         amounts: dict[str, int] = {}
         for start, stop in portions:
@@ -121,14 +129,16 @@ class TrainingPlan(PricedFile):
         return replace(self.pipeline, mechanisms=tuple(self._charged_entries(amounts, with_rest)))
 
     def account_with(self, repeated: Collection[Portion]) -> Account:
-        """Return the account of the whole file, with portions that may have been done twice."""
+        """Return the account of the whole file, with portions of steps that count twice."""
         from dpcli.analysis.account import headline
 
         return headline(self.costs([(0, self.steps), *repeated])) if repeated else self.account
 
     def _charged_entries(self, amounts: Mapping[str, int], with_rest: bool) -> Iterable[Entry]:
+        """Yield the entries with the charged amounts, by the name of the entry that is performed."""
         for entry in self.pipeline.mechanisms:
-            sample_readers = {other.name for other in together(entry, self.pipeline.mechanisms)}  # which run as often as the entry
+            # Entries that share this entry's sample run as often as this one.
+            sample_readers = {other.name for other in together(entry, self.pipeline.mechanisms)}
             stage = next((stage for stage in self.stages if stage.entry.name in sample_readers), None)
             if stage is None:
                 if with_rest:
@@ -138,14 +148,14 @@ class TrainingPlan(PricedFile):
 
 
 def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
-    """Return the plan of a file, its noise solved for where it says "calibrate".
+    """Return the plan of a file. If the file says "calibrate", the noise is solved for.
 
     Args:
-        data: In place of what the file holds; relative paths in it and messages are still those of `path`.
+        data: Content that replaces that of the file; None to read the file. Relative paths and messages refer to `path` in both cases.
 
     Raises:
-        InputError: The file cannot be read, or asks for what cannot be honoured.
-        CannotCertify: Nobody can say what it costs.
+        InputError: The file cannot be read or honoured.
+        CannotCertify: No accountant can bound the cost of the file.
     """
     from dpcli.analysis.calibrate_file import solved
 
@@ -163,6 +173,7 @@ def plan_of(path: str, data: bytes | None = None) -> TrainingPlan:
 
 
 def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
+    """Yield the stages of all entries that training performs, in order."""
     step, dataset_size = 0, pipeline.privacy.dataset_size
     assert dataset_size is not None
     for entry in _entries(pipeline, train, path):
@@ -175,7 +186,7 @@ def _stages(pipeline: Pipeline, train: Train, path: str) -> Iterable[Stage]:
 
 
 def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
-    """Return the entries that training performs, in order. Raises InputError if they are unclear, or cannot be performed."""
+    """Return the entries that training performs, in order. Raises InputError if they are ambiguous or cannot be performed."""
     by_name = {entry.name: entry for entry in pipeline.mechanisms if performed(entry.spec)}
     stated = (train.mechanism,) if isinstance(train.mechanism, str) else train.mechanism
     names = tuple(by_name) if stated is None else stated
@@ -192,6 +203,7 @@ def _entries(pipeline: Pipeline, train: Train, path: str) -> list[Entry]:
 
 
 def _require_honoured(entry: Entry, place: str) -> None:
+    """Raise InputError if training cannot perform an entry as the file declares it."""
     if entry.spec.noise_multiplier is None:  # type: ignore[attr-defined]
         raise InputError(
             f"{place}: expected noise_multiplier, noise over the clipping norm, found sigma with a sensitivity of its own"
@@ -201,7 +213,10 @@ def _require_honoured(entry: Entry, place: str) -> None:
 
 
 def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, path: str) -> None:
-    """Require that each entry of a schedule draws its own samples; other entries that read them are charged, and not performed."""
+    """Raise InputError if two entries of a schedule share their samples.
+
+    Entries outside of the schedule may read the samples. They are charged, and not performed.
+    """
     others = [one.name for one in together(entry, pipeline.mechanisms) if one is not entry and one.name in names]
     if others:
         raise InputError(
@@ -211,7 +226,7 @@ def _require_alone(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, pat
 
 
 def _require_units(pipeline: Pipeline, train: Train, path: str) -> None:
-    """Require that training bounds what one unit may own."""
+    """Raise InputError if training does not bound the number of records of a unit as the file declares."""
     owned = pipeline.privacy.max_contributions or 1
     if owned > 1 and train.units is None:
         raise InputError(f"{path}: train.units: name the column of each record's owner, as max_contributions = {owned} needs")

@@ -1,4 +1,4 @@
-"""The sources that [train] may name: words of a task, files by their endings, or the user's function; and the digests of their content."""
+"""The sources that [train] may name, which are words of a task, files or the user's functions; and digests of their content."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from dpcli.audit.own_code import code_files, digest_of_files
 from dpcli.base.errors import InputError
 from dpcli.base.fields import Constraint
 
-NAME = r"[^\s:./\\()]+"  # of a module or function: no path, and no call
+NAME = r"[^\s:./\\()]+"  # name of a module or a function, which excludes paths and calls
 CALLED = rf"{NAME}(\.{NAME})*:{NAME}"
 FUNCTION = Constraint("module:function", lambda x: re.fullmatch(CALLED, x) is not None, (("pattern", f"^{CALLED}$"),))
 HELD_OUT = "held-out"
 
 
 def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
-    """Return the rule for data that are one of `words`, a file with one of `endings` (".csv"), or module:function."""
+    """Return the constraint on a source, which must be one of `words`, a file with one of `endings` (".csv"), or module:function."""
 
     def holds(text: str) -> bool:
         return text in words or FUNCTION.holds(text) or os.path.splitext(text)[1] in endings
 
-    # A name such as .csv alone has no ending.
+    # A name such as ".csv" has no ending.
     alternatives = [rf"^({'|'.join(words)})$"] if words else []
     pattern = "|".join([*alternatives, f"^{CALLED}$", rf"[^./][^/]*\.({'|'.join(ending[1:] for ending in endings)})$"])
     files = f"a {', '.join(endings[:-1])} or {endings[-1]} file"
@@ -32,12 +32,12 @@ def source_rule(endings: tuple[str, ...], *words: str) -> Constraint:
 
 
 def public_rule(endings: tuple[str, ...], *words: str) -> Constraint:
-    """Return the rule for public data, which may also be a split of the private data."""
+    """Return the constraint on public data, which may also be a part of the private data that is held out."""
     return source_rule(endings, HELD_OUT, *words)
 
 
 def require_apart(data: str, public: str | None, path: str) -> None:
-    """Raise InputError if the public data are the private data: by one name, or as two files with one content."""
+    """Raise InputError if the public data are the private data, because their names or the contents of their files are equal."""
     if public is None:
         return
     one, other = (os.path.join(os.path.dirname(os.path.abspath(path)), source) for source in (data, public))
@@ -46,7 +46,7 @@ def require_apart(data: str, public: str | None, path: str) -> None:
 
 
 def one_source(path: str, public: str, data: str) -> InputError:
-    """Return the error for metrics that would be measured on the private records."""
+    """Return the error for public data that are the private records, on which metrics would have no noise."""
     return InputError(
         f"{path}: train.public: expected other records than the private ones, found that {public} is {data}, or holds the same: metrics on "
         "private records have no noise"
@@ -57,10 +57,12 @@ SOURCES = ("data", "public", "model", "tokenizer", "loss", "metric", "canary")  
 
 
 def source_digests(table: Mapping[str, Any], path: str) -> dict[str, str]:
-    """Return SHA-256 by key. Not to be shown: to somebody who knows all records but one, that of a private file identifies the last.
+    """Return the SHA-256 of each source, by key.
 
-    Of a function: the source of its module and of all modules of the user's own that it imports, none of which is run. Of a file or a
-    folder: its content. Files that functions read while they run are not included.
+    The digests must not be published: the digest of a private file identifies a record to an observer who knows all other records.
+
+    The digest of a function covers the source of its module, and of all of the user's own modules that it imports. None of them is
+    executed. The digest of a file or a folder covers its content. Files that functions read when they run are not covered.
 
     Args:
         table: Table of the file at `path`.
@@ -70,6 +72,7 @@ def source_digests(table: Mapping[str, Any], path: str) -> dict[str, str]:
 
 
 def _digest(value: str, folder: str) -> str:
+    """Return the SHA-256 of a function, a file or a folder."""
     if FUNCTION.holds(value):
         return digest_of_files(code_files(value, (folder, os.getcwd())))
     place = os.path.join(folder, value)

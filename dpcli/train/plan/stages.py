@@ -1,7 +1,7 @@
-"""The stages of a run, one after the other: entries of the file, each accounted for step by step or as a whole.
+"""The stages of a run. They are consecutive steps of entries of the file, and are charged step by step or as a whole.
 
-Several entries are a schedule: each has its noise, its sampling and its steps. A stage of independent noise may stop anywhere and costs
-the steps that it took. One pass over shuffled data, or one run of correlated noise, costs the whole however far it went.
+Several entries form a schedule, in which each has its own noise, sampling and steps. A stage of independent noise may stop after any step,
+and costs the steps that it took. A pass over shuffled data, or a run of correlated noise, always costs as much as a complete one.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ class Stage:
     """Consecutive steps of one entry.
 
     Attributes:
-        start: Number of steps before it.
-        expected_batch: What a noisy sum is divided by: public, never the number of records drawn.
-        charged_by: What the accountant counts: each step, or the stage as one, however many of its steps are taken (a run of correlated
-            noise, or an epoch).
+        start: Number of steps of the run before the stage.
+        steps: Number of steps of the stage.
+        expected_batch: Public number by which a noisy sum is divided. It is never the number of records drawn.
+        charged_by: Unit that the accountant counts. It is a step, or the whole stage for a run of correlated noise or an epoch, however
+            many of its steps are taken.
     """
 
     entry: Entry
@@ -49,6 +50,7 @@ class Stage:
 
     @property
     def stop(self) -> int:
+        """Return the number of steps of the run up to the end of the stage."""
         return self.start + self.steps
 
     @property
@@ -57,7 +59,7 @@ class Stage:
 
     @property
     def noise_multiplier(self) -> float:
-        """Return the noise over the clipping norm."""
+        """Return the standard deviation of the noise in units of the clipping norm."""
         return float(self.spec.noise_multiplier)  # type: ignore[attr-defined]
 
     @property
@@ -92,6 +94,7 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
 
 
 def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
+    """Return the single stage of an entry that is charged step by step."""
     rate = None if entry.sampling is None else entry.sampling.exact_rate(dataset_size)
     sampled = rate is not None and rate != 1
     steps = entry.runs(dataset_size).steps_at(rate if sampled else None)
@@ -99,13 +102,14 @@ def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
 
 
 def _runs(entry: Entry, spec: CorrelatedSpec, dataset_size: int, start: int) -> Iterator[Stage]:
-    """Yield a stage for each of the entry's `steps`, which is a run of correlated noise."""
+    """Yield a stage for each run of correlated noise, of which the entry has `steps`."""
     expected_batch = dataset_size / batch_count(spec)
     for run in range(entry.steps):
         yield Stage(entry, start + run * spec.iterations, spec.iterations, expected_batch, "run")
 
 
 def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -> Iterator[Stage]:
+    """Yield a stage for each pass over the data. The last pass may be incomplete."""
     rate = scheme.exact_rate(dataset_size)
     if rate is None:
         raise InputError(f'mechanism["{entry.name}"].sampling: expected a rate or a batch_size, found neither')
@@ -119,13 +123,16 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
 
 
 def performed(spec: Spec) -> bool:
-    """Return whether training can add this mechanism's noise."""
+    """Check whether training can add the noise of a mechanism."""
     return isinstance(spec, PERFORMED)
 
 
 def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -> None:
-    """Add a finding for each name in train.mechanism that is of no entry which training performs; `tables` are those of a file valid
-    otherwise."""
+    """Add a finding for each name in train.mechanism that is not the name of an entry that training can perform.
+
+    Args:
+        tables: Tables of a file that is valid apart from this.
+    """
     types = {table["name"]: table["type"] for table in tables["mechanism"]}
     able = tuple(name for name, type_name in types.items() if issubclass(load(MECHANISMS[type_name]), PERFORMED))
     place: Path = ("train", "mechanism")
@@ -143,6 +150,7 @@ def judge_entries(train: Train, tables: Mapping[str, Any], findings: Findings) -
 
 
 def _judge_name(name: str, place: Path, types: Mapping[str, str], able: tuple[str, ...], findings: Findings) -> None:
+    """Add a finding if a name is not among those of entries that training can perform."""
     if name in able:
         return
     names = first_names(map(quoted, able), "the file has none")

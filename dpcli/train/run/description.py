@@ -1,4 +1,7 @@
-"""The description of a run in its folder, read back; its guarantee; and the stamp in its model's file. Needs no torch."""
+"""The description of a run: how it is read from the run's folder, its guarantee, and the stamp in the file of the model.
+
+This module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from dpcli.train.plan.plan import Portion, TrainingPlan
 from dpcli.train.run.outcome import ADAPTER, DESCRIPTION, MODEL, PIPELINE, STATEMENT
 
 SCHEMA = "dpcli/run/v1"
+# Types of the values of a description.
 TYPES = {
     "dpcli": str,
     "run": str,
@@ -31,9 +35,9 @@ TYPES = {
     "metrics": dict,
 }
 RUN_FILES = (MODEL, STATEMENT, PIPELINE)
-ADAPTER_FILE = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # as PEFT writes them
-LARGEST_COUNT = 2**31  # of anything that is counted in a model
-LARGEST_HEADER = 100_000_000  # bytes of the header of a safetensors file, as safetensors itself reads
+ADAPTER_FILE = re.compile(rf"{ADAPTER}/adapter_\w+\.(json|safetensors)", re.ASCII)  # names of the files that PEFT writes
+LARGEST_COUNT = 2**31  # upper limit of every count in the facts about a model
+LARGEST_HEADER = 100_000_000  # largest header of a safetensors file, in bytes, as in the safetensors library
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,14 @@ class Description:
     """The description of a run in `folder`.
 
     Attributes:
-        model: Facts that, with [train], are enough to build the model again.
-        files: SHA-256 by name.
-        guarantee: In words and numbers; `epsilon` None if the run was not private.
+        version: Version of dpcli that wrote the description.
+        run: Key of the run in the ledger.
+        model: Facts about the model, which suffice together with [train] to build it again.
+        files: SHA-256 of each file, by name.
+        guarantee: Guarantee in words and numbers. Its `epsilon` is None if the run was not private.
         repeated: Portions of steps that are counted twice.
-        ledger: Its head when the run was charged; None without a ledger.
-        origin: Folder of the training file, relative to this one.
+        ledger: Head of the ledger when the run was charged; None without a ledger.
+        origin: Folder of the training file, relative to `folder`.
     """
 
     folder: str
@@ -62,7 +68,7 @@ class Description:
 
     @property
     def rows(self) -> RowWindow | None:
-        """Return the rows of the private table that were read; None for all."""
+        """Return the window of rows of the private table that were read; None for all rows."""
         return rows_from_content(self.guarantee.get("rows"), self.guarantee.get("window", ()))
 
     def path(self, name: str) -> str:
@@ -78,11 +84,11 @@ class Description:
         ]
 
     def count(self, name: str) -> int:
-        """Return a fact of the model that is a count. Raises InputError if it is none."""
+        """Return a count from the facts about the model. Raises InputError if the fact is no count."""
         return self._checked_count(name, self.model.get(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return a fact of the model that is a shape. Raises InputError if it is none."""
+        """Return a shape from the facts about the model. Raises InputError if the fact is no shape."""
         lengths = self.model.get(name)
         if type(lengths) is not list:
             raise self._malformed(name)
@@ -97,14 +103,14 @@ class Description:
         return InputError(f"{self.path(DESCRIPTION)}: model.{name}: not as dpcli train wrote it: {repr(self.model.get(name))[:60]}")
 
     def require_unchanged(self, *names: str) -> None:
-        """Raise InputError if one of these files was changed or removed after the run."""
+        """Raise InputError if one of the named files was changed or removed after the run."""
         changed = [name for name in self.changed() if name in names]
         if changed:
             raise InputError(f"{self.path(changed[0])}: changed or removed after training (SHA-256 differs)")
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON. Raises ValueError for a name that comes twice: readers differ in which of the two they take."""
+    """Return a JSON object as a dict. Raises ValueError if a name occurs twice, because readers differ in which value they use."""
     table = dict(pairs)
     if len(table) < len(pairs):
         raise ValueError("a name comes twice")
@@ -121,7 +127,7 @@ def description_in(folder: str) -> Description:
     """Return the description of the run in a folder.
 
     Raises:
-        InputError: There is no such folder, it holds no run that has ended or one without a description, or something else is in its place.
+        InputError: The folder does not exist, holds no run that has ended, or has a missing or malformed description.
     """
     path = os.path.join(folder, DESCRIPTION)
     if not os.path.isdir(folder):
@@ -151,6 +157,7 @@ def description_in(folder: str) -> Description:
 
 
 def _text(path: str) -> bytes:
+    """Return the content of a description. Raises ValueError if it is too long."""
     data = read_bytes(path, "the description of a run")
     if len(data) > MAX_BYTES:
         raise ValueError(path)
@@ -158,6 +165,7 @@ def _text(path: str) -> bytes:
 
 
 def _well_formed(content: Mapping[str, Any]) -> bool:
+    """Check the form of a description. Raises KeyError, TypeError or ValueError for some malformed ones."""
     if content["schema"] != SCHEMA or any(type(content[name]) is not kind for name, kind in TYPES.items()):
         return False
     files = content["files"]
@@ -171,23 +179,23 @@ def _well_formed(content: Mapping[str, Any]) -> bool:
 
 
 def _is_guarantee(stated: Mapping[str, Any]) -> bool:
-    """Return whether the values are a guarantee: a finite epsilon if the run was private, and none if it was not."""
+    """Check whether the values are a guarantee, with a finite epsilon if the run was private and none otherwise."""
     private, epsilon, delta = stated["private"], stated["epsilon"], stated["delta"]
     if type(private) is not bool or any(type(stated[name]) is not str for name in ("unit", "adjacency", "accountant")):
         return False
     if private and not (type(epsilon) is float and 0.0 <= epsilon < math.inf):
         return False
-    rows_from_content(stated.get("rows"), stated.get("window", ()))  # raises if they are none
+    rows_from_content(stated.get("rows"), stated.get("window", ()))  # raises an error for malformed values
     return (private or epsilon is None) and type(delta) is float and 0.0 <= delta < 1.0
 
 
 def is_run_file(name: str) -> bool:
-    """Return whether a run writes and describes a file of this name: another may lead out of the folder, or be code to a reader."""
+    """Check whether a run writes files with this name. Other names could point out of the folder, or be executed by a reader."""
     return name in RUN_FILES or ADAPTER_FILE.fullmatch(name) is not None
 
 
 def _undescribed(folder: str) -> InputError:
-    """Return the error for a folder without a description: an earlier version's, a run that has not ended, or no run."""
+    """Return the error for a folder without a description. Its run is of an earlier version or has not ended, or there is no run."""
     if os.path.isfile(os.path.join(folder, MODEL)):
         return InputError(
             f"{folder}: no {DESCRIPTION}, which describes the run: an earlier dpcli trained it. Its model is in {MODEL}, "
@@ -199,13 +207,13 @@ def _undescribed(folder: str) -> InputError:
 
 
 def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) -> dict[str, Any]:
-    """Return the guarantee of a run that has ended. Its epsilon is an upper bound, unrounded; None if the run was not private.
+    """Return the guarantee of a run that has ended. Its epsilon is an unrounded upper bound, or None if the run was not private.
 
     Args:
         repeated: Portions of steps that may have been taken twice, and are counted twice.
     """
     privacy, account = plan.pipeline.privacy, plan.account_with(repeated)
-    assert account.winner is not None  # no plan is made of a file without an accountant
+    assert account.winner is not None  # every file of a plan has an accountant
     return {
         "private": private,
         "epsilon": account.upper if private else None,
@@ -224,7 +232,10 @@ def guarantee(plan: TrainingPlan, repeated: Collection[Portion], private: bool) 
 
 
 def stamp(path: str) -> Mapping[str, str]:
-    """Return the metadata of a safetensors file, whose header is eight bytes of length and then JSON. Raises InputError."""
+    """Return the metadata of a safetensors file. Raises InputError if they cannot be read.
+
+    The file begins with the length of its header in eight bytes, followed by the header as JSON.
+    """
     try:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
@@ -238,7 +249,7 @@ def stamp(path: str) -> Mapping[str, str]:
 
 
 def require_stamp(description: Description) -> None:
-    """Raise InputError if the model's file and the description contradict each other about its privacy."""
+    """Raise InputError if the file of the model and the description contradict each other about privacy."""
     path, stated = description.path(MODEL), description.guarantee
     stated_in_file = stamp(path)
     private = stated_in_file.get("private") == "yes"

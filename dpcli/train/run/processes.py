@@ -1,6 +1,6 @@
-"""The current process of a run: its rank, which is read without torch, how signals stop it between two steps, and its threads.
+"""The current process of a run: its rank, its stop by signals, and its number of threads. The rank is read without torch.
 
-After Ctrl-C or SIGTERM the step is finished and a state is saved, so that no step is repeated when the run is resumed.
+After Ctrl-C or SIGTERM the run finishes its step and saves a state, so that no step is repeated when the run is resumed.
 """
 
 from __future__ import annotations
@@ -16,25 +16,30 @@ from types import FrameType
 
 
 def first_process() -> bool:
-    """Return whether this process is the one that writes and prints; of several that torchrun started, the first."""
+    """Check whether this process writes and prints. If torchrun started several processes, only the first one does."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def several_processes() -> bool:
-    """Return whether torchrun started several processes."""
+    """Check whether torchrun started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+# Signals that ask a run to stop.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(Exception):
-    """A run was stopped between two steps, as asked."""
+    """A run was stopped between two steps on request."""
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """A request to stop, which a signal makes."""
+    """A request to stop a run.
+
+    Attributes:
+        made: Whether a signal has made the request.
+    """
 
     made: bool = False
 
@@ -50,7 +55,10 @@ class StopRequest:
 
 @contextmanager
 def stoppable() -> Iterator[StopRequest]:
-    """Let signals ask to stop instead of interrupting; in the main thread, which alone can handle signals."""
+    """Make signals request a stop within the block instead of interrupting it.
+
+    Only the main thread can handle signals, so other threads are not changed.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
@@ -63,16 +71,16 @@ def stoppable() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-WORTH_ALL_THREADS = 0.5  # seconds of one step
+WORTH_ALL_THREADS = 0.5  # duration of a step, in seconds, from which all threads are used
 
 
 def quickest(work: Callable[[], object], times: int = 3) -> float:
-    """Return the least seconds of several runs: the first one also loads and compiles."""
+    """Return the duration of the fastest of several runs, in seconds. The first run also loads and compiles code."""
     return min(_timed(work) for _ in range(times))
 
 
 def choose_threads(work: Callable[[], object]) -> None:
-    """Use one thread or torch's own number of threads, whichever is quicker, unless OMP_NUM_THREADS is set."""
+    """Set torch to one thread or its default number of threads, whichever is faster, unless OMP_NUM_THREADS is set."""
     import torch
 
     all_threads = torch.get_num_threads()
@@ -87,6 +95,7 @@ def choose_threads(work: Callable[[], object]) -> None:
 
 
 def _timed(work: Callable[[], object]) -> float:
+    """Return the duration of a call, in seconds."""
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun

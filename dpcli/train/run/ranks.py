@@ -1,9 +1,11 @@
-"""The processes of a run, one or several: torchrun --nproc-per-node N -m dpcli train FILE.
+"""The processes of a run. There is one, or several that torchrun starts: torchrun --nproc-per-node N -m dpcli train FILE.
 
-Each step has one sample, drawn by the first process; each process clips and sums its part; the first adds the noise, once in total, and
-all step with the same noisy sum. Every process takes part in every step, also where its part is empty, or the others would wait for it.
-A sample is row numbers, which mean the same records in every process: each loads the data itself, and where one of them has other
-records, or another order of them, all take those of the first.
+In each step, the first process draws a sample. Each process clips and sums its part of the sample. The first process adds the noise, once
+in total, and all processes update their weights with the same noisy sum. Every process takes part in every step, even with an empty part,
+because the others wait for it.
+
+A sample consists of row numbers, which must refer to the same records in every process. Each process loads the data itself. If one of them
+has other records, or another order of records, all processes receive the records of the first one.
 """
 
 from __future__ import annotations
@@ -21,36 +23,36 @@ from dpcli.train.engine.batches import Batch
 from dpcli.train.run.processes import several_processes
 
 T = TypeVar("T")
-CHUNK_BYTES = 2**26  # of records that are hashed or sent at a time
+CHUNK_BYTES = 2**26  # number of bytes of records that are hashed or sent at once
 
 
 class Ranks:
-    """The processes of a run: here a single one, which shares with nobody."""
+    """The processes of a run. This class stands for a single process, which sends nothing."""
 
     @property
     def first(self) -> bool:
-        """Return whether this process draws, charges and writes."""
+        """Return whether this is the first process, which draws, charges and writes."""
         return True
 
     def broadcast(self, value: T | None) -> T:
-        """Return the first process' value, in every process; the others may give None."""
+        """Return the value of the first process, in every process. The others may pass None."""
         assert value is not None
         return value
 
     def broadcast_records(self, batch: Batch) -> Batch:
-        """Return the first process' records in its order, in every process: a row number means one record."""
+        """Return the records of the first process in their order, in every process, so that a row number refers to one record."""
         return batch
 
     def part(self, batch: Tensor) -> Tensor:
-        """Return this process' part of the sample."""
+        """Return the part of a sample that this process computes."""
         return batch
 
     def reduce(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the sums over all processes; meaningful in the first process alone."""
+        """Return the sums over all processes. The result is valid in the first process only."""
         return dict(sums)
 
     def broadcast_tensors(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the first process' tensors, in every process; the others give tensors of the same shapes."""
+        """Return the tensors of the first process, in every process. The others pass tensors of the same shapes."""
         return values
 
     def total(self, value: float) -> float:
@@ -58,17 +60,17 @@ class Ranks:
         return value
 
     def finish(self) -> None:
-        """Wait at the end, so that no process leaves before all are done."""
+        """Wait until all processes have finished."""
 
 
 class TorchrunProcesses(Ranks):
-    """Processes that torchrun started; gloo on processors, nccl on GPUs."""
+    """Processes that torchrun started. They communicate by gloo on CPUs, and by nccl on GPUs."""
 
     def __init__(self, device: str) -> None:
         on_gpu = device.startswith("cuda")
         if not dist.is_initialized():
             dist.init_process_group("nccl" if on_gpu else "gloo")
-        self.memory = "cuda" if on_gpu else "cpu"  # from which the processes send
+        self.memory = "cuda" if on_gpu else "cpu"  # the device from which tensors are sent
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
 
     @property
@@ -86,7 +88,7 @@ class TorchrunProcesses(Ranks):
         own = [(leaf.shape, leaf.dtype) for leaf in leaves], _digest(leaves)
         forms_of_first, digest_of_first = self.broadcast(own)
         if not self.total(float(own != (forms_of_first, digest_of_first))):
-            return batch  # of a file, say, which may stay on the disk
+            return batch  # the records may be mapped from a file, and remain on the disk
         if self.first:
             leaves = [leaf.contiguous() for leaf in leaves]
         else:
@@ -103,7 +105,8 @@ class TorchrunProcesses(Ranks):
         return batch[self.rank :: self.world]
 
     def reduce(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        flat = torch.cat([value.reshape(-1).double() for value in sums.values()])  # double also where a process had one micro-batch
+        # Double precision, also for the sum of a single micro-batch.
+        flat = torch.cat([value.reshape(-1).double() for value in sums.values()])
         dist.reduce(flat, 0)
         return _split(flat, sums)
 
@@ -119,11 +122,11 @@ class TorchrunProcesses(Ranks):
 
     def finish(self) -> None:
         dist.barrier()
-        dist.destroy_process_group()  # its threads must not outlive it
+        dist.destroy_process_group()  # ends the threads of the group
 
 
 def _byte_chunks(leaf: Tensor) -> tuple[Tensor, ...]:
-    """Return a contiguous tensor's bytes, which gloo and nccl can send whatever its type is."""
+    """Return the bytes of a contiguous tensor in chunks. gloo and nccl can send bytes of every type."""
     return torch.split(leaf.view(-1).view(torch.uint8), CHUNK_BYTES) if leaf.numel() else ()
 
 
@@ -138,10 +141,11 @@ def _digest(leaves: list[Tensor]) -> bytes:
 
 
 def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the parts of a vector in the shapes of the given tensors, by their names."""
     parts = torch.split(flat, [value.numel() for value in like.values()])
     return {name: part.view(value.shape) for part, (name, value) in zip(parts, like.items(), strict=True)}
 
 
 def ranks_of(device: str) -> Ranks:
-    """Return the processes of this run, as the environment of torchrun says."""
+    """Return the processes of this run, according to the environment that torchrun sets."""
     return TorchrunProcesses(device) if several_processes() else Ranks()

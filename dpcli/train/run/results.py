@@ -1,4 +1,4 @@
-"""The files that a run writes: metrics on its way; a model, a statement and a description at its end."""
+"""The files that a run writes: metrics while it runs, and a model, a statement and a description at its end."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 
 
 def write_description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> None:
-    """Write the description, after every file that it names: with it the model can be used without the training file and its folder."""
+    """Write the description of a run, after all files that it names.
+
+    With the description, the model can be used without the training file and its folder.
+    """
     content = json.dumps(_description(outcome, problem, ledger), indent=1, sort_keys=True)
     replace_file(os.path.join(outcome.folder, DESCRIPTION), f"{content}\n".encode())
 
 
 def _description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> dict[str, Any]:
+    """Return the description of a run as JSON values."""
     from dpcli.train.trained.weights import frozen_digest
 
     plan, folder = outcome.plan, outcome.folder
@@ -61,7 +65,7 @@ def _description(outcome: Outcome, problem: Learning, ledger: Ledger | None) -> 
 
 
 def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
-    """Return the head of the ledger when the run was charged, and the blocks that it was charged on."""
+    """Return the present head of the ledger, with the status of the run's charge and the blocks that it was charged on."""
     state = ledger.state()
     charged, family = state.run(run), state.open_terms().family
     window = {} if family is None else {"window": list(spelled(family, charged.window))}
@@ -70,7 +74,7 @@ def _ledger_position(ledger: Ledger, run: str) -> dict[str, Any]:
 
 
 def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledger | None, unchecked: tuple[str, ...]) -> Outcome:
-    """Write the files of a run that has ended, and commit it in the ledger, in the first process.
+    """Write the files of a run that has ended, commit it in the ledger, and return its outcome. Only the first process writes.
 
     Args:
         unchecked: As in `Outcome`.
@@ -88,7 +92,7 @@ def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledg
             f"{folder}: the model cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the last "
             "state, and after the last step writes the model alone"
         ) from None
-    with stoppable():  # Ctrl-C between the commit and the end would leave the state of a run that has ended
+    with stoppable():  # Ctrl-C after the commit would otherwise leave the state of a run that has ended
         if ledger is not None:
             outcome = replace(outcome, charged=_charged(ledger.commit(before.run).state, before.run))
             write_description(outcome, prepared.problem, ledger)  # the ledger's head has moved
@@ -97,14 +101,14 @@ def finish_run(prepared: Prepared, folder: str, before: Checkpoint, ledger: Ledg
 
 
 def remove_state(folder: str) -> None:
-    """Remove what a run keeps for --resume."""
+    """Remove the files that a run stores for --resume."""
     for name in (STATE, KEPT):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
 
 
 def _charged(state: LedgerState, key: str) -> str:
-    """Return the charges of a run, those of repeated steps included, in words."""
+    """Return the charges of a run in words, including those of repeated steps."""
     from dpcli.ledger import amounts
     from dpcli.ledger.denial import costs
 
@@ -116,6 +120,7 @@ def _charged(state: LedgerState, key: str) -> str:
 
 
 def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tuple[str, ...]) -> Outcome:
+    """Return the outcome of a run that has ended, with its metrics measured."""
     plan, streams = prepared.plan, prepared.streams
     metrics, unmeasured = measured(prepared)
     return Outcome(
@@ -136,7 +141,10 @@ def _outcome(prepared: Prepared, folder: str, before: Checkpoint, unchecked: tup
 
 
 def measured(prepared: Prepared) -> tuple[Metrics, str]:
-    """Return the metrics on public data, or why there are none: an error of the metric must not cost a model that was paid for."""
+    """Return the metrics on public data and "", or no metrics and the reason.
+
+    An error of the metric must not lose a model that has been charged.
+    """
     try:
         return prepared.measure(), ""
     except InputError as error:
@@ -144,18 +152,19 @@ def measured(prepared: Prepared) -> tuple[Metrics, str]:
 
 
 def log(folder: str, record: Mapping[str, Any], ranks: Ranks) -> None:
-    """Append a line to the metrics, in the first process. JSON has no number that is not finite: null in its place."""
+    """Append a line to the file of metrics, in the first process. JSON has no infinity or NaN, so null replaces them."""
     if ranks.first:
         with open(os.path.join(folder, METRICS), "a", encoding="utf-8") as file:
             file.write(json.dumps({name: _finite(value) for name, value in record.items()}) + "\n")
 
 
 def _finite(value: Any) -> Any:
+    """Return None for a number that is not finite, and other values unchanged."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_model(outcome: Outcome, prepared: Prepared) -> None:
-    """Write the model and the statement, each in one piece, after every file of an earlier run is removed."""
+    """Write the model and the statement, each atomically, after the files of an earlier run were removed."""
     from safetensors.torch import save
 
     from dpcli.train.documents.run_statement import statement

@@ -1,4 +1,4 @@
-"""The state that a run can be resumed from: written in one piece, and never with the state of a noise generator in it."""
+"""The state from which a run can be resumed. It is written atomically, and never contains the state of a noise generator."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ class Checkpoint:
     """The state of a run after some of its steps.
 
     Attributes:
-        step: How many were taken.
-        parts: Digests of the plan's parts, by name.
-        run: The ledger's key.
-        resumed: The steps at which the run was resumed so far.
-        bound: C, which adaptive clipping moves.
+        step: Number of steps taken.
+        parts: Digests of the parts of the plan, by name.
+        run: Key of the run in the ledger.
+        resumed: Step numbers at which the run was resumed so far.
+        bound: Current C, which adaptive clipping changes.
         charged: Whether a ledger was charged for the run.
-        clean: No step was begun after this state was saved, as after Ctrl-C.
-        private: No noise so far came from a seed.
-        average: Average of the weights, where the file asks.
+        clean: Whether no step began after this state was saved, as after Ctrl-C.
+        private: Whether no noise so far came from a seed.
+        model: State of the model; empty before the first step.
+        optimizer: State of the optimizer.
+        average: Moving average of the weights; empty if the file does not ask for it.
     """
 
     step: int
@@ -46,14 +48,14 @@ class Checkpoint:
 
 
 def save(path: str, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, sync it, and only then replace the one before. Raises InputError if it cannot be written."""
+    """Write and sync a checkpoint, and then replace the earlier one by it. Raises InputError if it cannot be written."""
     buffer = io.BytesIO()
     torch.save({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)}, buffer)
     try:
         replace_file(path, buffer.getvalue())
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(f"{path}.new")  # the part of it that a full disk took
+            os.unlink(f"{path}.new")  # the incomplete file on a full disk
         raise InputError(
             f"{path}: cannot be written ({error.strerror}): make room; --resume (resume=True) then goes on from the state before, if any"
         ) from None

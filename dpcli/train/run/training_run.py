@@ -1,4 +1,7 @@
-"""A training run from beginning to end: charge the ledger, train, write the model and a statement; and estimates of time and memory."""
+"""A training run from beginning to end: it charges the ledger, trains, and writes the model and a statement.
+
+This module also estimates the time and the memory of a run.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from dpcli.train.run.ranks import Ranks
 
 
-Report = Callable[[int, Mapping[str, float] | None], None]  # is given the steps taken, and metrics where they were just measured
+# A function that receives the number of steps taken, and the metrics if they were measured after this step.
+Report = Callable[[int, Mapping[str, float] | None], None]
 
 
 def train(
@@ -30,15 +34,16 @@ def train(
     insecure_seed: int | None = None,
     report: Report = lambda step, metrics: None,
 ) -> Outcome:
-    """Train as the plan says, in this process or together with the others that torchrun started.
+    """Train according to the plan, in this process or together with the others that torchrun started.
 
     Args:
-        ledger: The run is reserved in full at the start, and charged before the first sum over private records; a resumed run is charged
-            again for the steps that it may repeat.
-        insecure_seed: For reproducible noise, which protects nobody: the statement says NOT PRIVATE, and a ledger is refused.
+        ledger: Ledger in which the whole run is reserved at the start, and charged before the first sum over private records. A resumed
+            run is charged again for the steps that it may repeat.
+        insecure_seed: Seed of reproducible noise, which protects nobody. The statement says NOT PRIVATE, and a ledger is refused.
+        report: Function that is called after each step.
 
     Raises:
-        InputError: The file asks for what cannot be done.
+        InputError: The file cannot be honoured.
         Denied: The ledger refuses the run.
         LedgerError: The ledger cannot be read.
     """
@@ -61,7 +66,7 @@ def _run(
     from dpcli.train.run.processes import Stopped, stoppable
     from dpcli.train.step.prepare import prepare
 
-    (rows,) = ranks.broadcast((plan.rows,) if ranks.first else None)  # only the first process has asked the ledger
+    (rows,) = ranks.broadcast((plan.rows,) if ranks.first else None)  # only the first process has read the ledger
     plan = plan.on_rows(rows)
     run = charged_run(plan, ledger, resume, insecure_seed, ranks, folder, prepare)
     with stoppable() as stop:
@@ -80,13 +85,14 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate of what a run takes.
+    """An estimate of the time and the memory of a run.
 
     Attributes:
-        seconds: Seconds of the whole run, without evaluation.
-        bytes: Peak memory of the process, or of the GPU.
-        method: Method of the clipped sums.
-        constants: What the user's own program reads besides its parameters, its buffers and the records, by name.
+        seconds: Duration of the whole run without evaluation, in seconds.
+        bytes: Peak memory of the process or of the GPU, in bytes.
+        method: Method of the clipped sums, in words.
+        parameters: Number of trained numbers.
+        constants: Names of the constant tensors that the user's own program reads.
     """
 
     seconds: float
@@ -97,10 +103,12 @@ class Estimate:
 
 
 def estimate(plan: TrainingPlan) -> Estimate | str:
-    """Measure steps on made-up records, without keeping anything; where they cannot run, return what is not installed or downloaded.
+    """Return an estimate from steps on synthetic records, which are then discarded.
+
+    If the steps cannot run, return in words what is not installed or not downloaded.
 
     Raises:
-        InputError: If the run itself would be refused.
+        InputError: The run itself would be refused.
     """
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'dpcli[train]'"
@@ -134,7 +142,7 @@ def _measured(plan: TrainingPlan) -> Estimate:
         micro_batches = max(1.0, stage.expected_batch / physical)
         seconds += stage.steps * (gradient_seconds * micro_batches + noise_seconds)
     memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak_memory()
-    prepared.measure()  # so that what the run would refuse is refused here
+    prepared.measure()  # raises what the run would raise
     parameters = sum(shape.numel() for shape in trainer.shapes.values())
     return Estimate(seconds, memory, trainer.gradients.describe(), parameters, tuple(prepared.constants))
 

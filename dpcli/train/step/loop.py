@@ -213,9 +213,8 @@ class Trainer:
     def backward(self, batch: Tensor, noise: Noise, expected_batch: float) -> None:
         """Set the .grad of each trained parameter to the noisy sum of a sample, divided by `expected_batch`."""
         self.before_sums()
-        noise_scale = (
-            1.0 if self.adaptive_norm is None else self.adaptive_norm.clip.bound
-        )  # C of this step: `follow` changes it below
+        # C of this step, which `follow` changes below.
+        noise_scale = 1.0 if self.adaptive_norm is None else self.adaptive_norm.clip.bound
         sums = self._sums(self.ranks.part(batch))
         total = self.ranks.reduce(sums.gradients)
         if self.ranks.first:

@@ -1,7 +1,8 @@
-"""Views of images: each record's loss is the mean over several, so that its gradient is their mean before anything is clipped.
+"""Augmentation of images by random views.
 
-One record still adds one clipped gradient, so the sensitivity is C as without views. The draws come from torch's generator and need not be
-secret: given all draws, each record has another loss, and the guarantee holds for any losses.
+The loss of a record is the mean over several views, so the mean gradient of the views is clipped. One record still adds one clipped
+gradient, so the sensitivity remains C. Views are drawn by torch's generator and need not be secret: given all draws, each record merely has
+another loss, and the guarantee holds for any losses.
 
 Source: De et al. 2022, arXiv:2204.13650, Section 3.3.
 """
@@ -20,11 +21,11 @@ from dpcli.train.engine.method import Loss, per_example_losses
 from dpcli.train.plan.settings_classification import Images, View
 from dpcli.train.tasks.learning import Learning
 
-IMAGE = 4  # dimensions of a tensor of images, (B, channels, height, width); every other tensor goes with each view as it is
+IMAGE = 4  # number of dimensions of images, (B, channels, height, width); other tensors are repeated unchanged for each view
 
 
 def augmented(problem: Learning, train: Images, path: str) -> Learning:
-    """Return the problem with the loss over views, where [train] asks for them. Raises InputError if no record has an image."""
+    """Return the problem with the mean loss over views if [train] asks for views. Raises InputError if no record has an image."""
     if train.augmentations is None or train.augment is None:
         return problem
     if all(leaf.dim() != IMAGE for leaf in tree_leaves(problem.records)):
@@ -33,34 +34,34 @@ def augmented(problem: Learning, train: Images, path: str) -> Learning:
 
 
 def mean_over_views(loss: Loss, count: int, view: View) -> Loss:
-    """Turn a loss of records (B,) into the mean, for each record, of the losses of `count` views of it (B,)."""
+    """Return a loss (B,) that is, for each record, the mean of the given loss over `count` views of the record."""
 
-    def of_views(model: nn.Module, batch: Batch) -> Tensor:
+    def loss_over_views(model: nn.Module, batch: Batch) -> Tensor:
         records = tree_leaves(batch)[0].shape[0]
-        moves = drawn_moves(records, count, view.crop or 0)
+        moves = draw_moves(records, count, view.crop or 0)
         mirrored = torch.rand(records, count) < (0.5 if view.flip else 0.0)
 
-        def seen(leaf: Tensor) -> Tensor:
+        def views_of(leaf: Tensor) -> Tensor:
             if leaf.dim() == IMAGE:
                 return views(leaf, moves.to(leaf.device), mirrored.to(leaf.device)).flatten(0, 1)
             return leaf[:, None].expand(records, count, *leaf.shape[1:]).flatten(0, 1)
 
-        return per_example_losses(model, loss, tree_map(seen, batch), records * count).view(records, count).mean(1)
+        return per_example_losses(model, loss, tree_map(views_of, batch), records * count).view(records, count).mean(1)
 
-    return of_views
+    return loss_over_views
 
 
-def drawn_moves(records: int, count: int, most: int) -> Tensor:
-    """Draw how many pixels each view is moved down and to the right, (B, K, 2), uniform on -most to most."""
+def draw_moves(records: int, count: int, most: int) -> Tensor:
+    """Return random displacements of the views, (B, K, 2), in pixels down and to the right, uniform from -most to most."""
     return torch.randint(-most, most + 1, (records, count, 2))
 
 
 def views(images: Tensor, moves: Tensor, mirrored: Tensor) -> Tensor:
-    """Return views (B, K, channels, height, width) of images (B, channels, height, width), each made of its own image's pixels.
+    """Return views (B, K, channels, height, width) of images (B, channels, height, width). A view has pixels of its own image only.
 
     Args:
-        moves: (B, K, 2), how far down and to the right the view is cut out; beyond the edge, the edge is repeated.
-        mirrored: (B, K), whether its columns are taken in reverse.
+        moves: Displacement of each view in pixels, down and to the right, (B, K, 2). Pixels beyond an edge repeat those of the edge.
+        mirrored: Whether the columns of each view are reversed, (B, K).
     """
     records, channels, height, width = images.shape
     rows = (torch.arange(height, device=images.device) + moves[..., :1]).clamp(0, height - 1)  # (B, K, height)

@@ -1,7 +1,7 @@
-"""Language modelling: the next token of each record, from those before it.
+"""Language modelling: a model predicts each token of a record from the earlier ones.
 
-A record is one line, one paragraph, one row or one window of text: whatever `record` says is what one unit of privacy is, unless
-`units` names a larger one. A text that is cut into windows is as many records.
+A record is a line, a paragraph, a row or a window of text, as `record` declares. It is the unit of privacy, unless `units` names a larger
+one. A text that is cut into windows becomes as many records.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
 
 
 def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str, rows: RowWindow | None = None) -> Tensor:
-    """Return the records declared public, of these rows where they are held out. Raises InputError if there are none."""
+    """Return the records that are declared public. Raises InputError if there are none.
+
+    Args:
+        rows: Window of the private records from which public ones are held out; None for all.
+    """
     if train.public == "held-out":
         tokens_of_records, units = records(train.data, train, tokens, words, path, rows)
         return tokens_of_records[held_out(len(tokens_of_records), train.held_out, units, path)]
@@ -53,27 +57,30 @@ def public_records(train: CausalLm, tokens: Tokens | None, words: int, path: str
 
 
 def token_losses(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the loss of the token after each place, (B, T), zero if there is none; and how many losses each record has, (B,)."""
+    """Return the loss of the token after each position, (B, T), and the number of losses of each record, (B,).
+
+    A position without a next token has a loss of zero.
+    """
     assert isinstance(batch, Tensor)
     following = functional.pad(batch[:, 1:], (0, 1), value=PADDING).long()
-    scores = logits(model, batch)[:, -batch.shape[1] :]  # without the places of a prompt
+    scores = logits(model, batch)[:, -batch.shape[1] :]  # without the positions of a soft prompt
     losses = functional.cross_entropy(scores.flatten(0, 1), following.flatten(), ignore_index=PADDING, reduction="none")
     return losses.view(following.shape), (following != PADDING).sum(1)
 
 
 def mean_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Return each record's mean over its own tokens, (B,)."""
+    """Return the mean loss of each record over its tokens, (B,)."""
     losses, counts = token_losses(model, batch)
     return losses.sum(1) / counts.clamp_min(1)
 
 
 def sum_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Return each record's sum over its tokens, (B,): minus its log-probability given its first token."""
+    """Return the sum of the losses of each record, (B,). It is minus the log-probability of the record given its first token."""
     return token_losses(model, batch)[0].sum(1)
 
 
 def perplexity(model: nn.Module, public: Tensor, part: int) -> Metrics:
-    """Return exp of the mean loss over all tokens of the public records, `part` records in memory at a time."""
+    """Return the perplexity of the public records: exp of the mean loss over all tokens. `part` records are in memory at a time."""
     total, count = 0.0, 0
     with evaluating(model) as device:
         for rows in torch.split(public, part):

@@ -25,7 +25,7 @@ from dpcli.train.tasks.user_code import built, code_of
 
 
 def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> nn.Module:
-    """Return the model that [train] names, for inputs of one example's `shape`. Raises InputError for an unknown one."""
+    """Return the model that [train] names, for examples of the given shape. Raises InputError if the model is unknown."""
     if ":" in train.model:
         return built(train.model, train.data, path)
     if train.model not in MODELS:
@@ -34,6 +34,7 @@ def model_of(train: Classification, shape: tuple[int, ...], classes: int, path: 
 
 
 def _size(shape: tuple[int, ...]) -> int:
+    """Return the number of inputs of an example."""
     return int(torch.Size(shape).numel())
 
 
@@ -78,14 +79,17 @@ def build(train: Classification, path: str, rows: RowWindow | None = None) -> Le
 
 
 def facts(train: Classification, shape: tuple[int, ...], classes: int, path: str) -> dict[str, Any]:
-    """Return facts about the model's inputs and outputs, which are needed to build it again."""
+    """Return the facts about the model's inputs and outputs that are needed to build it again."""
     named = {} if train.columns is None else {"input_names": input_names(train)}
     labels = {} if train.labels is None else {"labels": list(train.labels)}
     return {"inputs": list(shape), "classes": classes, "shift": train.shift, **named, **labels, **code_of(train.model, path)}
 
 
 def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path: str) -> None:
-    """Raise InputError unless the model gives scores for each class. It is tried on zeros, so that its errors may be shown."""
+    """Raise InputError unless the model returns a score for each class.
+
+    It is called on zeros and not on records, so that its error messages may be shown.
+    """
     expected = f"{path}: train.model: expected scores (B, {classes}) from float32 inputs (B, {', '.join(map(str, shape))})"
     try:
         with evaluating(model) as device:
@@ -99,26 +103,27 @@ def require_scores(model: nn.Module, shape: tuple[int, ...], classes: int, path:
 
 
 def pair(inputs: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Return inputs and labels as tensors."""
     return torch.from_numpy(np.ascontiguousarray(inputs)), torch.from_numpy(np.ascontiguousarray(labels))
 
 
 def drawn(shape: tuple[int, ...], classes: int, count: int, stream: Stream) -> Batch:
-    """Draw made-up records: inputs uniform on [0, 1], labels uniform."""
+    """Return synthetic records, with inputs uniform on [0, 1] and uniform labels."""
     inputs = stream.words(count * int(np.prod(shape))).astype(np.float64) / 2.0**64
     labels = stream.words(count) % np.uint64(classes)
     return pair(inputs.astype(np.float32).reshape(count, *shape), labels.astype(np.int64))
 
 
 def loss_of(train: Classification) -> Loss:
-    """Return the loss: cross-entropy, times the declared weight of a record's label."""
+    """Return the loss, which is cross-entropy times the declared weight of the record's label."""
     return cross_entropy if train.class_weights is None else partial(weighted, torch.tensor(train.class_weights))
 
 
 def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Return each record's loss times the weight of its label, shape (B,).
+    """Return the loss of each record times the weight of its label, (B,).
 
     Args:
-        weights: (classes,).
+        weights: Weight of each label, (classes,).
     """
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
@@ -126,14 +131,14 @@ def weighted(weights: Tensor, model: nn.Module, batch: Batch) -> Tensor:
 
 
 def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
-    """Return each record's loss, shape (B,)."""
+    """Return the cross-entropy of each record, (B,)."""
     inputs, labels = batch
     assert isinstance(inputs, Tensor) and isinstance(labels, Tensor)
     return nn.functional.cross_entropy(model(inputs), labels, reduction="none")
 
 
 def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
-    """Return a function that measures accuracy on the public data; no metrics if there are none."""
+    """Return a function that measures accuracy on the public data. It returns no metrics if there are no public data."""
     if data.public_inputs is None or data.public_labels is None:
         return dict
     inputs, labels = pair(data.public_inputs, data.public_labels)
@@ -145,6 +150,6 @@ def measure_of(model: nn.Module, data: Arrays) -> Callable[[], Metrics]:
 
 
 def scores_of(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the scores (n, classes) of many records, some of them in memory at a time."""
+    """Return the scores of many records, (n, classes), computed in parts to save memory."""
     with evaluating(model) as device:
         return torch.cat([model(part.to(device)).cpu() for part in torch.split(inputs, 1024)])

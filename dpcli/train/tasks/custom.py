@@ -1,4 +1,4 @@
-"""The task of the user's own functions: model, records, loss and metric; and the same from a Python program that calls dpcli.private."""
+"""The task whose model, records, loss and metric are the user's own functions, or come from a program that calls dpcli.private."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 
 def build(train: Custom, path: str) -> Learning:
-    """Build the problem from the functions of [train]: model() -> nn.Module, data() -> records (and whose they are, with train.units).
+    """Return the learning problem that the functions of [train] define.
+
+    The model function returns an nn.Module. The data function returns records, or a pair of records and their owners with train.units.
 
     Raises:
-        InputError: A function cannot be imported, raises, or returns something else.
+        InputError: A function cannot be imported, raises an error, or returns an object of another kind.
     """
     model = built(train.model, train.data, path)
     records, units = _data(train, path, model)
@@ -41,6 +43,7 @@ def build(train: Custom, path: str) -> Learning:
 
 
 def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np.generic] | None]:
+    """Return the private records, and the owner of each record; None instead of owners without train.units."""
     returned = private_result(train.data, path)
     if train.units is None:
         return checked(returned, train.data, path, model), None
@@ -51,10 +54,10 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
-    """Wrap a loss that a user wrote, so that its errors quote no record.
+    """Return the user's loss, wrapped so that its errors quote no record.
 
     Args:
-        source: Its name, for messages.
+        source: Name of the loss for messages.
     """
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -67,16 +70,17 @@ def own_loss(source: str, function: Callable[..., Any]) -> Loss:
 
 
 def checked(records: Any, source: str, path: str, model: nn.Module) -> Batch:
-    """Return the records as tensors of one length. Raises InputError for anything else."""
+    """Return the records as tensors with equal first dimensions. Raises InputError for anything else."""
     try:
         batch = tensors(records, model)
         size(batch)
-    except Exception:  # anything that is no array may raise anything, and the message may quote a value
+    except Exception:  # conversion may raise any error, and its message may quote a value
         raise InputError(f"{path}: {source}: expected arrays or tensors whose first dimension counts records") from None
     return batch
 
 
 def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callable[[int, Stream], Batch] | None:
+    """Return the user's function that draws synthetic records, with a check of its result; None if the file names none."""
     if train.canary is None:
         return None
     source, function = train.canary, user(train.canary, path)
@@ -97,10 +101,10 @@ def _form(records: Batch) -> object:
 
 
 def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None = None) -> Callable[[], Metrics]:
-    """Return a function that measures the public records by `metric`; no metrics if there are none.
+    """Return a function that computes `metric` on the public records. It returns no metrics if the file declares neither.
 
     Args:
-        records: The private ones.
+        records: Private records, which the public ones must differ from; None to skip this check.
     """
     if train.metric is None or train.public is None:
         return dict
@@ -117,13 +121,13 @@ def measure_of(train: Custom, path: str, model: nn.Module, records: Batch | None
 
 
 def same_numbers(public: Batch, private: Batch) -> bool:
-    """Return whether two batches hold the same numbers."""
+    """Check whether two batches hold the same numbers in the same order."""
     one, other = tree_leaves(public), tree_leaves(private)
     return len(one) == len(other) and all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(one, other, strict=True))
 
 
 def metrics(result: Any, source: str) -> Metrics:
-    """Return metrics as numbers. Raises InputError if they are no mapping to numbers."""
+    """Return metrics as floats by name. Raises InputError unless they are a mapping to numbers."""
     try:
         return {str(name): float(value) for name, value in result.items()}
     except (AttributeError, TypeError, ValueError, RuntimeError):
@@ -131,7 +135,7 @@ def metrics(result: Any, source: str) -> Metrics:
 
 
 def refuse(train: Loop, path: str) -> NoReturn:
-    """Raise InputError: a file of task "loop" names no model and no data."""
+    """Raise InputError, because a file of task "loop" names no model and no data."""
     raise InputError(
         f'{path}: train.task: expected a task whose model and data the file names, found "loop": dpcli.private runs it'
     )
@@ -164,7 +168,7 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     """Return records from tensors or arrays, or from a dataset, which is read item by item.
 
     Raises:
-        InputError: A loader, which draws batches of its own; a dataset without a length; anything else.
+        InputError: The object is a loader, which draws its own batches, a dataset without a length, or of another kind.
     """
     if isinstance(data, DataLoader):
         raise InputError(
@@ -176,12 +180,12 @@ def records_of(data: Any, path: str, model: nn.Module) -> Batch:
     if isinstance(data, TensorDataset):
         return checked(data.tensors, "data", path, model)
     if isinstance(data, Dataset):
-        return checked(_collated(data), "data", path, model)
+        return checked(_collate(data), "data", path, model)
     return checked(data, "data", path, model)
 
 
-def _collated(data: Any) -> Any:
-    """Read every item once. Raises InputError without the words of the error, which may quote a record."""
+def _collate(data: Any) -> Any:
+    """Return the items of a dataset as one batch. Raises InputError without the message of the error, which may quote a record."""
     try:
         return default_collate([data[row] for row in range(len(data))])
     except Exception as problem:

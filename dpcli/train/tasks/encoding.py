@@ -1,4 +1,7 @@
-"""Encoding of table columns as numbers, each record by itself and as the file declares. No message shows a value."""
+"""Encoding of table columns as numbers, as the training file declares it.
+
+The encoding of a record does not depend on other records. No message shows a value.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ if TYPE_CHECKING:
     Encoded = NDArray[np.float32]
 
 Values = Sequence[Any]
-MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # the last two as a data frame writes them
-PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # types that numpy reads as Python does
+MISSING = frozenset({"", "nan", "NaN", "NAN", "<NA>", "NaT"})  # texts of missing values; data frames write the last two
+PLAIN = frozenset({str, int, float, type(None), np.float64, np.float32, np.int64})  # types that numpy and Python convert alike
 
 
 def known_columns(train: Classification) -> tuple[str, ...]:
-    """Return the names of columns that the training file states."""
+    """Return the names of the columns that the training file declares."""
     return tuple(filter(None, (train.label, train.units, *(train.columns or ()))))
 
 
 def input_names(train: Classification) -> list[str]:
-    """Return the names of the model's inputs, in their order, where [train.columns] declares the columns."""
+    """Return the names of the model's inputs in their order, if [train.columns] declares the columns."""
     return [name for column, feature in train.features for name in feature.inputs(column)]
 
 
@@ -39,10 +42,11 @@ def encoded(table: Mapping[str, Values], train: Classification, place: str, only
     """Return the inputs of every row, (n, inputs), in [-1, 1].
 
     Args:
-        only: Which rows of the file at `place` these are, for messages.
+        only: Window of rows of the file at `place` that the table holds, for messages; None for all rows.
 
     Raises:
-        InputError: A declared column is absent, or a value has no meaning that was declared; with its line, and without the value.
+        InputError: A declared column is absent, or a value is not covered by the declaration. The message states the line and not the
+            value.
     """
     absent = [name for name, _ in train.features if name not in table]
     if absent:
@@ -66,8 +70,8 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
     """Return the index of each label among the declared ones, (n,). Raises InputError for another label, or a missing one.
 
     Args:
-        column: Which it is, in words for messages.
-        only: As of `encoded`.
+        column: Name of the column for messages.
+        only: As in `encoded`.
     """
     codes = {plain(label): code for code, label in enumerate(labels)}
     cells = _Cells(values, column, place, MISSING, only)
@@ -78,20 +82,22 @@ def label_codes(values: Values, labels: Sequence[str], column: str, place: str, 
 
 
 class _Cells:
-    """The values of one column, with its place for messages."""
+    """The values of one column, with the place of the column for messages."""
 
     def __init__(self, values: Values, column: str, place: str, missing: Collection[str], only: RowWindow | None = None) -> None:
         self.values, self.column, self.place, self.missing, self.only = values, column, place, missing, only
 
     def texts(self) -> list[str]:
+        """Return the values as texts."""
         return [text_of(value) for value in self.values]
 
     def refusal(self, row: int, expected: str, problem: str) -> InputError:
+        """Return an error for a row, without its value."""
         return InputError(f"{row_place(self.place, row, self.only)}: {self.column}: expected {expected}, found {problem}")
 
 
 def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
-    """Encode numbers. Missing values are filled in before the rest is clamped, as NaN passes a clamp."""
+    """Encode a column of numbers into `inputs`. Missing values are replaced before the numbers are clamped, because NaN passes a clamp."""
     assert feature.min is not None and feature.max is not None
     numbers = _numbers(cells)
     absent = np.isnan(numbers)
@@ -107,7 +113,7 @@ def _number(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 
 def _numbers(cells: _Cells) -> NDArray[np.float64]:
-    """Return the numbers of a column, NaN if a value is missing."""
+    """Return the numbers of a column, with NaN for missing values."""
     if cells.missing == MISSING and (quick := _plain_numbers(cells.values)) is not None:
         return quick
     numbers = np.full(len(cells.values), math.nan)
@@ -123,7 +129,7 @@ def _numbers(cells: _Cells) -> NDArray[np.float64]:
 
 
 def _as_float(value: Any, text: str) -> float:
-    """Return a number; infinity for a whole number that is too large for a float, as it lies outside of every range."""
+    """Return a value as a float; infinity for an integer that is too large for a float, as it lies outside of every range."""
     try:
         return float(value)
     except OverflowError:
@@ -131,7 +137,7 @@ def _as_float(value: Any, text: str) -> float:
 
 
 def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
-    """Return all numbers at once, where every value is a number or NaN; None if one is not."""
+    """Return the numbers of a column, converted together; None if a value is neither a number nor NaN."""
     if not {*map(type, values)} <= PLAIN:
         return None
     try:
@@ -142,6 +148,7 @@ def _plain_numbers(values: Values) -> NDArray[np.float64] | None:
 
 
 def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
+    """Encode a column of categories into `inputs`, with one input for each declared value."""
     assert feature.domain is not None
     codes = {plain(value): code for code, value in enumerate(feature.domain)}
     other = len(codes) if feature.other == "code" else -1
@@ -156,7 +163,7 @@ def _category(cells: _Cells, feature: Feature, inputs: Encoded) -> None:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as a .csv file would have it, whichever kind of file it comes from; "" for None."""
+    """Return the text of a value as a .csv file has it, for a value from any kind of file; "" for None."""
     plain_value = value.item() if isinstance(value, np.generic) else value
     if plain_value is None:
         return ""

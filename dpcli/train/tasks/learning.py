@@ -1,4 +1,4 @@
-"""The learning problem of a task: a model, records, a loss for each record, and metrics on public data."""
+"""The learning problem of a task. It has a model, private records, a loss for each record, and metrics on public data."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ class Learning:
     """A learning problem.
 
     Attributes:
-        model: What is trained; only parameters with requires_grad count.
-        loss: (model, batch) -> (B,), one loss per record, that depends on no other record.
+        model: Model to train. Only parameters with requires_grad are trained.
+        loss: Function of the model and a batch, which returns losses (B,). The loss of a record depends on no other record.
         records: Tensors whose first dimension counts the private records.
-        measure: Metrics on data that the file declares public, the headline first; none if there are no such data.
-        units: (n,) the owner of each record, where the file asks.
-        draw: Records that nobody owns, as canaries of an audit; None if the task has none.
-        facts: JSON values about the model, public and enough, with [train], to build it again.
+        measure: Function that returns metrics on data that the file declares public, the most important one first. It returns no metrics
+            if there are no such data.
+        units: Owner of each record, (n,); None if the file does not declare units.
+        draw: Function that draws synthetic records, such as canaries of an audit; None if the task has none.
+        facts: Public JSON values about the model. Together with [train], they suffice to build it again.
     """
 
     model: nn.Module
@@ -52,10 +53,11 @@ class Learning:
 
     @property
     def count(self) -> int:
+        """Return the number of private records."""
         return size(self.records)
 
     def extended(self, more: Batch) -> Learning:
-        """Return the problem with further private records at the end."""
+        """Return the problem with further private records after the present ones."""
         return replace(self, records=tree_map(lambda a, b: torch.cat([a, b]), self.records, more))
 
     def on(self, device: str) -> Learning:
@@ -65,7 +67,10 @@ class Learning:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[torch.device]:
-    """Put the model into evaluation mode without gradients meanwhile, and give its device; each module gets its own mode back."""
+    """Switch the model to evaluation mode without gradients within the block, and yield its device.
+
+    The mode of each module is restored afterwards.
+    """
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -77,11 +82,12 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
 
 
 def moved(batch: Batch, device: str | torch.device) -> Batch:
+    """Return the batch on a device."""
     return tree_map(lambda leaf: leaf.to(device), batch)  # type: ignore[no-any-return]
 
 
 def tensors(values: Any, model: nn.Module) -> Batch:
-    """Return arrays, alone or in tuples and dicts, as tensors; float64 becomes float32 but for a model in double precision."""
+    """Return arrays, alone or in tuples and dicts, as tensors. float64 becomes float32 unless the model is in double precision."""
     narrow = all(value.dtype != torch.float64 for value in model.parameters())
 
     def column(one: Any) -> torch.Tensor:
@@ -92,9 +98,15 @@ def tensors(values: Any, model: nn.Module) -> Batch:
 
 
 def learning(train: Train, path: str, stream: Stream, rows: RowWindow | None = None) -> Learning:
-    """Return the problem that [train] describes, on these rows of its data; `path` is of its file. Raises InputError."""
+    """Return the learning problem that [train] describes. Raises InputError if it cannot be built.
+
+    Args:
+        path: Path of the training file.
+        stream: Source of the seed for the initial weights.
+        rows: Window to which the private records are restricted; None for all records.
+    """
     require_apart(train.data, train.public, path)
-    # Initial weights show nothing of the data: torch's own generator may draw them.
+    # Initial weights are independent of the data, so torch's generator may draw them.
     torch.manual_seed(int(stream.words(1)[0]) >> 32)
     build: Callable[..., Learning] = load(train.build)
     problem = build(train, path) if rows is None else build(train, path, rows)

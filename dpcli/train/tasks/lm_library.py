@@ -1,4 +1,4 @@
-"""Access to transformers and peft, which only language models need: imports, loading without network, quiet logs."""
+"""Access to transformers and peft, which only language models need: importing, loading without network, and silencing logs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from typing import Any
 from dpcli.base.errors import InputError, Unavailable
 from dpcli.train.tasks.user_code import relative_to_file
 
+# Whether loading may not download anything.
 CACHED_ONLY = ContextVar("CACHED_ONLY", default=False)
+# Errors that the libraries raise for a model that cannot be loaded.
 UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, ImportError)
 
 
 def library(name: str) -> Any:
-    """Return the module of that name. Raises Unavailable, with what to install, if there is none."""
+    """Return an imported library. Raises Unavailable, which states what to install, if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -27,14 +29,15 @@ def library(name: str) -> Any:
 
 
 def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table: str = "train") -> Any:
-    """Load a model or tokenizer from a folder or by a name; only a name that is neither a folder nor cached is downloaded.
+    """Return a model or a tokenizer, loaded from a folder or by name. A name is downloaded only if it is neither a folder nor cached.
 
     Args:
-        load: A from_pretrained function of transformers.
-        key, table: Where the file says so, for messages.
+        load: Function from_pretrained of a class of transformers.
+        key, table: Key and table of the file that state the source, for messages.
 
     Raises:
-        InputError: There is no such folder; the name is not cached and cannot be downloaded; what is there cannot be read.
+        InputError: The folder does not exist or cannot be read, or the name is not cached and cannot be downloaded.
+        Unavailable: The name is not cached, and nothing may be downloaded.
     """
     place, stated = relative_to_file(source, path), f"{path}: {table}.{key}"
     local = os.path.isdir(place)
@@ -50,7 +53,7 @@ def pretrained(source: str, key: str, path: str, load: Callable[..., Any], table
             raise Unavailable(str(_unread(source, stated, "a name that is not cached here", problem))) from None
     try:
         with quiet():
-            return load(source, trust_remote_code=False)  # code that came with weights is never run
+            return load(source, trust_remote_code=False)  # code that comes with weights is never run
     except UNREADABLE as problem:
         raise _unread(source, stated, "a name that is not cached here and cannot be downloaded", problem) from None
 
@@ -62,7 +65,7 @@ def _unread(source: str, stated: str, what: str, problem: Exception) -> InputErr
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Keep transformers from the network meanwhile: it looks for adapters there even when told to use local files only."""
+    """Keep transformers from using the network within the block. It looks for adapters there even with local_files_only."""
     constants = library("huggingface_hub").constants
     before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
     try:
@@ -73,7 +76,7 @@ def offline() -> Iterator[None]:
 
 @contextmanager
 def cached_only() -> Iterator[None]:
-    """Download nothing meanwhile, as a dry run must not."""
+    """Forbid downloads within the block, for a dry run."""
     before = CACHED_ONLY.set(True)
     try:
         yield
@@ -83,7 +86,7 @@ def cached_only() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the libraries' progress bars and remarks meanwhile."""
+    """Silence the progress bars and the warnings of the libraries within the block."""
     transformers, hub = library("transformers").utils.logging, library("huggingface_hub").utils.logging
     before, bars = [(one, one.get_verbosity()) for one in (transformers, hub)], transformers.is_progress_bar_enabled()
     for one, _ in before:

@@ -1,4 +1,4 @@
-"""Language models: loading, low-rank adapters and soft prompts, logits, and adapters in the form that PEFT reads."""
+"""Language models: loading them, low-rank adapters, soft prompts, logits, and saving adapters in the format of PEFT."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from dpcli.train.tasks.user_code import built, code_of
 
 
 class Prompted(nn.Module):
-    """A frozen language model behind trained vectors, the same for every text.
+    """A frozen language model with a soft prompt: trained vectors that precede every text.
 
-    Each example looks the vectors up for itself, so that each has a gradient of its own. They begin as embeddings of random tokens.
+    Each example looks the vectors up separately, so that each example has a separate gradient. The initial vectors are embeddings of random
+    tokens.
     Source: Lester et al. 2021, arXiv:2104.08691; Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD).
     """
 
@@ -34,20 +35,20 @@ class Prompted(nn.Module):
             self.prompt.weight.copy_(table.weight[torch.randint(table.num_embeddings, (count,))])
 
     def forward(self, input_ids: Tensor) -> Any:
-        """Return logits at every place, those of the prompt first."""
+        """Return logits at every position, those of the prompt first."""
         prompt = self.prompt(self.places.expand(input_ids.shape[0], -1))
         texts = self.model.get_input_embeddings()(input_ids)  # type: ignore[operator]
         return self.model(inputs_embeds=torch.cat([prompt, texts], 1), **FLAGS)
 
 
-FLAGS: dict[str, Any] = {"use_cache": False}  # for every model of transformers
+FLAGS: dict[str, Any] = {"use_cache": False}  # arguments of every call of a model of transformers
 
 
 def language_model(train: Language, path: str, adapter: Lora | None = None) -> nn.Module:
     """Return the model that [train] names, without dropout, in which only the trained parameters require a gradient.
 
     Raises:
-        InputError: It cannot be had, or does not fit.
+        InputError: The model cannot be loaded, or does not fit the file.
     """
     model = _base(train, path)
     longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
@@ -63,12 +64,14 @@ def language_model(train: Language, path: str, adapter: Lora | None = None) -> n
 
 
 def _base(train: Language, path: str) -> nn.Module:
+    """Return the model that [train] names, before parameters are frozen or added."""
     if ":" not in train.model:
         return _pretrained(train, path)
     return built(train.model, train.data, path).eval()
 
 
 def _pretrained(train: Language, path: str) -> nn.Module:
+    """Return a model of transformers. Raises InputError if its weights are incomplete."""
     load = library("transformers").AutoModelForCausalLM.from_pretrained
     loaded, report = pretrained(train.model, "model", path, partial(load, dtype=torch.float32, output_loading_info=True))
     if report["missing_keys"]:
@@ -79,7 +82,7 @@ def _pretrained(train: Language, path: str) -> nn.Module:
 
 
 def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
-    """Return the model with low-rank matrices, which alone are trained."""
+    """Return the model with low-rank matrices. Only these are trained."""
     peft = library("peft")
     targets = None if chosen.targets is None else list(chosen.targets)
     try:
@@ -94,7 +97,7 @@ def lora(model: nn.Module, chosen: Lora, path: str) -> nn.Module:
 def logits(model: nn.Module, ids: Tensor) -> Tensor:
     """Return logits (B, T, vocabulary) at each token of `ids` (B, T), where -100 is padding.
 
-    Texts are padded at their end, and a causal model looks back only: padding reaches no logit before it.
+    Texts are padded at their end. A causal model uses earlier tokens only, so padding changes no logit before it.
     """
     known = ids.clamp_min(0).long()
     output = model(input_ids=known, **FLAGS) if hasattr(model, "config") else model(known)
@@ -104,10 +107,10 @@ def logits(model: nn.Module, ids: Tensor) -> Tensor:
 
 @torch.no_grad()
 def vocabulary(model: nn.Module, path: str) -> int:
-    """Return how many tokens the model tells apart.
+    """Return the number of tokens in the model's vocabulary.
 
     Raises:
-        InputError: It does not give logits for each token.
+        InputError: The model does not return logits for each token.
     """
     try:
         scores = logits(model, torch.zeros(1, 2, dtype=torch.int32))
@@ -120,16 +123,18 @@ def vocabulary(model: nn.Module, path: str) -> int:
 
 
 def facts(train: Language, words: int, path: str) -> dict[str, Any]:
-    """Return facts about the texts that the model reads."""
+    """Return the facts of a learning problem: tokenizer, vocabulary, context, and the code of the user's own model."""
     tokenizer = train.tokenizer or (None if ":" in train.model else train.model)
     return {"tokenizer": tokenizer, "vocabulary": words, "context": train.context, **code_of(train.model, path)}
 
 
 def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
-    """Write adapter_config.json and adapter_model.safetensors to the folder; return False for a model without an adapter.
+    """Write the files of PEFT to the folder. Return False, and write nothing, for a model without an adapter.
+
+    The files are adapter_config.json and adapter_model.safetensors.
 
     Args:
-        base: Origin of the frozen model, a folder or a name, as the file says.
+        base: Folder or name of the frozen model, as the training file states it.
     """
     if isinstance(model, Prompted):
         _save_prompt(model, base, folder)
@@ -144,7 +149,7 @@ def save_adapter(model: nn.Module, base: str, folder: str) -> bool:
 
 
 def _save_prompt(model: Prompted, base: str, folder: str) -> None:
-    """Save the vectors as prompt tuning: they stand before the text's embeddings there too."""
+    """Save the vectors in PEFT's format of prompt tuning, in which they also precede the embeddings of the text."""
     from safetensors.torch import save_file
 
     peft, vectors = library("peft"), model.prompt.weight.detach().cpu().contiguous()

@@ -1,4 +1,4 @@
-"""The task of classifying texts by a frozen language model behind a trained prompt: the word of a label is the next token.
+"""The task of classifying texts by a frozen language model with a trained prompt. The model predicts the word of a label as next token.
 
 Source: Duan et al. 2023, arXiv:2305.15594, Section 4 (PromptDPSGD); Li et al. 2021, arXiv:2110.05679.
 """
@@ -33,35 +33,39 @@ def build(train: SoftPrompt, path: str, rows: RowWindow | None = None) -> Learni
     """Return the learning problem of [train]. Raises InputError if its model or its texts cannot be read."""
     model, tokens = language_model(train, path), required_tokens(tokens_of(train, path), path)
     words = vocabulary(model, path)
-    spoken = verbalizers(train, tokens, words, path)
+    label_tokens = verbalizers(train, tokens, words, path)
     private = texts_of(train.data, train, path, rows)
     records = labelled(private, train, tokens, words, path)
     public = None
     if train.public == "held-out":
         chosen = torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path))
-        records, public = picked(records, ~chosen), picked(records, chosen)
+        records, public = select(records, ~chosen), select(records, chosen)
     elif train.public is not None:
         public = public_records(train, tokens, words, path)
-    measure = dict if public is None else partial(accuracy, model, spoken, public, train.physical_batch_size)
+    measure = dict if public is None else partial(accuracy, model, label_tokens, public, train.physical_batch_size)
     units = None if private.units is None else owners_of(private.units, path)
-    draw = partial(drawn_labelled, records[0].shape[1], words, len(spoken))
+    draw = partial(drawn_labelled, records[0].shape[1], words, len(label_tokens))
     known = {**facts(train, words, path), "labels": list(train.labels)}
-    return Learning(model, partial(loss, spoken), records, measure, units, draw, known)
+    return Learning(model, partial(loss, label_tokens), records, measure, units, draw, known)
 
 
 def public_records(
     train: SoftPrompt, tokens: Tokens, words: int, path: str, rows: RowWindow | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the labelled texts declared public, of these rows where they are held out. Raises InputError if there are none."""
+    """Return the labelled texts that are declared public. Raises InputError if there are none.
+
+    Args:
+        rows: Window of the private texts from which public ones are held out; None for all.
+    """
     if train.public == "held-out":
         private = texts_of(train.data, train, path, rows)
         records = labelled(private, train, tokens, words, path)
-        return picked(records, torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path)))
+        return select(records, torch.from_numpy(held_out(len(records[0]), train.held_out, private.units, path)))
     return labelled(texts_of(train.public or "", replace(train, units=None), path), train, tokens, words, path)
 
 
 def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
-    """Return the token of each label, (labels,). Raises InputError if two labels share one, or the model does not know it."""
+    """Return the token of each label, (labels,). Raises InputError if two labels share a token, or if the model lacks one."""
     chosen = train.verbalizers or train.labels
     first_tokens = [next(iter(tokens.ids(word)), -1) for word in chosen]
     if len(set(first_tokens)) < len(first_tokens):
@@ -72,13 +76,13 @@ def verbalizers(train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Ten
 
 
 def labelled(texts: Texts, train: SoftPrompt, tokens: Tokens, words: int, path: str) -> tuple[Tensor, Tensor]:
-    """Return token ids (n, T) and labels (n,)."""
+    """Return the token ids (n, T) and the labels (n,) of texts."""
     ids = prompts(texts.texts, train, tokens, words, path)
     return ids, torch.tensor(numbers(texts.labels or [], train.labels, path))
 
 
 def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int, path: str) -> Tensor:
-    """Return token ids (n, T) of texts in the template."""
+    """Return the token ids (n, T) of texts that are inserted into the template."""
     before, after = (encoded(part, tokens, path) for part in train.template.split("{text}"))
     room = train.context - len(before) - len(after)
     if room < 1:
@@ -88,7 +92,7 @@ def prompts(texts: Sequence[Text], train: SoftPrompt, tokens: Tokens, words: int
 
 
 def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int]:
-    """Return the index of each label among the declared ones. Whole numbers are indices, unless a declared label is a number."""
+    """Return the index of each label among the declared ones. Integers are indices, unless a declared label is a number."""
     places = {name.strip(): number for number, name in enumerate(declared)}
     if not any(name.isdecimal() for name in places):
         places |= {str(number): number for number in range(len(declared))}
@@ -98,36 +102,36 @@ def numbers(labels: list[Any], declared: tuple[str, ...], path: str) -> list[int
         raise InputError(f"{path}: train.labels: a label of the data is not among them") from None
 
 
-def picked(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return these texts and their labels."""
+def select(batch: tuple[Tensor, Tensor], chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the selected texts and their labels."""
     return batch[0][chosen], batch[1][chosen]
 
 
-def scores(model: nn.Module, spoken: Tensor, ids: Tensor) -> Tensor:
+def scores(model: nn.Module, label_tokens: Tensor, ids: Tensor) -> Tensor:
     """Return the score of each label's word after each text's last token, (B, labels)."""
     all_scores = logits(model, ids)
-    last = all_scores.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # of an empty text, the last place of the prompt
-    behind = all_scores.gather(1, last[:, None, None].expand(-1, 1, all_scores.shape[2]))[:, 0]
-    return behind[:, spoken.to(ids.device)]
+    last = all_scores.shape[1] - ids.shape[1] + (ids >= 0).sum(1) - 1  # for an empty text, the last position of the prompt
+    last_scores = all_scores.gather(1, last[:, None, None].expand(-1, 1, all_scores.shape[2]))[:, 0]
+    return last_scores[:, label_tokens.to(ids.device)]
 
 
-def loss(spoken: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    """Return the cross entropy among the labels' words, (B,)."""
+def loss(label_tokens: Tensor, model: nn.Module, batch: Batch) -> Tensor:
+    """Return the cross entropy over the labels' words, (B,)."""
     ids, labels = batch
     assert isinstance(ids, Tensor) and isinstance(labels, Tensor)
-    return functional.cross_entropy(scores(model, spoken, ids), labels, reduction="none")
+    return functional.cross_entropy(scores(model, label_tokens, ids), labels, reduction="none")
 
 
-def accuracy(model: nn.Module, spoken: Tensor, public: tuple[Tensor, Tensor], part: int) -> Metrics:
-    """Return the share of public texts whose label has the likeliest word."""
+def accuracy(model: nn.Module, label_tokens: Tensor, public: tuple[Tensor, Tensor], part: int) -> Metrics:
+    """Return the share of public texts whose label's word has the highest score. `part` texts are in memory at a time."""
     with evaluating(model) as device:
         right = [
-            (scores(model, spoken, ids.to(device)).argmax(1).cpu() == labels).sum()
+            (scores(model, label_tokens, ids.to(device)).argmax(1).cpu() == labels).sum()
             for ids, labels in zip(*(torch.split(leaf, part) for leaf in public), strict=True)
         ]
     return {"accuracy": float(torch.stack(right).sum()) / len(public[1])}
 
 
 def drawn_labelled(length: int, words: int, labels: int, count: int, stream: Stream) -> Batch:
-    """Draw random tokens with random labels."""
+    """Return synthetic records: random tokens with random labels."""
     return drawn(length, words, count, stream), torch.from_numpy((stream.words(count) % np.uint64(labels)).astype(np.int64))

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Raised(DpcliError, RuntimeError):
-    """An error of a loss. No InputError: a method of the engine may be the reason, and the engine then takes another method."""
+    """An error of the user's loss.
+
+    It is no InputError, because a method of the engine may be its cause. The engine then uses another method.
+    """
 
 
 def user(target: str, path: str) -> Callable[..., Any]:
@@ -26,33 +29,38 @@ def user(target: str, path: str) -> Callable[..., Any]:
 
 
 def _folders(path: str) -> tuple[str, ...]:
+    """Return the folders from which the user's code is imported."""
     return os.path.dirname(os.path.abspath(path)), os.getcwd()
 
 
 def result(target: str, path: str) -> Any:
-    """Call a function without arguments. Raises InputError with the words of its error: not for private data."""
+    """Return the result of a function without arguments.
+
+    Raises InputError with the message of the function's error. It must therefore not be used for private data.
+    """
     return called(target, user(target, path))
 
 
 def built(target: str, data: str, path: str) -> nn.Module:
-    """Call a model's function without arguments. Raises as `result` does, and where it calls the function of the private data.
+    """Return the model that the user's function builds.
 
-    Weights and constants that were made from records would be released without noise.
+    Raises InputError as `result` does, and if the function calls that of the private data. Weights and constants that depend on records
+    would be released without noise.
     """
-    function, seen, before = user(target, path), set[object](), sys.getprofile()
-    sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code) if event == "call" else None)
+    function, called_code, before = user(target, path), set[object](), sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: called_code.add(frame.f_code) if event == "call" else None)
     try:
         model_made = called(target, function)
     finally:
         sys.setprofile(before)
     module, _, name = data.partition(":")
-    loaded = getattr(sys.modules.get(module), name, None)  # else nobody has called it
-    if callable(loaded) and getattr(inspect.unwrap(loaded), "__code__", None) in seen:
+    loaded = getattr(sys.modules.get(module), name, None)  # a module that is not loaded was not called
+    if callable(loaded) and getattr(inspect.unwrap(loaded), "__code__", None) in called_code:
         raise InputError(
             f"{path}: train.model: expected a model that is made without the private records, found that {target} calls {data}: what it "
             "takes from them has no noise; state a shape or a number of classes in the code"
         )
-    from torch import nn  # a function of texts does not need it
+    from torch import nn  # imported late: functions of texts do not need torch
 
     if not isinstance(model_made, nn.Module):
         raise InputError(f"{path}: train.model: expected a torch module from {target}, found {type(model_made).__name__}")
@@ -60,7 +68,7 @@ def built(target: str, data: str, path: str) -> nn.Module:
 
 
 def code_of(target: str, path: str) -> dict[str, str]:
-    """Return the SHA-256 of the file that a function is in, as a fact about a model; nothing for a source that is no function."""
+    """Return the SHA-256 of the file that defines a function, as a fact about a model. Return no fact for other sources."""
     if ":" not in target:
         return {}
     file = module_file(target.partition(":")[0], _folders(path))
@@ -71,7 +79,10 @@ def code_of(target: str, path: str) -> dict[str, str]:
 
 
 def private_result(target: str, path: str) -> Any:
-    """Call a function without arguments. Raises InputError without the words of its error, which may quote a record."""
+    """Return the result of a function that returns private data.
+
+    Raises InputError without the message of the function's error, which may quote a record.
+    """
     function = user(target, path)
     try:
         return function()
@@ -82,13 +93,13 @@ def private_result(target: str, path: str) -> Any:
 
 
 def called_on_records(target: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function on records.
+    """Return the result of a function of records.
 
     Raises:
-        Raised: For its errors, without their words, which may quote a record.
-        Unsuitable: As the engine's hooks raise it.
+        Raised: The function raised an error. Its message is omitted, because it may quote a record.
+        Unsuitable: A hook of the engine raised it.
     """
-    from dpcli.train.engine.method import Unsuitable  # imports torch, which a function of texts does not need
+    from dpcli.train.engine.method import Unsuitable  # imported late: functions of texts do not need torch
 
     try:
         return function(*arguments)
@@ -99,5 +110,5 @@ def called_on_records(target: str, function: Callable[..., Any], *arguments: Any
 
 
 def relative_to_file(source: str, path: str) -> str:
-    """Return a path that a file mentions: relative to the file's folder."""
+    """Return a path that the file at `path` states. It is relative to the folder of the file unless it is absolute."""
     return source if os.path.isabs(source) else os.path.join(os.path.dirname(os.path.abspath(path)), source)

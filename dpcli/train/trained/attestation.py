@@ -1,6 +1,6 @@
-"""The attestation of a run, an in-toto statement about its model's file, and its verification.
+"""The attestation of a run, which is an in-toto statement about the file of its model; and its verification.
 
-It is unsigned: a tool such as cosign signs its bytes, as the payload of a DSSE envelope. Nothing here needs torch.
+The attestation is unsigned. A tool such as cosign can sign its bytes as the payload of a DSSE envelope. This module does not import torch.
 Source: in-toto Attestation Framework, Statement v1; DSSE v1.0.
 """
 
@@ -22,18 +22,19 @@ from dpcli.train.run.outcome import DESCRIPTION, MODEL, PIPELINE, STATEMENT, eps
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:dpcli:private-training:v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-ROUNDING = 1e-9  # relative: the sums of an accountant may differ in their last digits on another machine
+ROUNDING = 1e-9  # relative difference of epsilon that is accepted, as an accountant's rounding may differ between machines
 
 
 def attestation(folder: str) -> dict[str, Any]:
-    """Return the statement: the digest of the model, its guarantee, and the digests of the files that it rests on.
+    """Return the attestation of the run in a folder.
 
-    The epsilon is computed anew from the run's copy of its file; a claim of less is refused.
+    It states the digest of the model, the guarantee, and the digests of the files from which the guarantee follows. Epsilon is computed
+    again from the run's copy of the training file, and a smaller claim is refused.
 
     Raises:
-        InputError: The folder holds no run that describes itself, or one that is NOT PRIVATE; a file has changed since the run; two places
-            disagree about its privacy; its file costs more than it claims.
-        CannotCertify: Nobody can say what the file costs.
+        InputError: The folder has no run with a description, the run is NOT PRIVATE, a file was changed after the run, two files contradict
+            each other about privacy, or the training file costs more than the run claims.
+        CannotCertify: No accountant can bound the cost of the file.
     """
     description = description_in(folder)
     require_private(description, description.guarantee["private"] is True)
@@ -42,7 +43,7 @@ def attestation(folder: str) -> dict[str, Any]:
         raise InputError(f"{description.path(changed[0])}: changed or removed after training (SHA-256 differs)")
     with open(description.path(STATEMENT), "rb") as file:
         first_line = file.readline()
-    require_private(description, b"NOT PRIVATE" not in first_line)  # where a description was changed by hand
+    require_private(description, b"NOT PRIVATE" not in first_line)  # detects a description that was changed by hand
     require_stamp(description)
     plan = plan_of(description.path(PIPELINE))
     require_claim(description, plan)
@@ -67,17 +68,17 @@ def attestation(folder: str) -> dict[str, Any]:
 
 
 def text_of(statement: dict[str, Any]) -> bytes:
-    """Return the bytes of a statement, which are the same whenever a run is attested."""
+    """Return the bytes of a statement. Repeated attestations of a run give the same bytes."""
     return (json.dumps(statement, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _adapter(description: Description) -> list[str]:
-    """Return the names of the adapter's files, the weights in the form that PEFT reads."""
+    """Return the names of the files of the adapter, which has the weights in the format of PEFT."""
     return sorted(description.files.keys() - {*RUN_FILES})
 
 
 def require_private(description: Description, private: bool) -> None:
-    """Raise InputError for a run that is not private."""
+    """Raise InputError if the run is not private."""
     if not private:
         raise InputError(
             f"{description.folder}: the run is NOT PRIVATE (seeded noise, or laid open to an audit): nothing is attested"
@@ -85,7 +86,7 @@ def require_private(description: Description, private: bool) -> None:
 
 
 def require_claim(description: Description, plan: TrainingPlan) -> None:
-    """Raise InputError if the run claims another guarantee than its file has by this version's accountants."""
+    """Raise InputError if the run claims a guarantee that this version's accountants do not confirm for its file."""
     if any(not 0 <= start < stop <= plan.steps for start, stop in description.repeated):
         raise InputError(
             f"{description.path(DESCRIPTION)}: repeated: expected portions of {plan.steps} steps, found {description.repeated}"
@@ -97,7 +98,7 @@ def require_claim(description: Description, plan: TrainingPlan) -> None:
         raise InputError(
             f"{description.path(DESCRIPTION)}: expected epsilon {priced['epsilon']!r} or more, as its file costs, found {stated!r}"
         )
-    may_differ = {"epsilon", "accountant"}  # between versions
+    may_differ = {"epsilon", "accountant"}  # versions may differ in these
     for name in sorted((priced.keys() | claimed.keys()) - may_differ):
         if priced.get(name) != claimed.get(name):
             raise InputError(
@@ -106,7 +107,7 @@ def require_claim(description: Description, plan: TrainingPlan) -> None:
 
 
 def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan:
-    """Return the plan with the run's window, if the file leaves that to a flag. Its cost does not depend on it."""
+    """Return the plan with the run's window, if a flag and not the file stated the window. The cost does not depend on it."""
     charged, stated = (description.ledger or {}).get("window"), description.guarantee.get("window")
     if plan.pipeline.privacy.window is not None or (charged is None and "window" not in description.guarantee):
         return plan
@@ -118,6 +119,7 @@ def _on_its_blocks(description: Description, plan: TrainingPlan) -> TrainingPlan
 
 
 def _resource(name: str, digest: str) -> dict[str, Any]:
+    """Return a resource descriptor of in-toto."""
     return {"name": name, "digest": {"sha256": digest}}
 
 
@@ -131,9 +133,9 @@ class Verification:
     """The comparison of an attestation with a run.
 
     Attributes:
-        problems: Differences, none if the attestation is of this run.
-        signed: Whether it came with signatures, which are not checked here.
-        claimed: Its guarantee.
+        problems: Differences in words; empty if the attestation is of this run.
+        signed: Whether the attestation has signatures, which dpcli does not check.
+        claimed: Guarantee that the attestation states.
     """
 
     folder: str
@@ -144,10 +146,10 @@ class Verification:
 
 
 def verify(folder: str, file: str) -> Verification:
-    """Compare the attestation in a file, a statement or a DSSE envelope with one, with the run in a folder.
+    """Compare the attestation in a file with the run in a folder. The file has a statement, or a DSSE envelope with a statement.
 
     Raises:
-        InputError: If the file is no attestation of this kind, or the folder holds no run that describes itself.
+        InputError: The file is no attestation of this kind, or the folder has no run with a description.
     """
     stated, signed = _read(file)
     description_in(folder)
@@ -181,7 +183,7 @@ def _read(file: str) -> tuple[dict[str, Any], bool]:
 
 
 def _is_ambiguous(content: dict[str, Any], envelope: dict[str, Any]) -> bool:
-    """Return whether there is another statement or payload beside the one that is read, which other readers might take."""
+    """Check whether the file has a second statement or payload, which another reader might use instead."""
     if envelope is content:
         return bool(content.keys() & STATEMENT_NAMES)
     return bool(content.keys() & (STATEMENT_NAMES | ENVELOPE_NAMES)) or bool(envelope.keys() & STATEMENT_NAMES)
@@ -198,7 +200,7 @@ def _differences(expected: Any, stated: Any, place: str = "") -> Iterator[str]:
             where = f"{place}.{name}" if place else str(name)
             if name not in stated:
                 yield f"{where}: expected {json.dumps(expected[name])}, as the run is, found no such name in the attestation"
-            elif name not in expected:  # even null, to which another reader may give a meaning
+            elif name not in expected:  # null is a difference too, as another reader may give it a meaning
                 yield f"{where}: expected no such name, found {json.dumps(stated[name])} in the attestation"
             else:
                 yield from _differences(expected[name], stated[name], where)

@@ -1,4 +1,4 @@
-"""The interface of trained models: what they are asked, and what they answer. Needs no torch."""
+"""The interface of trained models: their inputs and their answers. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ Answer = str | float | int
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """A question to a model.
+    """Inputs for which a model is asked for answers.
 
     Attributes:
-        source: Digits, a file or module:function; None for prompts alone.
-        tokens, temperature, seed: Tokens, temperature and seed of generated text.
+        source: "digits", a file or module:function; None if there are only prompts.
+        prompts: Texts that a language model continues or classifies.
+        tokens: Largest number of tokens of generated text.
+        temperature: Temperature of generated text.
+        seed: Seed of generated text; None for random text.
     """
 
     source: str | None
@@ -47,10 +50,10 @@ class ModelInput:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """The answers, a row for each record or prompt, in their order.
+    """The answers of a model, with a row for each record or prompt in their order.
 
     Attributes:
-        brief: Number of columns in a table; csv and json have all columns.
+        brief: Number of columns that a printed table shows. csv and json have all columns.
     """
 
     columns: tuple[str, ...]
@@ -59,10 +62,10 @@ class Predictions:
 
 
 def classified(probabilities: list[list[float]], labels: list[str] | None) -> Predictions:
-    """Return the likeliest label of each record, and every label's probability.
+    """Return the most probable label of each record, and the probability of every label.
 
     Args:
-        labels: Their names; None if they are numbers.
+        labels: Names of the labels; None if labels are numbers.
     """
     width = len(probabilities[0]) if probabilities else 0
     columns = ("row", "label", "probability", *(f"p_{number}" for number in range(width)))
@@ -122,12 +125,13 @@ def parquet_of(answers: Predictions) -> bytes:
 
 
 def place_of(description: Description, source: str) -> str:
-    """Return a path in whose folder `source` is: the run's, that of the training file, or the current one."""
+    """Return a path in the first folder that has the source: the run's, that of the training file, or the current one."""
     folders = (description.folder, description.path(description.origin), os.getcwd())
     return os.path.join(next((folder for folder in folders if _holds(folder, source)), description.folder), PIPELINE)
 
 
 def _holds(folder: str, source: str) -> bool:
+    """Check whether a folder has a file, or the module of a function."""
     module, colon, _ = source.partition(":")
     if not colon:
         return os.path.exists(os.path.join(folder, source))

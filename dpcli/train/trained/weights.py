@@ -1,4 +1,4 @@
-"""The weights of a trained model: those that a run saves, and frozen ones, of which it saves only a digest."""
+"""The weights of a trained model. A run saves its trained weights, and only a digest of frozen ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcli.base.errors import InputError
 
 
 def trained(model: nn.Module) -> dict[str, Tensor]:
-    """Return the trained parameters where others were frozen, else the whole model; tied tensors once."""
+    """Return the trained parameters if others are frozen, or else the whole model. A tensor with several names occurs once."""
     parameters: dict[str, Tensor] = dict(model.named_parameters())
     if all(value.requires_grad for value in parameters.values()):
         return parameters | dict(model.named_buffers())
@@ -33,7 +33,7 @@ def frozen_digest(model: nn.Module) -> str | None:
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | None, place: str) -> None:
-    """Put the weights of a run into a model that was built as the run's was.
+    """Copy the weights of a run into a model that was built in the same way.
 
     Raises:
         InputError: The model differs in names, shapes, types or frozen weights.
@@ -54,7 +54,7 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], frozen: str | N
 
 
 def read_weights(path: str) -> dict[str, Tensor]:
-    """Read a file of safetensors, which can run no code. Raises InputError for another file."""
+    """Return the tensors in a safetensors file, which cannot contain code. Raises InputError for another kind of file."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -66,4 +66,5 @@ def read_weights(path: str) -> dict[str, Tensor]:
 
 
 def _form(value: Tensor) -> str:
+    """Return the shape and the type of a tensor in words."""
     return f"{tuple(value.shape)} of {value.dtype}"

@@ -21,7 +21,7 @@ from dpcli.train.plan.settings_classification import View
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.prepare import prepare
 from dpcli.train.tasks import augmentation
-from dpcli.train.tasks.augmentation import drawn_moves, mean_over_views, views
+from dpcli.train.tasks.augmentation import draw_moves, mean_over_views, views
 from dpcli.train.tasks.classification import cross_entropy
 from tests.cases import require_each
 from tests.train.engine.oracle import distance
@@ -70,7 +70,7 @@ def test_a_view_is_a_window_of_its_own_image() -> None:
 def test_places_are_drawn_uniformly(most: int) -> None:
     """Every move as often as every other, within 6 standard errors; those of two records, or of two views, have nothing in common."""
     count = 20_000
-    moves = drawn_moves(count, 2, most)
+    moves = draw_moves(count, 2, most)
     length = 2 * most + 1
     pairs = torch.stack([(moves[:, 0] + most) @ torch.tensor([length, 1]), (moves[:, 1] + most) @ torch.tensor([length, 1])])
     joint = torch.bincount(pairs[0] * length**2 + pairs[1], minlength=length**4).double()
@@ -84,8 +84,8 @@ def test_places_are_drawn_uniformly(most: int) -> None:
 def test_the_mean_of_a_records_gradients_is_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against plain autograd over the views one by one, in every style: it is not the mean of clipped gradients."""
     model, (pictures, labels), count = convolution(), images(3), 4
-    moves = drawn_moves(1, count, 2).expand(3, count, 2)  # the same for all records, so that no order of draws matters
-    monkeypatch.setattr(augmentation, "drawn_moves", lambda records, number, most: moves[:1].expand(records, number, 2))
+    moves = draw_moves(1, count, 2).expand(3, count, 2)  # the same for all records, so that no order of draws matters
+    monkeypatch.setattr(augmentation, "draw_moves", lambda records, number, most: moves[:1].expand(records, number, 2))
     engine = ClippedGradients(model, mean_over_views(cross_entropy, count, View(crop=2)), CLIPS[0])
     every = views(pictures, moves, torch.zeros(3, count, dtype=torch.bool))
     means = [mean_gradient(model, every[record], labels[record]) for record in range(3)]
@@ -190,7 +190,7 @@ def test_tensors_that_are_no_images_go_with_each_view(monkeypatch: pytest.Monkey
     Path("run.toml").write_text(own("records"))
     problem = prepare(plan_of("run.toml"), system_entropy(), Ranks(), None, ".").problem
     still = torch.zeros(40, 3, 2, dtype=torch.int64)
-    monkeypatch.setattr(augmentation, "drawn_moves", lambda records, count, most: still[:records])
+    monkeypatch.setattr(augmentation, "draw_moves", lambda records, count, most: still[:records])
     monkeypatch.setattr(torch, "rand", lambda *shape, **more: torch.ones(*shape))
     batch: Any = problem.records
     plain = nn.functional.cross_entropy(problem.model(batch["image"], batch["size"]), batch["label"], reduction="none")
